@@ -15,7 +15,7 @@ from optimizer.calibration.leave_out import DEFAULTS, HeldOut, devices_of, held_
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error
 from optimizer.calibration.predict import batches
 from optimizer.calibration.runs import Run
-from optimizer.catalog.intervals import errors_of_others
+from optimizer.catalog.stacks import errors_of_others
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import (

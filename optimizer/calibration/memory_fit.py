@@ -13,7 +13,7 @@ from optimizer.calibration.predict import PlanBatch, batches
 from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import stage_memory
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
@@ -77,7 +77,7 @@ def predicted_memory(
     reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
     for batch in grouped:
         job = batch.under(parameters)
-        stage_bytes = stage_memory(bill_of(job, batch.plans), batch.stages)
+        stage_bytes = stage_memory(layer_costs_of(job, batch.plans), batch.stages)
         places, fullest = list(batch.places), stage_bytes.reserved.argmax(axis=0)
         reserved[places] = stage_bytes.reserved.max(axis=0)
         fragments = np.take_along_axis(stage_bytes.terms["fragmentation"], fullest[None], axis=0)[0]

@@ -13,7 +13,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
 from optimizer.objectives.step.price import Step, price
 
@@ -80,8 +80,8 @@ def step_times(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str
     """Step time of every run [s], without its memory and its breakdown, which a fit does not need."""
     seconds = np.full(count, np.nan)
     for batch in grouped:
-        bill = bill_of(batch.under(parameters), batch.plans)
-        seconds[list(batch.places)] = Step(bill=bill, stages=batch.stages, knobs=Knobs()).seconds
+        layer_costs = layer_costs_of(batch.under(parameters), batch.plans)
+        seconds[list(batch.places)] = Step(layer_costs=layer_costs, stages=batch.stages, knobs=Knobs()).seconds
     return seconds
 
 

@@ -37,7 +37,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
 from optimizer.job.variables import DISPATCHERS
-from optimizer.objectives.layer.cost import share_there
+from optimizer.objectives.layer.cost import share_on_host
 from optimizer.objectives.pipeline.stages import filled_stages
 
 Row = Mapping[str, str]
@@ -241,7 +241,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         dtype=dtype,
     )
     if modules := re.findall(r"\w+", row.get("offload_modules", "")):
-        plan = replace(plan, activation_offload=share_there(job, plan, modules))
+        plan = replace(plan, activation_offload=share_on_host(job, plan, modules))
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
 

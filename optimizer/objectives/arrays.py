@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,11 +37,11 @@ def _distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     code = np.zeros(len(plans), dtype=np.int64)
     size = 1
     for name in names:
-        rank, count = _ranks(getattr(plans, name).astype(np.int64, copy=False))
+        rank, count = ranked(getattr(plans, name).astype(np.int64, copy=False))
         if count > 1:
             code = code * count + rank
             size *= count
-    index, count = _ranks(code) if size <= TABLE_LIMIT else _sorted_ranks(code)
+    index, count = ranked(code) if size <= TABLE_LIMIT else _sorted_ranks(code)
     representative = np.zeros(count, dtype=np.int64)
     representative[index] = np.arange(len(plans))
     return plans.take(representative), index
@@ -74,6 +76,34 @@ def spread(value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     return np.full(shape, found) if found.ndim == 0 and math.prod(shape) <= FEW else np.broadcast_to(found, shape)
 
 
+def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A function applied to every column of a value: an array, or a dataclass, mapping or tuple of such values.
+
+    >>> mapped({"m": (1.0, 2.0)}, lambda size: 2 * size)
+    {'m': (2.0, 4.0)}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{field.name: mapped(getattr(value, field.name), function) for field in fields(value)})
+    if isinstance(value, Mapping):
+        return {name: mapped(part, function) for name, part in value.items()}
+    return tuple(mapped(part, function) for part in value) if isinstance(value, tuple) else function(value)
+
+
+def joined(values: Sequence[Any]) -> Any:
+    """Values of one kind as one: each of their columns is theirs one after the other.
+
+    >>> joined([{"m": np.ones(1)}, {"m": np.zeros(2)}])
+    {'m': array([1., 0., 0.])}
+    """
+    first = values[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in fields(first)]
+        return type(first)(**{name: joined([getattr(value, name) for value in values]) for name in names})
+    if isinstance(first, Mapping):
+        return {name: joined([value[name] for value in values]) for name in first}
+    return tuple(map(joined, zip(*values, strict=True))) if isinstance(first, tuple) else np.concatenate(values)
+
+
 def total(rows: FloatArray) -> FloatArray:
     """Sum over the first axis, such as the kinds of layers.
 
@@ -83,7 +113,7 @@ def total(rows: FloatArray) -> FloatArray:
     return np.asarray(rows.sum(axis=0), dtype=np.float64)
 
 
-def _ranks(values: IntArray) -> tuple[IntArray, int]:
+def ranked(values: IntArray) -> tuple[IntArray, int]:
     """The rank of each value among the distinct ones, and how many there are."""
     if values.size == 0:
         return np.zeros(0, dtype=np.int64), 0

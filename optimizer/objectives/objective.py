@@ -17,17 +17,17 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, kinds_of, mean_stage, placed_stages
 from optimizer.objectives.step.formula import STREAM
-from optimizer.objectives.step.once import FASTEST, once_inputs, update_time, work_of
+from optimizer.objectives.step.per_step import FASTEST, per_step_inputs, update_time, work_of
 from optimizer.objectives.step.time_terms import burning
 
 OPTIMIZER = "optimizer"  # the term that burns power once per step, not in every layer
 Phases = Mapping[str, FloatArray | float]
 
 
-def seconds_alone(_: Bill) -> Phases:
+def seconds_alone(_: LayerCosts) -> Phases:
     """No phase of a step counts for more than its seconds."""
     return {}
 
@@ -37,11 +37,11 @@ class Surplus:
     """What plans add to the value of their seconds.
 
     Attributes:
-        bill: the plans.
+        layer_costs: of the plans.
         phases: what a second of COMPUTE and of STREAM on every GPU adds, by plan [unit/s]; never below 0.
     """
 
-    bill: Bill
+    layer_costs: LayerCosts
     phases: Phases
 
     def spared(self, *offloads: FloatArray | float) -> FloatArray:
@@ -65,23 +65,23 @@ class Surplus:
 
     @cached_property
     def _nothing(self) -> FloatArray:
-        return np.zeros(len(self.bill))
+        return np.zeros(len(self.layer_costs))
 
     @cached_property
     def _layers(self) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Of all layers of a step, nothing recomputed, and of one recomputed layer by kind [unit]."""
         spared, again = self._nothing, dict[str, FloatArray]()
         for phase, weight in self.phases.items():
-            passes, recomputed = seconds_in(self.bill, phase)
+            passes, recomputed = seconds_in(self.layer_costs, phase)
             spared = spared + weight * passes
             again = {kind: again.get(kind, 0.0) + weight * added for kind, added in recomputed.items()}
         return spared, again
 
     def _updating(self, offload: FloatArray | float) -> FloatArray:
         """Seconds of the mean GPU's optimizer with this share of its state on the host [s]."""
-        work = work_of(self.bill, mean_stage(self.bill.job.model, self.bill.plans))
-        updated = once_inputs(work, FASTEST)["updated"]
-        return np.asarray((updated * update_time(self.bill.job, np.asarray(offload)))[0])
+        work = work_of(self.layer_costs, mean_stage(self.layer_costs.job.model, self.layer_costs.plans))
+        updated = per_step_inputs(work, FASTEST)["updated"]
+        return np.asarray((updated * update_time(self.layer_costs.job, np.asarray(offload)))[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,78 +112,78 @@ class Objective:
     worse: str = "worse"
     per: str = "unit"
     rate: Callable[[Job], float]
-    phases: Callable[[Bill], Phases] = seconds_alone
+    phases: Callable[[LayerCosts], Phases] = seconds_alone
 
-    def surplus(self, bill: Bill) -> Surplus:
+    def surplus(self, layer_costs: LayerCosts) -> Surplus:
         """What these plans add to the value of their seconds."""
-        return Surplus(bill=bill, phases=self.phases(bill))
+        return Surplus(layer_costs=layer_costs, phases=self.phases(layer_costs))
 
-    def value(self, bill: Bill, knobs: Knobs | KnobColumns, seconds: FloatArray) -> FloatArray:
+    def value(self, layer_costs: LayerCosts, knobs: Knobs | KnobColumns, seconds: FloatArray) -> FloatArray:
         """The value of plans whose layers lie as they say [unit].
 
         Args:
-            bill: the plans.
+            layer_costs: of the plans.
             knobs: the same for all, or one setting per plan.
             seconds: of a step of each plan at these knobs [s].
         """
-        surplus = self.surplus(bill)
+        surplus = self.surplus(layer_costs)
         added = surplus.spared(knobs.offload)
         if surplus.phases:
-            added = added + surplus.recomputing(recomputed_layers(bill))
-        return np.asarray(self.rate(bill.job) * seconds + added)
+            added = added + surplus.recomputing(recomputed_layers(layer_costs))
+        return np.asarray(self.rate(layer_costs.job) * seconds + added)
 
     def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float) -> float:
         """The value of one plan whose step takes so long [unit]."""
         if self.phases is seconds_alone:
             return self.rate(job) * seconds
-        return float(self.value(bill_of(job, Plans.of([plan])), knobs, np.array([seconds]))[0])
+        return float(self.value(layer_costs_of(job, Plans.of([plan])), knobs, np.array([seconds]))[0])
 
-    def bound(self, bill: Bill, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
+    def bound(self, layer_costs: LayerCosts, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
         """What no plan of a bill stays below with layers evenly split that takes at least so long [unit].
 
         Args:
-            bill: the plans; what full recomputation recomputes is all layers.
+            layer_costs: of the plans.; what full recomputation recomputes is all layers.
             seconds: least time of a step of each plan [s].
             offloads: ends of the range of shares of the optimizer state that may be on the host [1].
         """
-        surplus = self.surplus(bill)
-        added = surplus.spared(*offloads) + surplus.recomputing(all_layers(bill))
-        return np.asarray(self.rate(bill.job) * seconds + added)
+        surplus = self.surplus(layer_costs)
+        added = surplus.spared(*offloads) + surplus.recomputing(all_layers(layer_costs))
+        return np.asarray(self.rate(layer_costs.job) * seconds + added)
 
 
-def all_layers(bill: Bill) -> dict[str, FloatArray]:
+def all_layers(layer_costs: LayerCosts) -> dict[str, FloatArray]:
     """Layers by kind that full recomputation recomputes where none is spared, all stages together [layers]."""
-    full = (bill.plans.recompute == FULL).astype(np.float64)
-    return {kind: count * full for kind, count in kinds_of(bill.job.model).items() if kind in LAYERS}
+    full = (layer_costs.plans.recompute == FULL).astype(np.float64)
+    return {kind: count * full for kind, count in kinds_of(layer_costs.job.model).items() if kind in LAYERS}
 
 
-def recomputed_layers(bill: Bill) -> dict[str, FloatArray]:
+def recomputed_layers(layer_costs: LayerCosts) -> dict[str, FloatArray]:
     """Layers that each plan recomputes by kind, all stages together [layers]."""
-    if bill.plans.placements is None:
-        return all_layers(bill)
-    recomputed = placed_stages(bill.job.model, bill.plans).recomputed
+    if layer_costs.plans.placements is None:
+        return all_layers(layer_costs)
+    recomputed = placed_stages(layer_costs.job.model, layer_costs.plans).recomputed
     return {kind: layers.sum(axis=0) for kind, layers in recomputed.items()}
 
 
-def seconds_in(bill: Bill, phase: str) -> tuple[FloatArray, dict[str, FloatArray]]:
+def seconds_in(layer_costs: LayerCosts, phase: str) -> tuple[FloatArray, dict[str, FloatArray]]:
     """Seconds of a step that the mean GPU spends in the layers' kernels of a phase, the optimizer's left out [s].
 
     m / pp x sum over the kinds of layers x their seconds; m: micro-batches, pp: stages.
 
     Args:
-        bill: the plans.
+        layer_costs: of the plans.
         phase: COMPUTE, STREAM or WAIT.
 
     Returns:
         Of both passes of all layers, nothing recomputed; and what recomputing one layer of a kind adds.
     """
-    plans, counts = bill.plans, kinds_of(bill.job.model)
-    passes, spared, again = plans.num_microbatches / plans.pp, np.zeros(len(bill)), dict[str, FloatArray]()
+    plans, counts = layer_costs.plans, kinds_of(layer_costs.job.model)
+    passes, spared, again = plans.num_microbatches / plans.pp, np.zeros(len(layer_costs)), dict[str, FloatArray]()
     for name in burning(phase):
         if name == OPTIMIZER:
             continue
-        for kind, entry in bill.entries.items():
-            both, added = entry.term(name)
+        for kind, kind_costs in layer_costs.by_kind.items():
+            both, added = kind_costs.term(name)
             spared = spared + counts[kind] * passes * both
             if kind in LAYERS:
                 again[kind] = again.get(kind, 0.0) + passes * added

@@ -10,12 +10,11 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.objectives.network.energy import BITS, Hops, hops
-from optimizer.objectives.network.hops import hop_time
-from optimizer.objectives.network.in_training import collective
+from optimizer.objectives.network.energy import BITS, Hops, hop_time, hops
+from optimizer.objectives.network.messages import collective
 from optimizer.objectives.network.topology import span
-from optimizer.objectives.step.buckets import rate_of_share
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.per_step import rate_of_share
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import show
-from optimizer.reports.charts.bar_chart import ROOM, ROW, bar_chart
+from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_words import job_title, subject
@@ -102,7 +102,7 @@ def networks_chart(verdicts: Sequence[NetworkVerdict]) -> Chart:
         ("crosses the network", ORANGE, [v.communication for v in verdicts]),
         ("compute of the step", BLUE, [v.compute for v in verdicts]),
     )
-    top = ROOM * max((value for _, _, values in series for value in values), default=1.0)
+    top = SPACE * max((value for _, _, values in series for value in values), default=1.0)
     return Chart(
         name="networks",
         title="What crosses the network, compared with the compute of the step",

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE, modules_of
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.layer.messages import boundary_messages, head_messages, layer_messages, module_messages
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of
-from optimizer.objectives.step.buckets import bucket_messages
-from optimizer.objectives.step.once import elements_on
+from optimizer.objectives.step.per_step import bucket_messages, elements_on
 from optimizer.objectives.step.price import Step
 
 
@@ -82,7 +81,7 @@ class MessageCount:
 def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]:
     """Every collective of a step, by kind; groups of one GPU send nothing and are left out."""
     plans = Plans.of([plan])
-    step = Step(bill=bill_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
+    step = Step(layer_costs=layer_costs_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
     rows: dict[object, list[MessageCount]] = {}
     for part in (*in_layers(step), *between_stages(step), *per_step_messages(step, knobs)):
         if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
@@ -94,44 +93,44 @@ def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]
 
 def in_layers(step: Step) -> Iterator[MessageCount]:
     """What layers, the head and sharded weights send for every micro-batch, by kind of layer."""
-    for kind, everywhere in kinds_of(step.bill.job.model).items():
+    for kind, everywhere in kinds_of(step.layer_costs.job.model).items():
         stage, stages = int(step.slowest[0]), step.stages
         here = float(stages.counts[kind][stage, 0])
-        for message in layer_kind_messages(step.bill, kind):
+        for message in layer_kind_messages(step.layer_costs, kind):
             yield _in_layers(step, message, kind, here, everywhere)
             if message.phase == FORWARD and message.parallelism != DP and kind in LAYERS:
                 # Recomputing a layer sends again what its forward pass did, but keeps the weights that it gathered.
                 recomputed = float(stages.recomputed[kind][stage, 0])
                 yield _in_layers(step, message, kind, recomputed, _recomputed(step, kind, everywhere))
-        for message in recomputed_messages(step.bill, kind):
+        for message in recomputed_messages(step.layer_costs, kind):
             yield _in_layers(step, message, kind, here, everywhere)
 
 
-def layer_kind_messages(bill: Bill, kind: str) -> Iterator[Message]:
+def layer_kind_messages(layer_costs: LayerCosts, kind: str) -> Iterator[Message]:
     """Messages of one layer of a kind, of the embedding or of the head, nothing recomputed."""
-    job, shapes = bill.job, shapes_of(bill.job, bill.plans)
+    job, shapes = layer_costs.job, shapes_of(layer_costs.job, layer_costs.plans)
     if kind in LAYERS:
         yield from layer_messages(job, shapes, _is_moe(job, kind))
     if kind == HEAD:
         yield from head_messages(job, shapes)
-    for message in sharded_messages(job, bill.plans, bill.entries[kind].elements):
+    for message in sharded_messages(job, layer_costs.plans, layer_costs.by_kind[kind].elements):
         yield replace(message, purpose=message.purpose + OF.get(kind, ""))
 
 
-def recomputed_messages(bill: Bill, kind: str) -> Iterator[Message]:
+def recomputed_messages(layer_costs: LayerCosts, kind: str) -> Iterator[Message]:
     """Messages of the modules of one layer of a kind that the plan recomputes by name."""
-    job, shapes = bill.job, shapes_of(bill.job, bill.plans)
+    job, shapes = layer_costs.job, shapes_of(layer_costs.job, layer_costs.plans)
     if kind in LAYERS:
-        for module in modules_of(RECOMPUTE[bill.plans.recompute[0]]):
+        for module in modules_of(RECOMPUTE[layer_costs.plans.recompute[0]]):
             for message in module_messages(job, shapes, module, _is_moe(job, kind)):
                 yield replace(message, purpose=f"recomputed {message.purpose}")
 
 
 def between_stages(step: Step) -> Iterator[MessageCount]:
     """Activations forward and their gradients back over every boundary of virtual stages."""
-    plans = step.bill.plans
+    plans = step.layer_costs.plans
     boundaries = float(plans.pp[0] * plans.vpp[0] - 1)
-    for message in boundary_messages(step.bill.job, plans):
+    for message in boundary_messages(step.layer_costs.job, plans):
         times, senders = float(message.times[0]), 1.0 if message.kind == "point_to_point" else float(message.ranks[0])
         yield MessageCount(
             message=message,
@@ -144,17 +143,17 @@ def between_stages(step: Step) -> Iterator[MessageCount]:
 
 def per_step_messages(step: Step, knobs: Knobs) -> Iterator[MessageCount]:
     """Gradients and weights once per step, in buckets, which need not be whole."""
-    bill, last = step.bill, int(step.last[0])
-    job, layers = bill.job, sum(n for kind, n in kinds_of(bill.job.model).items() if kind in LAYERS)
-    layer, whole = bill.entries[MOE if job.model.experts else DENSE], bill.replicas.whole
-    for message in bucket_messages(job, bill.plans, bill.groups, knobs):
+    layer_costs, last = step.layer_costs, int(step.last[0])
+    job, layers = layer_costs.job, sum(n for kind, n in kinds_of(layer_costs.job.model).items() if kind in LAYERS)
+    layer, whole = layer_costs.by_kind[MOE if job.model.experts else DENSE], layer_costs.replicas.whole
+    for message in bucket_messages(job, layer_costs.plans, layer_costs.groups, knobs):
         part = "experts" if message.purpose.endswith("of experts") else "shared"
         each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
         yield MessageCount(
             message=message,
             kind="",
             per_pass=each * float(getattr(layer, part)[0]) * layers,
-            per_step=each * float(elements_on(bill, step.stages, part)[last, 0]),
+            per_step=each * float(elements_on(layer_costs, step.stages, part)[last, 0]),
             in_total=each * float(getattr(whole, part)[0]) * groups,
         )
 
@@ -192,7 +191,7 @@ def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere:
 
 def _recomputed(step: Step, kind: str, everywhere: float) -> float:
     """Layers of a kind that the whole pipeline recomputes."""
-    plans = step.bill.plans
+    plans = step.layer_costs.plans
     if plans.placements is not None:
         return float(step.stages.recomputed[kind].sum())
     return everywhere * float(plans.recompute[0] == FULL)
@@ -203,9 +202,9 @@ def _is_moe(job: Job, kind: str) -> bool:
 
 
 def _microbatches(step: Step) -> float:
-    return float(step.bill.plans.num_microbatches[0])
+    return float(step.layer_costs.plans.num_microbatches[0])
 
 
 def _stage_gpus(step: Step) -> float:
-    plans = step.bill.plans
+    plans = step.layer_costs.plans
     return float(plans.tp[0] * plans.cp[0] * plans.dp[0])

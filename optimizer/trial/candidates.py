@@ -94,7 +94,7 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
         points = sweep(roomy, structural(roomy)).points
         if points is not None:
             leading = points.take(_leading(points, answer.estimate.step_time * farthest))
-            knobs = tuned(leading.bill).knobs
+            knobs = tuned(leading.layer_costs).knobs
             for place, even in enumerate(leading.plans.plans()):
                 by_key.setdefault(_key(even), (with_assigned_layers(job, even), knobs_at(knobs, place)))
     return Candidates(

@@ -15,7 +15,7 @@ from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.hardware import with_network
-from optimizer.catalog.intervals import errors_of_others, pooled_intervals
+from optimizer.catalog.stacks import errors_of_others, pooled_intervals
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Features, Stack

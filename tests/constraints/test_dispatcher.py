@@ -11,7 +11,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.variables import DISPATCHERS
-from optimizer.objectives.layer.dispatcher_ranks import DEEPEP_RANKS
+from optimizer.objectives.layer.dispatchers import DEEPEP_RANKS
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 

@@ -273,13 +273,13 @@ def network(pattern: str) -> st.SearchStrategy[str]:
 @contextmanager
 def no_search() -> Iterator[None]:
     """Everything up to the first plan that would be priced or enumerated."""
-    from optimizer.objectives.layer.bill import Bill
+    from optimizer.objectives.layer.layer_costs import LayerCosts
     from optimizer.search.lattice.enumerate import Space
 
     def stop(*_: object, **__: object) -> None:
         raise click.exceptions.Exit(0)
 
-    with mock.patch.object(Bill, "__init__", stop), mock.patch.object(Space, "__init__", stop):
+    with mock.patch.object(LayerCosts, "__init__", stop), mock.patch.object(Space, "__init__", stop):
         yield
 
 

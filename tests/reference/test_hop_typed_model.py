@@ -25,8 +25,7 @@ import pytest
 from optimizer.catalog import load_model
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
-from optimizer.objectives.network.energy import network_energy
-from optimizer.objectives.network.hops import path, path_time, ring_time
+from optimizer.objectives.network.energy import network_energy, path, path_time, ring_time
 from optimizer.objectives.network.topology import span
 
 NVLINK = Link(name="nvlink at 90 GB/s", bandwidth=90e9, latency=0.2e-6, energy=5e-12)

@@ -20,10 +20,10 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_device
-from optimizer.objectives.kernels.linear_layer import LinearLayer, Rates, forward_backward_work, gradient_work
+from optimizer.objectives.kernels.roofline import LinearLayer, RooflineRates, forward_backward_work, gradient_work
 
 UTILISATION = 0.8
-RATES = Rates(flops=UTILISATION * 1979e12 / 2, memory=UTILISATION * 3352e9, network=900e9)
+RATES = RooflineRates(flops=UTILISATION * 1979e12 / 2, memory=UTILISATION * 3352e9, network=900e9)
 LAYER = LinearLayer(inputs=16384, outputs=5 * 16384, tp_in=8, tp_out=40, dp=32, element_bytes=2)
 TOKENS = 2048**2 / 128
 
@@ -53,7 +53,7 @@ def test_gradient_all_reduce_at_the_end_of_a_batch() -> None:
 
 
 def test_receives_at_the_one_way_bandwidth_make_it_network_bound() -> None:
-    one_way = Rates(flops=RATES.flops, memory=RATES.memory, network=450e9)
+    one_way = RooflineRates(flops=RATES.flops, memory=RATES.memory, network=450e9)
     work = forward_backward_work(LAYER, TOKENS, passes=2.0)
     assert work.bound(one_way) == "network"
     assert work.time(one_way) == pytest.approx(3.4487e-5, rel=1e-4)

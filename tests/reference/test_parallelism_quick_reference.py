@@ -28,7 +28,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
+from optimizer.objectives.pipeline.schedules import bubble_fraction
 from optimizer.studies.communication import communication
 
 GPT3 = load_model("gpt3")

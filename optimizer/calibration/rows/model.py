@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.base.errors import InputError, UnknownName
 from optimizer.calibration.rows.numbers import integer, number
 from optimizer.catalog import model_spellings, preset_model
-from optimizer.catalog.readers.model_checks import impossible
+from optimizer.catalog.readers.model_file import impossible
 from optimizer.job.model import Experts, Model
 
 Row = Mapping[str, str]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.megatron.arguments import expanded
+from optimizer.frameworks.megatron.stated_plan import expanded
 from optimizer.frameworks.software import switched
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job

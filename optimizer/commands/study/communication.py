@@ -44,13 +44,7 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
     shell_complete=presets_of("link"),
 )
 @study_options
-def communication(
-    *,
-    strategy: tuple[str, ...],
-    best: bool,
-    network: tuple[str, ...],
-    **options: Any,
-) -> None:
+def communication(*, strategy: tuple[str, ...], best: bool, network: tuple[str, ...], **options: Any) -> None:
     """Study a plan, or compare strategies; with networks, judge them."""
     output = Output.taken(options)
     if strategy and (options["fix"] or best):

@@ -31,12 +31,7 @@ optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
     "--layout", type=click.Choice(("even", "best")), default="even", help="How the layers lie on the stages. [even]"
 )
 @study_options
-def timeline(
-    *,
-    best: bool,
-    layout: str,
-    **options: Any,
-) -> None:
+def timeline(*, best: bool, layout: str, **options: Any) -> None:
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     output = Output.taken(options)
     job, assumed = job_of(request_of(options))

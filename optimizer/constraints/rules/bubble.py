@@ -10,8 +10,7 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray, at_least
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.objectives.pipeline.schedules import bubble_left
+from optimizer.objectives.pipeline.schedules import bubble_fraction, bubble_left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +18,7 @@ class Bubble:
     """(pp - 1) / (vpp m + pp - 1) <= ceiling; zero-bubble schedules leave less of the pp - 1, as `bubble_left` says.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2, as a share of the whole pipeline time; see
-    objectives/pipeline/closed_form.py for what schedules leave of it.
+    objectives/pipeline/schedules.py for what schedules leave of it.
     """
 
     name: str = "bubble"

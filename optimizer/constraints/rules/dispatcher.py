@@ -11,7 +11,7 @@ from optimizer.constraints.rule import BoolArray
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
 from optimizer.job.variables import DISPATCHERS
-from optimizer.objectives.layer.dispatcher_ranks import DEEPEP_RANKS, runs_over
+from optimizer.objectives.layer.dispatchers import DEEPEP_RANKS, runs_over
 
 USUAL = DISPATCHERS.index("alltoall")
 

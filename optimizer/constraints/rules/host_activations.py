@@ -11,8 +11,8 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Plans
-from optimizer.objectives.layer.cost import keeps_there
-from optimizer.objectives.step.host_room import ROUNDING, host_room, least_activations_there, node_memory
+from optimizer.objectives.layer.cost import offloads_activations
+from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, least_host_activations, node_memory
 
 STEP = 16 * GB  # in which memory of a host is bought
 
@@ -32,7 +32,7 @@ class HostActivations:
         """Whether some layout of each plan fits on the host."""
         if not job.cluster.host_memory:
             return np.ones(len(plans), dtype=np.bool_)
-        return self._on_host(job, plans) <= host_room(job) * (1 + ROUNDING)
+        return self._on_host(job, plans) <= host_memory_per_gpu(job) * (1 + ROUNDING)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """None of the points that do not fit."""
@@ -42,8 +42,8 @@ class HostActivations:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         return (
-            f"activations on the host must fit in {host_room(job) / GB:.0f} GB per GPU, of {_node(job):,.0f} GB "
-            f"of a node of {job.cluster.name}"
+            f"activations on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, "
+            f"of {_node(job):,.0f} GB of a node of {job.cluster.name}"
         )
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
@@ -63,9 +63,9 @@ class HostActivations:
 
     def _on_host(self, job: Job, plans: Plans) -> FloatArray:
         """Room on the host that each plan's activations take for a GPU [B]."""
-        least, some = np.zeros(len(plans)), np.flatnonzero(keeps_there(job, plans))
+        least, some = np.zeros(len(plans)), np.flatnonzero(offloads_activations(job, plans))
         if len(some):
-            least[some] = least_activations_there(job, plans.take(some))
+            least[some] = least_host_activations(job, plans.take(some))
         return least
 
 

@@ -16,8 +16,7 @@ from optimizer.job.plan import IntArray
 from optimizer.job.recomputation import modules_of
 from optimizer.job.stack import Features
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.kernels.modules import freed_bytes
+from optimizer.objectives.kernels.modules import freed_bytes, modes, recomputes
 from optimizer.objectives.kernels.operators import attention_width, kv_width
 from optimizer.objectives.kernels.shapes import Shapes
 
@@ -42,16 +41,16 @@ class ActivationBytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptBytes:
-    """Bytes of one layer under a plan's recomputation: `each` micro-batch in flight, `once` while it is recomputed."""
+class ResidentBytes:
+    """Bytes of one layer under a plan's recomputation: per micro-batch, and while it is recomputed."""
 
-    each: FloatArray
-    once: FloatArray
+    each: FloatArray  # for each micro-batch in flight [B]
+    recomputing: FloatArray  # while it is recomputed [B]
 
 
-def kept_bytes(
+def resident_bytes(
     table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None, selective_on_host: bool = False
-) -> KeptBytes:
+) -> ResidentBytes:
     """What the mode of recomputation keeps, and recomputes for a micro-batch at a time: scores, modules, the layer [B].
 
     `on_host` per cent of what may lie on the host do, or all that selective recomputation keeps, and buffers on the
@@ -60,25 +59,25 @@ def kept_bytes(
     >>> from optimizer.job.recomputation import RECOMPUTE
     >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
     >>> table = ActivationBytes(none=9 * np.ones(4), selective=6 * np.ones(4), full=2 * np.ones(4), modules=some)
-    >>> kept = kept_bytes(table, np.array([0, 1, 2, RECOMPUTE.index("mlp+moe")]))
-    >>> kept.each.tolist(), kept.once.tolist()
+    >>> resident = resident_bytes(table, np.array([0, 1, 2, RECOMPUTE.index("mlp+moe")]))
+    >>> resident.each.tolist(), resident.recomputing.tolist()
     ([9.0, 6.0, 2.0, 5.0], [0.0, 3.0, 9.0, 4.0])
     """
     mode = modes(recompute)
     each = pick(mode, (table.none, table.selective, table.full))
-    once = pick(mode, (0.0, table.none - table.selective, table.none))
+    recomputing = pick(mode, (0.0, table.none - table.selective, table.none))
     if selective_on_host:
         moved = selective_bytes(table, recompute)
-        each, once = each - moved, once + DOUBLE * moved
+        each, recomputing = each - moved, recomputing + DOUBLE * moved
     for module, freed in table.modules.items():
         chosen = recomputes(recompute, module)
         if np.any(chosen):
             fewer = np.where(chosen, freed, 0.0)
-            each, once = each - fewer, once + fewer
+            each, recomputing = each - fewer, recomputing + fewer
     if on_host is not None and np.any(on_host):
         moved = moved_bytes(table.movable, recompute, on_host / 100.0)
-        each, once = each - moved, once + DOUBLE * moved
-    return KeptBytes(each=each, once=once)
+        each, recomputing = each - moved, recomputing + DOUBLE * moved
+    return ResidentBytes(each=each, recomputing=recomputing)
 
 
 def selective_bytes(table: ActivationBytes, recompute: IntArray) -> FloatArray:
@@ -106,26 +105,28 @@ def activation_bytes(
     34.0
     """
     t, tp = shapes.tokens, shapes.tp
-    kept_input = 1.0 if fp8 else 2.0
-    stream = norm_bytes(model, shapes, kept_input) + t * model.hidden / shapes.sp * (2.0 if features.dropout else 0.0)
+    input_bytes = 1.0 if fp8 else 2.0
+    stream = norm_bytes(model, shapes, input_bytes) + t * model.hidden / shapes.sp * (2.0 if features.dropout else 0.0)
     attention = 2.0 * t * (attention_width(model, tp) + model.v_dim / tp)
     scores = np.zeros_like(t)
     if not features.attention.startswith("flash"):
         scores = (
             (5.0 if features.dropout else 4.0) * model.heads / tp * shapes.micro_batch * shapes.seq_len**2 / shapes.cp
         )
-    mlp = _mlp_bytes(model, shapes, features, moe, imbalance, kept_input)
-    kept = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
+    mlp = _mlp_bytes(model, shapes, features, moe, imbalance, input_bytes)
+    resident = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
     layer_input = 2.0 * t * model.hidden / shapes.sp
-    lean = {"ops": layer_input + (kept - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
-    selective = lean.get(features.selective, kept)
+    lean = {"ops": layer_input + (resident - stream) / 2, "qkv": layer_input + attention - 2.0 * t * model.v_dim / tp}
+    selective = lean.get(features.selective, resident)
     parts = mlp | {"scores": scores}
-    freed = freed_bytes(model, shapes, features, moe, parts, kept_input) if features.recompute_modules else {}
-    movable = movable_bytes(model, shapes, moe, imbalance, kept_input) if features.activation_offload else {}
-    return ActivationBytes(none=kept + scores, selective=selective, full=layer_input, modules=freed, movable=movable)
+    freed = freed_bytes(model, shapes, features, moe, parts, input_bytes) if features.recompute_modules else {}
+    movable = movable_bytes(model, shapes, moe, imbalance, input_bytes) if features.activation_offload else {}
+    return ActivationBytes(
+        none=resident + scores, selective=selective, full=layer_input, modules=freed, movable=movable
+    )
 
 
-def norm_bytes(model: Model, shapes: Shapes, kept_input: float = 2.0) -> FloatArray:
+def norm_bytes(model: Model, shapes: Shapes, input_bytes: float = 2.0) -> FloatArray:
     """What the norms of one layer keep, per micro-batch and rank [B].
 
     t ((2 + i) h before + 2 h after + (2 + i) latent) / sp, and 2 t (q / tp + k) for norms of queries and keys. Every
@@ -143,13 +144,13 @@ def norm_bytes(model: Model, shapes: Shapes, kept_input: float = 2.0) -> FloatAr
     """
     before, after = 1 if model.parallel_block else 2, max(model.norms_per_layer - 2, 0)
     latent = model.mla.q_rank + model.mla.kv_rank if model.mla else 0
-    width = (2.0 + kept_input) * (before * model.hidden + latent) + 2.0 * after * model.hidden
+    width = (2.0 + input_bytes) * (before * model.hidden + latent) + 2.0 * after * model.hidden
     heads = 2.0 * (model.q_dim / shapes.tp + kv_width(model, shapes.tp)) if model.qk_norm else 0.0
     return np.asarray(shapes.tokens * (width / shapes.sp + heads))
 
 
 def _mlp_bytes(
-    model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, kept_input: float
+    model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, input_bytes: float
 ) -> dict[str, FloatArray]:
     """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones [B].
 
@@ -160,21 +161,21 @@ def _mlp_bytes(
     Source: NVIDIA/Megatron-LM @2659630721 (core 0.12), memory efficient token permutation, and its token_dispatcher.py,
     which scatters to the expert-tensor ranks before it weighs; torchtitan/models/moe.py.
     """
-    per_width = 2.0 * (2 if model.gated_mlp else 1) + kept_input
+    per_width = 2.0 * (2 if model.gated_mlp else 1) + input_bytes
     if not moe or model.experts is None:
         return {"dense": per_width * model.ffn_hidden * shapes.tokens / shapes.tp}
     experts = model.experts
     rows = shapes.tokens / shapes.tp * experts.top_k * shapes.busiest(imbalance)
     weighed = 0.0 if features.weighed_early else 2.0 * (shapes.etp if features.whole_experts else 1.0)
-    routed = rows * (per_width * experts.ffn_hidden + (kept_input * shapes.etp + weighed) * model.hidden)
+    routed = rows * (per_width * experts.ffn_hidden + (input_bytes * shapes.etp + weighed) * model.hidden)
     shared = per_width * experts.shared_ffn_hidden * shapes.tokens / shapes.tp
     probabilities = 8.0 * experts.count * shapes.tokens / shapes.sp
-    activation = rows * kept_input * experts.ffn_hidden
+    activation = rows * input_bytes * experts.ffn_hidden
     return {"routed": routed + probabilities, "shared": shared, "routed activation": activation}
 
 
 def movable_bytes(
-    model: Model, shapes: Shapes, moe: bool, imbalance: float, kept_input: float = 2.0
+    model: Model, shapes: Shapes, moe: bool, imbalance: float, input_bytes: float = 2.0
 ) -> dict[str, FloatArray]:
     """Inputs of modules that one layer may keep on the host, per micro-batch and rank, by module [B].
 
@@ -198,7 +199,7 @@ def movable_bytes(
     if moe and model.experts:
         rows = t / tp * model.experts.top_k * shapes.busiest(imbalance)
         movable["mlp_norm"] = stream
-        movable["expert_fc1"] = kept_input * rows * model.hidden * shapes.etp
+        movable["expert_fc1"] = input_bytes * rows * model.hidden * shapes.etp
         movable["moe_act"] = 2.0 * (2 if model.gated_mlp else 1) * rows * model.experts.ffn_hidden
     return movable
 
@@ -226,6 +227,6 @@ def moved_bytes(movable: Mapping[str, FloatArray], recompute: IntArray, share: F
     """
     total = np.zeros(len(recompute))
     for module, size in movable.items():
-        kept = ~recomputes(recompute, RECOMPUTED[module]) if module in RECOMPUTED else True
-        total = total + np.where(kept, size, 0.0)
+        resident = ~recomputes(recompute, RECOMPUTED[module]) if module in RECOMPUTED else True
+        total = total + np.where(resident, size, 0.0)
     return total * share

@@ -55,7 +55,8 @@ def gemm_time(m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, *, bat
     >>> round(float(gemm_time(2560, 1280, 1024, replace(curve, throttle=0.2, burst=1e-3))) * 1e3, 2)
     7.46
     """
-    time = products_time(m, n, k, curve, batch, _at_step_clock(curve))
+    lost = curve.throttle * SPELL**2 / (SPELL**2 + curve.burst**2)
+    time = products_time(m, n, k, curve, batch, lambda compute: compute / (1.0 - lost))
     return time if curve.slower is None else np.minimum(time, gemm_time(m, n, k, curve.slower, batch=batch))
 
 
@@ -69,19 +70,8 @@ def cast_time(elements: ArrayLike, curve: GemmCurve) -> FloatArray:
     return np.asarray(traffic / curve.bandwidth + curve.cast_launch, dtype=np.float64)
 
 
-def _at_step_clock(curve: GemmCurve) -> Clock:
-    """The clock of a training step, as gemm_time says."""
-    lost = curve.throttle * SPELL**2 / (SPELL**2 + curve.burst**2)
-    return lambda compute: compute / (1.0 - lost)
-
-
 def products_time(
-    m: ArrayLike,
-    n: ArrayLike,
-    k: ArrayLike,
-    curve: GemmCurve,
-    batch: ArrayLike,
-    throttled: Clock,
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, curve: GemmCurve, batch: ArrayLike, throttled: Clock
 ) -> FloatArray:
     """The formula of gemm_time, `throttled` giving computing time at the clock [s] from that at full clock [s]."""
     rows, columns, depth, count = (np.asarray(value, dtype=np.float64) for value in (m, n, k, batch))

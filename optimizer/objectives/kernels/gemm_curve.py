@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from optimizer.job.hardware import Device
-from optimizer.objectives.kernels.gemm_presets import CurvePreset, default_ceiling, peak_of_slower, preset_for
+from optimizer.objectives.kernels.gemm_presets import REQUIRED, CurvePreset, default_ceiling, peak_of_slower, preset_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,8 @@ class GemmCurve:
     slower: GemmCurve | None = None
 
 
+# Parameters that a curve has from its preset; those that not every preset has are the curve's defaults.
+FITTED = (*REQUIRED[4:], "burst", "rest", "cast_bytes", "cast_launch")
 _ELEMENT_BYTES = {"fp4": 0.5, "fp6": 0.75, "fp8": 1.0, "int8": 1.0, "tf32": 4.0, "fp32": 4.0}
 
 
@@ -77,7 +80,19 @@ def curve_for(device: Device, dtype: str) -> GemmCurve:
     fitted = family in ("bf16", "fp8")
     ceiling, throttle = _ceiling(device, dtype, preset, own=fitted and preset.is_of(device))
     extrapolated = not (fitted and preset.has_units_of(device, peak) and preset.has_memory_of(device))
-    curve = _curve(device, peak, element_bytes, preset, ceiling, throttle, extrapolated)
+    fitted_parameters: dict[str, Any] = {name: preset[name] for name in FITTED if name in preset.values}
+    curve = GemmCurve(
+        peak=peak,
+        bandwidth=device.memory_bandwidth,
+        sms=device.sms,
+        element_bytes=element_bytes,
+        output_bytes=max(2.0, element_bytes),
+        ceiling=ceiling,
+        throttle=throttle,
+        source=f"{preset.device} {preset.dtype}",
+        extrapolated=extrapolated,
+        **fitted_parameters,
+    )
     less = peak_of_slower(device, peak, measured)
     if less is None:
         return curve
@@ -100,37 +115,3 @@ def _ceiling(device: Device, dtype: str, preset: CurvePreset, *, own: bool) -> t
             return min(1.0, device.measured_matmul[name] / device.peak_flops[name]), 0.0
     usual = default_ceiling(device)
     return (preset["ceiling"], throttle) if usual is None else (usual, 0.0)
-
-
-def _curve(
-    device: Device,
-    peak: float,
-    element_bytes: float,
-    preset: CurvePreset,
-    ceiling: float,
-    throttle: float,
-    extrapolated: bool,
-) -> GemmCurve:
-    return GemmCurve(
-        peak=peak,
-        bandwidth=device.memory_bandwidth,
-        sms=device.sms,
-        element_bytes=element_bytes,
-        output_bytes=max(2.0, element_bytes),
-        ceiling=ceiling,
-        tile_m=preset["tile_m"],
-        tile_n=preset["tile_n"],
-        small_tile=preset["small_tile"],
-        small_rate=preset["small_rate"],
-        wave_softness=preset["wave_softness"],
-        k_half=preset["k_half"],
-        launch=preset["launch"],
-        memory_efficiency=preset["memory_efficiency"],
-        throttle=throttle,
-        burst=preset.get("burst", 1.0),
-        rest=preset.get("rest", 1.0),
-        cast_bytes=preset.get("cast_bytes", 0.0),
-        cast_launch=preset.get("cast_launch", 0.0),
-        source=f"{preset.device} {preset.dtype}",
-        extrapolated=extrapolated,
-    )

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.job.model import Model
-from optimizer.job.recomputation import MODULES
+from optimizer.job.recomputation import MODES, MODULES, RECOMPUTE, modules_of
 from optimizer.job.stack import Features, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import UNFUSED_NORM, Elementwise, Layer, attention_width
@@ -24,6 +25,7 @@ PRODUCTS = {
     "moe": ("router", "experts_up", "experts_down", "shared_up", "shared_down"),
     "shared_experts": ("shared_up", "shared_down"),
 }
+_HOLDS = {module: np.array([module in modules_of(name) for name in RECOMPUTE]) for module in MODULES}
 
 
 def separate_norms(model: Model, moe: bool) -> int:
@@ -70,7 +72,7 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
 
 
 def freed_bytes(
-    model: Model, shapes: Shapes, features: Features, moe: bool, moe_bytes: Mapping[str, FloatArray], kept_input: float
+    model: Model, shapes: Shapes, features: Features, moe: bool, moe_bytes: Mapping[str, FloatArray], input_bytes: float
 ) -> dict[str, FloatArray]:
     """Bytes that a layer no longer keeps per micro-batch and rank when a module of it is recomputed [B].
 
@@ -92,8 +94,9 @@ def freed_bytes(
     array([4.])
     """
     t, tp = shapes.tokens, shapes.tp
-    norm = kept_input * t * model.hidden / shapes.sp
+    norm = input_bytes * t * model.hidden / shapes.sp
     by_module = {"layernorm": count * norm} if (count := separate_norms(model, moe)) else {}
+    shares = model.experts is not None and model.experts.shared_ffn_hidden > 0
     for module, parts in (
         ("core_attn", ("scores",)),
         ("moe_act", ("routed activation",)),
@@ -101,7 +104,7 @@ def freed_bytes(
         ("shared_experts", ("shared",)),
         ("mlp", ("dense",)),
     ):
-        if set(parts) <= moe_bytes.keys() and (parts != ("shared",) or _shares(model)):
+        if set(parts) <= moe_bytes.keys() and (parts != ("shared",) or shares):
             by_module[module] = sum((moe_bytes[part] for part in parts), np.zeros_like(t))
     if "mlp" in by_module:
         by_module["mlp"] = by_module["mlp"] + norm
@@ -135,10 +138,6 @@ def module_flops(model: Model, scores: float) -> dict[str, float]:
     return by_module
 
 
-def _shares(model: Model) -> bool:
-    return model.experts is not None and model.experts.shared_ffn_hidden > 0
-
-
 def _activations(model: Model, whole: Elementwise, moe: bool, fused: bool) -> tuple[Elementwise, Elementwise]:
     """Activations of a mixture's routed experts, none where their products have it `fused`, and of its shared ones."""
     if model.experts is None or not moe:
@@ -163,3 +162,22 @@ def _scaled(kernel: Elementwise, factor: float) -> Elementwise:
         backward_bytes=kernel.backward_bytes * factor,
         kernels=kernel.kernels * max(1.0, factor) if factor else 0.0,
     )
+
+
+def recomputes(recompute: NDArray[np.int64], module: str) -> NDArray[np.bool_]:
+    """Where a mode, an index of RECOMPUTE, names this module.
+
+    >>> from optimizer.job.recomputation import RECOMPUTE
+    >>> recomputes(np.array([0, 2, RECOMPUTE.index("layernorm+mlp")]), "mlp").tolist()
+    [False, False, True]
+    """
+    return np.asarray(_HOLDS[module][recompute])
+
+
+def modes(recompute: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Indices of MODES: sets of modules count as none.
+
+    >>> modes(np.array([1, 2, 3])).tolist()
+    [1, 2, 0]
+    """
+    return np.where(recompute < len(MODES), recompute, 0)

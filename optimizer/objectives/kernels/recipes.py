@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from optimizer.job.job import Job
 from optimizer.job.stack import FP8_RECIPES
+from optimizer.objectives.kernels.operators import Gemm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,11 @@ class Recipe:
 # one scale for each operand, 6,768 with one for each row.
 ROWWISE = Recipe(rate=0.8, traffic=2.5)
 RECIPES: Mapping[str, Recipe] = {name: ROWWISE if name == "rowwise" else Recipe() for name in FP8_RECIPES}
+
+
+def quantised(job: Job, product: Gemm) -> bool:
+    """Whether a product of a layer has narrow operands, which are quantised before it."""
+    return job.quantised and product.low_precision and narrow_product(job.stack.features.narrow_products, product.name)
 
 
 def narrow_product(which: str, name: str) -> bool:

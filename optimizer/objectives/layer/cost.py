@@ -16,23 +16,23 @@ from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
-    kept_bytes,
     movable_bytes,
     moved_bytes,
+    resident_bytes,
     selective_bytes,
 )
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
-from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.host import host_passes
+from optimizer.objectives.kernels.shapes import Shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
-from optimizer.objectives.layer.phases import TERMS
+from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL
+from optimizer.objectives.layer.phases import TERMS, LayerTime
 from optimizer.objectives.layer.seconds import head_time, layer_time
-from optimizer.objectives.layer.shapes import shapes_of, without_full
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 
 HOST_TRANSFER = "host_transfer"
 SELECTIVE = MODES.index("selective")
-BY_TERM = ("forward", "backward", "again", "beside_forward", "beside_backward")  # columns of a Cost that are mappings
+# Columns of a Cost that are mappings.
+BY_TERM = ("forward", "backward", "recompute", "overlapped_forward", "overlapped_backward")
 Terms = Mapping[str, FloatArray]
 
 
@@ -53,21 +53,21 @@ class Cost:
 
     forward: Terms
     backward: Terms
-    again: Terms
-    beside_forward: Terms
-    beside_backward: Terms
+    recompute: Terms
+    overlapped_forward: Terms
+    overlapped_backward: Terms
     weight: FloatArray
     cover_forward: FloatArray
     cover_backward: FloatArray
-    cover_again: FloatArray
+    cover_recompute: FloatArray
     hidden: FloatArray
-    hidden_again: FloatArray
+    hidden_recompute: FloatArray
     host: FloatArray
     collectives: FloatArray
-    kept: FloatArray
-    kept_recomputed: FloatArray
-    once: FloatArray
-    once_whole: FloatArray
+    resident: FloatArray
+    resident_recomputed: FloatArray
+    recomputing: FloatArray
+    recomputing_whole: FloatArray
     static: FloatArray
     hosted: FloatArray
 
@@ -89,7 +89,9 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     model = job.model
     shapes, local = shapes_of(job, plans), shapes_of(job, few)
     head = _head_cost(job, local, rows)
-    by_kind = {EMBEDDING: _embedding_cost(job, shapes), DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
+    # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
+    embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
+    by_kind = {EMBEDDING: embedding, DENSE: _layer_cost(job, plans, shapes, local, rows, False)}
     if model.experts:
         by_kind[MOE] = _layer_cost(job, plans, shapes, local, rows, True)
     if model.mtp_layers:
@@ -103,7 +105,9 @@ def _free(count: int) -> Cost:
     nothing = np.zeros(count)
     terms = {HEAD: nothing}
     columns = {f.name: nothing for f in fields(Cost) if f.name not in BY_TERM}
-    return Cost(forward=terms, backward=terms, again=terms, beside_forward={}, beside_backward={}, **columns)
+    return Cost(
+        forward=terms, backward=terms, recompute=terms, overlapped_forward={}, overlapped_backward={}, **columns
+    )
 
 
 def _plus(cost: Cost, head: Cost, times: float) -> Cost:
@@ -134,12 +138,6 @@ def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
     )
 
 
-def _embedding_cost(job: Job, shapes: Shapes) -> Cost:
-    """The embedding takes no time that counts; its output is resident in flight, 2 t h / sp."""
-    kept = ELEMENT * shapes.tokens * job.model.hidden / shapes.sp
-    return replace(_free(len(kept)), kept=kept)
-
-
 def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
     """A dense layer or a mixture for plans of distinct shapes, whose products and messages the few determine.
 
@@ -149,36 +147,38 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     layer, named = layer_operators(model, local, stack, moe, job.row_multiple), modules_in(plans.recompute)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
     lean, whole = without_full(plans.recompute), (plans.recompute != without_full(plans.recompute)).astype(np.float64)
-    more, terms = time.again(lean), {}
+    more, terms = time.recomputation(lean), {}
     for name in TERMS:
         terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
     away = stack.features.selective_on_host
     factor = stack["activation_factor"]
-    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(keeps_there(job, plans)) else np.zeros(len(plans))
+    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(hosted):
         passes = host_passes(job, time, lean, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
-    spared, recomputed = (kept_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute))
+    spared, recomputed = (
+        resident_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute)
+    )
     return Cost(
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},
-        again={name: whole * parts[2] for name, parts in terms.items()},
-        beside_forward=time.beside[0],
-        beside_backward=time.beside[1],
+        recompute={name: whole * parts[2] for name, parts in terms.items()},
+        overlapped_forward=time.overlapped[0],
+        overlapped_backward=time.overlapped[1],
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
         cover_forward=time.forward.busy + passes[0],
         cover_backward=time.backward.busy + more.busy + passes[1],
-        cover_again=whole * time.full.busy,
+        cover_recompute=whole * time.full.busy,
         hidden=time.forward.hidden + time.backward.hidden + more.hidden,
-        hidden_again=whole * time.full.hidden,
+        hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        kept=spared.each * factor,
-        kept_recomputed=recomputed.each * factor,
-        once=spared.once * factor,
-        once_whole=whole * recomputed.once * factor,
+        resident=spared.each * factor,
+        resident_recomputed=recomputed.each * factor,
+        recomputing=spared.recomputing * factor,
+        recomputing_whole=whole * recomputed.recomputing * factor,
         static=np.zeros(len(plans)),
         hosted=hosted,
     )
@@ -205,9 +205,9 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     >>> (hosted_bytes(job, plans, shapes_of(job, plans), moe=False) / job.stack["activation_factor"] / 2048).tolist()
     [0.0, 6144.0]
     """
-    kept_input, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
+    input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
-    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, kept_input)
+    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes)
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
     if stack.features.selective_on_host:
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
@@ -215,13 +215,13 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     return moved * stack["activation_factor"]
 
 
-def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
+def share_on_host(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     """Per cent of what a layer may keep on the host that the inputs of these modules are, as optimizer.plan counts.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=8, seq_len=2048, global_batch=8)
-    >>> share_there(job, Plan(tp=8), ("attn_proj",)), share_there(job, Plan(tp=8), ("core_attn", "attn_proj"))
+    >>> share_on_host(job, Plan(tp=8), ("attn_proj",)), share_on_host(job, Plan(tp=8), ("core_attn", "attn_proj"))
     (25, 100)
     """
     plans, has_experts = Plans.of([plan]), job.model.experts is not None
@@ -233,9 +233,48 @@ def share_there(job: Job, plan: Plan, modules: Sequence[str]) -> int:
     return round(100 * float(part) / max(float(all_of_it), 1.0))
 
 
-def keeps_there(job: Job, plans: Plans) -> BoolArray:
+def offloads_activations(job: Job, plans: Plans) -> BoolArray:
     """Plans that keep activations on the host: a share of them, or what selective recomputation keeps where the
     software has that there.
     """
     selective = job.stack.features.selective_on_host & (plans.recompute == SELECTIVE)
     return np.asarray((plans.activation_offload > 0) | selective)
+
+
+def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
+    """Seconds that one pass over a layer loses to its traffic with the host [s].
+
+    max(0, moved / host bandwidth - window) + moved / HBM bandwidth: what does not fit under the pass's computation and
+    its waits for launches, and the copies' own traffic in device memory. Where communication hides under computation
+    the host link waits: it is shared with the network card, and so is none of an exchange inside the scale-up domain.
+    That everything else hides is assumed; of one run that was measured (Qwen3-235B on 256 GB200), all of it does.
+
+    Source: assumed; Transformer Engine documentation, CPU offloading (copies run beside the computation).
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...           gpus=8, seq_len=2048, global_batch=8)
+    >>> host_seconds(job, np.array([55.1e6, 55.1e6]), np.array([0.0, 2e-3])).round(6).tolist()
+    [0.001016, 1.6e-05]
+    """
+    device = job.cluster.device
+    return np.maximum(0.0, moved / job.cluster.host_bandwidth - window) + moved / device.memory_bandwidth
+
+
+def host_passes(
+    job: Job, time: LayerTime, recompute: IntArray, moved: FloatArray, near: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """`host_seconds` of the forward and the backward pass of a layer [s].
+
+    near: whether the exchange stays inside the scale-up domain, so that the host link is free meanwhile.
+    """
+    added = time.recomputation(recompute)
+    windows = time.forward.window, time.backward.window + added.window
+    # What hides beside another micro-batch travels over the network card too, unless it stays near.
+    hides = (terms.get(EXPERT_ALL_TO_ALL, np.zeros(1)) for terms in time.overlapped)
+    forward, backward, more = (phase.terms[EXPERT_ALL_TO_ALL] for phase in (time.forward, time.backward, added))
+    forward, backward = (
+        host_seconds(job, moved, np.maximum(0.0, window + hidden + np.where(near, all_to_all, 0.0)))
+        for window, hidden, all_to_all in zip(windows, hides, (forward, backward + more), strict=True)
+    )
+    return forward, backward

@@ -12,7 +12,7 @@ from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.dispatcher_ranks import runs_over
+from optimizer.objectives.layer.dispatchers import runs_over
 from optimizer.objectives.layer.drained_host import shown_launches
 from optimizer.objectives.layer.messages import expert_messages
 from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, layer_time

@@ -17,7 +17,7 @@ from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import attention
 from optimizer.objectives.kernels.operators import Gemm, Layer
-from optimizer.objectives.kernels.recipes import narrow_product
+from optimizer.objectives.kernels.recipes import quantised
 from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
 
 CALLS = 3.0  # of a kernel: the framework's operation, the tensor that it writes and the launch
@@ -91,7 +91,7 @@ def expert_calls(job: Job, layer: Layer, shapes: Shapes) -> FloatArray:
     for product in layer.gemms:
         if not product.name.startswith("experts_"):
             continue
-        if not _narrow(job, product) or job.stack.features.fused_experts:
+        if not quantised(job, product) or job.stack.features.fused_experts:
             calls = calls + CALLS
             continue
         each = CALLS + SCALES * ("scales" in unfused) + SWIZZLES * ("swizzle" in unfused)
@@ -121,9 +121,4 @@ def _router_calls(job: Job, shapes: Shapes, backward_kernels: float) -> FloatArr
 
 
 def _product_calls(job: Job, products: list[Gemm]) -> float:
-    return sum(CALLS + QUANTISED * _narrow(job, product) for product in products)
-
-
-def _narrow(job: Job, product: Gemm) -> bool:
-    chosen = narrow_product(job.stack.features.narrow_products, product.name)
-    return job.quantised and product.low_precision and chosen
+    return sum(CALLS + QUANTISED * quantised(job, product) for product in products)

@@ -15,7 +15,7 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, by_dispatcher
-from optimizer.objectives.layer.dispatchers import KINDS, copies, exchange_seconds, proxied_seconds, row_bytes
+from optimizer.objectives.layer.dispatchers import KINDS, all_to_all_seconds, copies, proxied_seconds, row_bytes
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, PP, TP, Message
 from optimizer.objectives.network.topology import span
 
@@ -105,7 +105,7 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
     taken = by_dispatcher(shapes, partial(_taken, job, shapes))
     for phase in (FORWARD, BACKWARD):
         for row, times in _rows(job, shapes, phase):
-            seconds = by_dispatcher(shapes, partial(_exchange, job, row, tokens, group))
+            seconds = by_dispatcher(shapes, partial(all_to_all_seconds, job, row, tokens, *group))
             sent = _message(EP, "routed tokens", "all_to_all", row * tokens * copied, group, times, phase, "gemm")
             yield replace(sent, each=seconds, taken=taken)
         size = ELEMENT * tokens * copied * job.model.hidden
@@ -186,12 +186,6 @@ def proxied_calls(job: Job, shapes: Shapes) -> FloatArray:
     """Host time of one call of each plan's dispatcher [s]."""
     group = span(job.cluster, shapes.ep.astype(np.int64), shapes.etp.astype(np.int64))
     return by_dispatcher(shapes, lambda which: proxied_seconds(job.cluster, which, group))
-
-
-def _exchange(
-    job: Job, row: FloatArray | float, tokens: FloatArray, group: tuple[FloatArray, FloatArray], which: str
-) -> FloatArray:
-    return exchange_seconds(job, which, row, tokens, *group)
 
 
 def _taken(job: Job, shapes: Shapes, which: str) -> FloatArray:

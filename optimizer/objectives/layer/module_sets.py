@@ -27,18 +27,16 @@ def searched_modes(job: Job) -> tuple[str, ...]:
     """
     useless = job.stack.features.selective == "core" and job.stack.features.attention.startswith("flash")
     modes = tuple(mode for mode in MODES if mode != "selective" or not useless)
-    return (*modes, *_sets(_alone(job))) if job.stack.features.recompute_modules else modes
+    if not job.stack.features.recompute_modules:
+        return modes
+    # Jobs that differ in what `savings` does not look at share its answer.
+    ranks = min(job.gpus, job.cluster.gpus_per_node)
+    return *modes, *_sets(replace(job, gpus=ranks, global_batch=1, limits=Limits(), settings=()))
 
 
 @lru_cache(maxsize=256)
 def _sets(job: Job) -> tuple[str, ...]:
     return frontier(*savings(job))
-
-
-def _alone(job: Job) -> Job:
-    """The job with nothing but what `exchange` looks at: jobs that differ in the rest share its answer."""
-    ranks = min(job.gpus, job.cluster.gpus_per_node)
-    return replace(job, gpus=ranks, global_batch=1, limits=Limits(), settings=())
 
 
 def savings(job: Job) -> tuple[dict[str, Saving], Saving, float]:
@@ -77,7 +75,9 @@ def frontier(by_module: dict[str, Saving], full: Saving, keeps: float) -> tuple[
     """
     useful = [module for module in MODULES if by_module.get(module, (0.0, 0.0))[0] > 0]
     names = {named(some) for n in range(1, len(useful) + 1) for some in combinations(useful, n)}
-    points = {name: _together(by_module, modules_of(name)) for name in names - set(MODES)}
+    points = {
+        name: [sum(by_module[module][i] for module in modules_of(name)) for i in (0, 1)] for name in names - set(MODES)
+    }
     rising: list[str] = []
     freed, least = 0.0, full[1]
     for name in sorted(points, key=lambda name: (-points[name][0], points[name][1], name)):
@@ -108,7 +108,3 @@ def _expert_ranks(job: Job) -> int:
     experts = job.model.experts.count if job.model.experts else 1
     most = min(experts, job.gpus, job.cluster.gpus_per_node)
     return max(ranks for ranks in range(1, most + 1) if experts % ranks == 0)
-
-
-def _together(by_module: dict[str, Saving], modules: tuple[str, ...]) -> Saving:
-    return sum(by_module[name][0] for name in modules), sum(by_module[name][1] for name in modules)

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.job.model import Experts, Model
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, joined
 from optimizer.objectives.kernels.operators import kv_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
 
@@ -27,18 +27,6 @@ class LocalParameters:
         """All elements."""
         return self.shared + self.experts
 
-    def take(self, index: Any) -> LocalParameters:
-        """Those of some of the plans."""
-        return LocalParameters(shared=self.shared[index], experts=self.experts[index])
-
-    @classmethod
-    def joined(cls, parts: Sequence[LocalParameters]) -> LocalParameters:
-        """Several as one."""
-        return cls(
-            shared=np.concatenate([part.shared for part in parts]),
-            experts=np.concatenate([part.experts for part in parts]),
-        )
-
 
 def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     """Elements of one layer of every kind that the model has, of the embedding and of the head [elements].
@@ -52,8 +40,8 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     words = padded_vocab(model.vocab, tp) * model.hidden / tp
     # Positions and the norm behind them are not split; nor is the bias of the head by more than its words.
     embedding = words + (model.embedding_params - model.vocab * model.hidden)
-    again = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
-    head = words * again + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
+    copied = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
+    head = words * copied + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
     dense = _attention(model, tp) + model.mlp_params(model.ffn_hidden) / tp
     by_kind = {
         EMBEDDING: LocalParameters(shared=embedding, experts=nothing),
@@ -123,6 +111,11 @@ class Replicas:
     rows: IntArray
     whole: LocalParameters
 
+    @property
+    def whole_of_plans(self) -> LocalParameters:
+        """`whole` of every plan of the batch."""
+        return LocalParameters(shared=self.whole.shared[self.rows], experts=self.whole.experts[self.rows])
+
     def take(self, index: Any) -> Replicas:
         """Those of some of the plans."""
         return replace(self, rows=self.rows[index])
@@ -134,7 +127,7 @@ class Replicas:
         return cls(
             plans=Plans.joined([part.plans for part in parts]),
             rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
-            whole=LocalParameters.joined([part.whole for part in parts]),
+            whole=joined([part.whole for part in parts]),
         )
 
 
@@ -152,7 +145,7 @@ class Group:
     stride: IntArray
     shards: FloatArray
     hybrid: FloatArray
-    held: FloatArray
+    reduced: FloatArray
 
 
 def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
@@ -162,8 +155,8 @@ def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
         elements = getattr(whole, part)
         if part == "shared" or np.any(elements):
             shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
-            held = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
-            of_parts.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, held=held))
+            reduced = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)
+            of_parts.append(Group(part=part, ranks=ranks, stride=stride, shards=shards, hybrid=hybrid, reduced=reduced))
     return tuple(of_parts)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.job.plan import IntArray
-from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.layer.beside import Terms
+from optimizer.objectives.arrays import FloatArray, mapped, pick
+from optimizer.objectives.kernels.modules import modes, recomputes
+from optimizer.objectives.layer.overlapped import Terms
 
 TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_communication", "ep_communication")
 
@@ -48,22 +48,14 @@ class Phase:
         """Computation that hides no communication, and what the GPU waits for launches [s]."""
         return self.compute - self.hidden + self.terms["launch"]
 
-    def take(self, rows: IntArray) -> Phase:
-        """The pass at these shapes."""
-        return Phase(
-            terms={term: seconds[rows] for term, seconds in self.terms.items()},
-            hidden=self.hidden[rows],
-            outlasting=self.outlasting[rows],
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTime:
     """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
 
     `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what recomputing each module of the layer adds, `beside` what the forward and the backward pass gain or lose
-    where they run beside another micro-batch (see layer/beside.py).
+    holds what recomputing each module of the layer adds, `overlapped` what the forward and the backward pass gain or
+    lose where they overlap with another micro-batch (see layer/overlapped.py).
     """
 
     forward: Phase
@@ -73,22 +65,14 @@ class LayerTime:
     host: FloatArray
     collectives: FloatArray
     modules: Mapping[str, Phase] = field(default_factory=dict)
-    beside: tuple[Terms, Terms] = ({}, {})
+    overlapped: tuple[Terms, Terms] = ({}, {})
 
     def take(self, rows: IntArray) -> LayerTime:
         """The layer at these shapes."""
-        return LayerTime(
-            forward=self.forward.take(rows),
-            backward=self.backward.take(rows),
-            selective=self.selective.take(rows),
-            full=self.full.take(rows),
-            host=self.host[rows],
-            collectives=self.collectives[rows],
-            modules={module: phase.take(rows) for module, phase in self.modules.items()},
-            beside=(_taken_terms(self.beside[0], rows), _taken_terms(self.beside[1], rows)),
-        )
+        taken: LayerTime = mapped(self, lambda column: column[rows])
+        return taken
 
-    def again(self, recompute: IntArray) -> Phase:
+    def recomputation(self, recompute: IntArray) -> Phase:
         """What these modes of recomputation add to the backward pass."""
         mode = modes(recompute)
         terms = {term: pick(mode, (0.0, self.selective.terms[term], self.full.terms[term])) for term in TERMS}
@@ -100,7 +84,3 @@ class LayerTime:
                 hidden = hidden + np.where(chosen, phase.hidden, 0.0)
                 outlasting = outlasting + np.where(chosen, phase.outlasting, 0.0)
         return Phase(terms=terms, hidden=hidden, outlasting=outlasting)
-
-
-def _taken_terms(terms: Terms, rows: IntArray) -> Terms:
-    return {name: seconds[rows] for name, seconds in terms.items()}

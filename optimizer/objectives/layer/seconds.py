@@ -20,17 +20,11 @@ from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer
-from optimizer.objectives.kernels.recipes import RECIPES, narrow_product
+from optimizer.objectives.kernels.recipes import RECIPES, quantised
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.beside import CALLS, NODES, Terms, beside
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
-from optimizer.objectives.layer.messages import (
-    head_messages,
-    launched,
-    layer_messages,
-    module_messages,
-    proxied_calls,
-)
+from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages, proxied_calls
+from optimizer.objectives.layer.overlapped import CALLS, NODES, Terms, overlapped
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
 
@@ -144,19 +138,14 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
         host=host * (1 + BACKWARD_KERNELS),
         collectives=collectives * (1 + BACKWARD_KERNELS),
         modules=recomputed_modules(job, layer, shapes, moe, modules),
-        beside=_beside(job, layer, shapes, messages, (ahead, back), host) if moe else ({}, {}),
+        overlapped=_overlapped(job, layer, shapes, messages, (ahead, back), host) if moe else ({}, {}),
     )
 
 
-def _beside(
-    job: Job,
-    layer: Layer,
-    shapes: Shapes,
-    messages: Sequence[Message],
-    passes: tuple[Phase, Phase],
-    host: FloatArray,
+def _overlapped(
+    job: Job, layer: Layer, shapes: Shapes, messages: Sequence[Message], passes: tuple[Phase, Phase], host: FloatArray
 ) -> tuple[Terms, Terms]:
-    """What the passes of a mixture gain or lose beside another micro-batch, where a plan asks for it (layer/beside.py).
+    """What the passes of an MoE layer gain or lose overlapped with another micro-batch, where a plan asks for it.
 
     The host waits and marks for each part of the layer, and launches experts and permutation kernel by kernel even
     where it replays the rest.
@@ -174,12 +163,12 @@ def _beside(
         experts = tuple(product for product in layer.gemms if product.name.startswith("experts"))
         moved = tuple(kernel for kernel in layer.elementwise if kernel.name in ("permute", "activation"))
         apart = replace(layer, gemms=experts, attention=None, elementwise=moved)
-        exchanged = [message for message in messages if message.parallelism == EP]
-        more = more + (_kernels(job, apart) + launched(exchanged, FORWARD)) * call_seconds(job)
+        all_to_alls = [message for message in messages if message.parallelism == EP]
+        more = more + (_kernels(job, apart) + launched(all_to_alls, FORWARD)) * call_seconds(job)
     hosts = host + more, (host + more) * BACKWARD_KERNELS
     taken = next((message.taken for message in messages if message.parallelism == EP), 0.0)
     taken = taken + np.zeros(np.shape(host))
-    gains = beside(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
+    gains = overlapped(passes[0].terms, passes[1].terms, hosts, job.stack["pair_overlap"], taken, marks)
     first, second = ({name: np.where(overlap, s, 0.0) for name, s in terms.items()} for terms in gains)
     return first, second
 
@@ -192,8 +181,8 @@ def head_time(job: Job, layer: Layer, shapes: Shapes) -> LayerTime:
         _phase(job, _compute(job, layer, curves, backward=phase == BACKWARD), messages, phase, host * launches)
         for phase, launches in ((FORWARD, 1.0), (BACKWARD, BACKWARD_KERNELS))
     )
-    again = Phase(terms=dict.fromkeys(TERMS, nothing), hidden=nothing, outlasting=nothing)
-    return LayerTime(forward=forward, backward=backward, selective=again, full=again, host=nothing, collectives=nothing)
+    none = Phase(terms=dict.fromkeys(TERMS, nothing), hidden=nothing, outlasting=nothing)
+    return LayerTime(forward=forward, backward=backward, selective=none, full=none, host=nothing, collectives=nothing)
 
 
 def recomputed_modules(job: Job, layer: Layer, shapes: Shapes, moe: bool, modules: Collection[str]) -> dict[str, Phase]:
@@ -236,8 +225,8 @@ def recomputed_terms(
         return {"attention": forward["attention"]}
     if what == "ops":
         return {"gemm": forward["gemm"] / 2, "elementwise": forward["elementwise"]}
-    again = tuple(product for product in layer.gemms[:-1] if not product.name.startswith(("q", "kv")))
-    products = _compute(job, replace(layer, gemms=again, attention=None, elementwise=()), curves, backward=False)
+    recomputed = tuple(product for product in layer.gemms[:-1] if not product.name.startswith(("q", "kv")))
+    products = _compute(job, replace(layer, gemms=recomputed, attention=None, elementwise=()), curves, backward=False)
     return {"attention": forward["attention"], "gemm": products["gemm"], "elementwise": forward["elementwise"]}
 
 
@@ -254,14 +243,14 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
-    wide = [product for product in layer.gemms if not _quantised(job, product)]
-    narrow = [product for product in layer.gemms if _quantised(job, product)]
+    wide = [product for product in layer.gemms if not quantised(job, product)]
+    narrow = [product for product in layer.gemms if quantised(job, product)]
     isolated = {False: iter(kernel_seconds(wide, high, backward)), True: iter(kernel_seconds(narrow, low, backward))}
     for product in layer.gemms:
-        quantised = _quantised(job, product)
-        seconds = next(isolated[quantised])
-        gemm = gemm + seconds / (scale * (recipe.rate if quantised else 1.0) * product.rate)
-        if quantised:
+        is_narrow = quantised(job, product)
+        seconds = next(isolated[is_narrow])
+        gemm = gemm + seconds / (scale * (recipe.rate if is_narrow else 1.0) * product.rate)
+        if is_narrow:
             casts = casts + recipe.traffic * cast_bytes(product, backward)
     moved = sum((op.backward_bytes if backward else op.forward_bytes for op in layer.elementwise), np.zeros(1))
     added = accumulation_bytes(layer, stack.features) if backward else 0.0
@@ -271,11 +260,6 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
         "attention": core,
         "elementwise": elementwise_seconds(moved * stack["elementwise_passes"] + casts + added, job),
     }
-
-
-def _quantised(job: Job, product: Gemm) -> bool:
-    chosen = narrow_product(job.stack.features.narrow_products, product.name)
-    return job.quantised and product.low_precision and chosen
 
 
 def _kernels(job: Job, layer: Layer) -> FloatArray | float:
@@ -312,10 +296,10 @@ def _phase(
         under = mine[0].under if mine else ""
         overlap: FloatArray | float = job.stack[f"{parallelism}_overlap"]
         if parallelism == EP:
-            overlap = job.stack.exchange_overlap if alone is None else np.where(alone, job.stack.exchange_overlap, 0.0)
-        room = compute.get(under, nothing) + outlasting.get(under, nothing)
-        shown = exposed(sent, room, overlap)
-        outlasting[under] = outlasting.get(under, nothing) + beyond(sent, room, overlap)
+            overlap = job.stack.expert_overlap if alone is None else np.where(alone, job.stack.expert_overlap, 0.0)
+        cover = compute.get(under, nothing) + outlasting.get(under, nothing)
+        shown = exposed(sent, cover, overlap)
+        outlasting[under] = outlasting.get(under, nothing) + beyond(sent, cover, overlap)
         taken = mine[0].taken if mine else 0.0
         terms[f"{parallelism}_communication"] = shown + taken * (sent - shown)
         hidden = hidden + sent - shown

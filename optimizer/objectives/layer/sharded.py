@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray, nothing
+from optimizer.objectives.arrays import FloatArray, mapped, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
@@ -28,28 +28,21 @@ class Exposure:
 
     forward: FloatArray
     backward: FloatArray
-    again: FloatArray
+    recompute: FloatArray
     after_forward: FloatArray
     after_backward: FloatArray
 
     @classmethod
     def none(cls, count: int) -> Exposure:
         """Nothing is sharded."""
-        return cls(**dict.fromkeys(PARTS, nothing(count)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Exposure]) -> Exposure:
-        """Several as one."""
-        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in PARTS})
+        return cls(**{field.name: nothing(count) for field in fields(cls)})
 
     def take(self, index: Any) -> Exposure:
         """Those of some of the plans."""
         if not (np.any(self.forward) or np.any(self.backward)):
             return Exposure.none(len(self.forward[index]))
-        return Exposure(**{name: getattr(self, name)[index] for name in PARTS})
-
-
-PARTS = tuple(field.name for field in fields(Exposure))
+        taken: Exposure = mapped(self, lambda column: column[index])
+        return taken
 
 
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
@@ -65,12 +58,12 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     for part, ranks, stride in groups(plans):
-        held = getattr(elements, part)
+        local = getattr(elements, part)
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
-            ("weights", "all_gather", ELEMENT * held, gathers, FORWARD),
-            ("weights", "all_gather", ELEMENT * held, gathers, BACKWARD),
-            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * held, scatters, BACKWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers, FORWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
+            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * local, scatters, BACKWARD),
         ):
             messages.append(
                 Message(
@@ -106,7 +99,7 @@ def sharded_exposures(
     by_kind: dict[str, Exposure] = {}
     overlap = overlap_of(job, plans)
     for kind in sorted(covers, key=EMBEDDING.__eq__):  # the embedding last
-        ahead, behind, again = covers[kind]
+        ahead, behind, recompute = covers[kind]
         if kind == EMBEDDING:
             ahead, behind = ahead + by_kind[DENSE].after_forward, behind + by_kind[DENSE].after_backward
         messages = sharded_messages(job, few, elements[kind])
@@ -119,7 +112,7 @@ def sharded_exposures(
         by_kind[kind] = Exposure(
             forward=exposed(forward, ahead, overlap),
             backward=spared,
-            again=exposed(backward, behind + again, overlap) - spared,
+            recompute=exposed(backward, behind + recompute, overlap) - spared,
             after_forward=beyond(forward, ahead, overlap),
             after_backward=beyond(backward, behind, overlap),
         )

@@ -10,7 +10,7 @@ from optimizer.catalog.offers import Offer, PriceBook
 from optimizer.catalog.whole import whole
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised import energy
 from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, running_cost
 from optimizer.objectives.objective import Objective, Phases
@@ -27,13 +27,13 @@ def rate(job: Job) -> float:
     return rent if rent is not None else owned(job.cluster, job.gpus, sale_of(job.cluster), energy.watts(job))
 
 
-def phases(bill: Bill) -> Phases:
+def phases(layer_costs: LayerCosts) -> Phases:
     """What owned GPUs cost beyond that while they compute or stream memory [USD/s]; rent is the same all the time."""
-    job = bill.job
+    job = layer_costs.job
     if rent_of(job.cluster, job.gpus) is not None:
         return {}
     electricity = default_price("electricity").value
-    return {phase: electricity * watts for phase, watts in energy.phases(bill).items()}
+    return {phase: electricity * watts for phase, watts in energy.phases(layer_costs).items()}
 
 
 @lru_cache(maxsize=64)

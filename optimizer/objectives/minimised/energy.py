@@ -12,7 +12,7 @@ from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.network.fabric import PORT, fabric
 from optimizer.objectives.objective import Objective, Phases, all_layers, seconds_in
 from optimizer.objectives.pipeline.stages import mean_stage
@@ -34,18 +34,18 @@ def watts(job: Job) -> float:
     return job.gpus * site_pue(job.cluster) * (curve.limit * waiting + curve.host + curve.network)
 
 
-def phases(bill: Bill) -> Phases:
+def phases(layer_costs: LayerCosts) -> Phases:
     """What the site draws beyond `watts` while every GPU computes or streams memory [W].
 
     N x PUE x P_limit x (p - p_wait). A plan computes at one utilisation, its operations over its seconds of matrix
     products with every layer recomputed that may be: which of them are changes both alike.
     """
-    job, curve = bill.job, usual_curve(bill.job.cluster, bill.job.gpus)
-    spared, again = seconds_in(bill, COMPUTE)
-    layers = all_layers(bill)
-    busy = spared + sum((layers[kind] * added for kind, added in again.items()), np.zeros(len(bill)))
+    job, curve = layer_costs.job, usual_curve(layer_costs.job.cluster, layer_costs.job.gpus)
+    spared, again = seconds_in(layer_costs, COMPUTE)
+    layers = all_layers(layer_costs)
+    busy = spared + sum((layers[kind] * added for kind, added in again.items()), np.zeros(len(layer_costs)))
     useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
-    anywhere = bill.plans.placed(())
+    anywhere = layer_costs.plans.placed(())
     again_flops = recomputed_flops(job, anywhere, mean_stage(job.model, anywhere))
     executed = (useful + again_flops) / job.gpus
     peak = job.cluster.device.peak_flops.get("bf16", job.peak_flops)

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from optimizer.base.errors import InputError
 from optimizer.job.hardware import Cluster, Tier
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.network.algorithms import levels, lines
-from optimizer.objectives.network.topology import IntArray, Span, span
+from optimizer.objectives.network.topology import Span
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
 FEW, PIECE = 256, 16384  # entries: done at once, with lines that never win among them, and what a cache holds
@@ -79,25 +80,6 @@ def collective_time(
     return _lowest(sizes, index, latency, slope)
 
 
-def point_to_point_time(
-    message: ArrayLike,
-    cluster: Cluster,
-    stride: ArrayLike,
-    *,
-    scale_up_efficiency: float = 1.0,
-    network_efficiency: float = 1.0,
-) -> FloatArray:
-    """Time to send a message [B] to the GPU `stride` away [s]."""
-    return collective_time(
-        "point_to_point",
-        message,
-        span(cluster, 2, stride),
-        cluster,
-        scale_up_efficiency=scale_up_efficiency,
-        network_efficiency=network_efficiency,
-    )
-
-
 def check_kind(kind: str) -> None:
     """Raise InputError unless this is one of KINDS."""
     if kind not in KINDS:
@@ -106,11 +88,7 @@ def check_kind(kind: str) -> None:
 
 @lru_cache(maxsize=1024)
 def _offers(
-    kind: str,
-    groups: tuple[bytes, ...],
-    tiers: tuple[Tier, ...],
-    efficiencies: tuple[float, float],
-    many: bool,
+    kind: str, groups: tuple[bytes, ...], tiers: tuple[Tier, ...], efficiencies: tuple[float, float], many: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Latency [s] and slope [s/B] of every algorithm (rows) for every group (columns).
 

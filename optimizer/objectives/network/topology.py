@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from optimizer.job.hardware import Cluster
+from optimizer.job.plan import IntArray
+from optimizer.objectives.arrays import ranked
 
-IntArray = NDArray[np.int64]
 FEW = 1024  # groups that are remembered: to lay out so few takes longer than to look them up
 
 
@@ -40,13 +41,13 @@ class Span:
 
         A million plans have a few hundred distinct groups; costs that depend on the group alone are computed on these.
         """
-        index = np.zeros(self.size.shape, dtype=np.int64)
+        index, count = np.zeros(self.size.size, dtype=np.int64), 0
         for column in (self.size, *self.members):
-            index = _dense(index * (int(column.max(initial=0)) + 1) + column)
-        first = np.zeros(int(index.max(initial=-1)) + 1, dtype=np.int64)
-        first[index.ravel()] = np.arange(index.size)
+            index, count = ranked(index * (int(column.max(initial=0)) + 1) + column.ravel())
+        first = np.zeros(count, dtype=np.int64)
+        first[index] = np.arange(index.size)
         distinct = tuple(column.ravel()[first] for column in (self.size, *self.members))
-        return Span(size=distinct[0], members=distinct[1:]), index
+        return Span(size=distinct[0], members=distinct[1:]), index.reshape(self.size.shape)
 
     @cached_property
     def columns(self) -> tuple[bytes, ...]:
@@ -86,15 +87,3 @@ def _span(tiers: tuple[int, ...], sizes: IntArray, strides: IntArray) -> Span:
 def _remembered(tiers: tuple[int, ...], shape: tuple[int, ...], sizes: bytes, strides: bytes) -> Span:
     size, stride = (np.frombuffer(column, dtype=np.int64).reshape(shape) for column in (sizes, strides))
     return _span(tiers, size, stride)
-
-
-def _dense(values: IntArray) -> IntArray:
-    """Number the distinct values 0, 1, ... in increasing order."""
-    largest = int(values.max(initial=0))
-    if largest > max(4096, 4 * values.size):
-        distinct = np.unique(values)
-        return np.searchsorted(distinct, values)
-    seen = np.zeros(largest + 1, dtype=np.int64)
-    seen[values.ravel()] = 1
-    numbers: IntArray = (np.cumsum(seen) - 1)[values]
-    return numbers

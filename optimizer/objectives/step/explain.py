@@ -12,11 +12,11 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
+from optimizer.objectives.kernels.activations import activation_bytes, resident_bytes
 from optimizer.objectives.kernels.operators import layer_operators
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.seconds import layer_time
-from optimizer.objectives.layer.shapes import shapes_of
 from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
 from optimizer.objectives.step.formula import Formula, Inputs, Term, is_expression
 from optimizer.objectives.step.linear_stage import stage_memory
@@ -50,9 +50,9 @@ class Explanation:
 
 def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     """Every second and byte of one plan: value, formula, inputs with their values, source and label."""
-    bill = bill_of(job, Plans.of([plan]))
-    step = Step(bill=bill, stages=stages_of(job.model, bill.plans), knobs=knobs)
-    memory = stage_memory(bill, step.stages, knobs)
+    layer_costs = layer_costs_of(job, Plans.of([plan]))
+    step = Step(layer_costs=layer_costs, stages=stages_of(job.model, layer_costs.plans), knobs=knobs)
+    memory = stage_memory(layer_costs, step.stages, knobs)
     fullest, count = int(memory.reserved[:, 0].argmax()), len(memory.reserved)
     notes = module_notes(job, plan)
     found = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]
@@ -74,11 +74,11 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
         moe = kind == MOE
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
         what = f"{plan.recompute} in a {kind} layer"
-        freed = float(kept_bytes(table, plans.recompute).once[0])
+        freed = float(resident_bytes(table, plans.recompute).recomputing[0])
         found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
         layer = layer_operators(job.model, shapes, stack, moe, job.row_multiple)
         time = layer_time(job, layer, shapes, moe, modules=modules)
-        for term, seconds in time.again(plans.recompute).terms.items():
+        for term, seconds in time.recomputation(plans.recompute).terms.items():
             if seconds[0]:
                 found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
     return found

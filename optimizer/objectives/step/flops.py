@@ -8,8 +8,7 @@ from optimizer.job.job import Job
 from optimizer.job.model import Model
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, pick
-from optimizer.objectives.kernels.modes import modes, recomputes
-from optimizer.objectives.kernels.modules import module_flops
+from optimizer.objectives.kernels.modules import modes, module_flops, recomputes
 from optimizer.objectives.kernels.operators import context_share
 from optimizer.objectives.pipeline.stages import Stages
 
@@ -93,7 +92,7 @@ def recomputed_flops(job: Job, plans: Plans, stages: Stages) -> FloatArray:
     share = np.ones(len(plans))
     if plans.placements is not None:
         share = sum((n.sum(axis=0) for n in stages.recomputed.values()), 0 * share) / (model.layers + model.mtp_layers)
-    again = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
+    recomputed = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
     for module, operations in module_flops(model, scores / 3).items():
-        again = again + np.where(recomputes(plans.recompute, module), operations, 0.0)
-    return plans.global_batch * job.seq_len * again
+        recomputed = recomputed + np.where(recomputes(plans.recompute, module), operations, 0.0)
+    return plans.global_batch * job.seq_len * recomputed

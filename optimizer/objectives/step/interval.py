@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 
-from optimizer.catalog.intervals import pooled_intervals
+from optimizer.catalog.stacks import pooled_intervals
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
@@ -69,7 +69,8 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
     reasons += ("at most one fitted run keeps activations on the host",) * (plan.activation_offload > 0)
     reasons += _routed(job)
     kind = EXTRAPOLATED if reasons else INTERPOLATED
-    source = _widths(job, f"{quantity}_{kind}")
+    own = job.stack.intervals
+    source = own if f"{quantity}_{kind}" in own else pooled_intervals()
     share = mfu(job, value) if quantity == "time" else 1.0
     kinds = [EXPERTS] * (job.model.experts is not None) + [""]
     if quantity == "memory":
@@ -120,12 +121,6 @@ def _of_no_kind(job: Job) -> bool:
         return False
     mixtures = stack.ranges.get("experts", (0.0, 1.0))[1] > 0
     return job.cluster.device.name not in stack.devices or (job.model.experts is not None and not mixtures)
-
-
-def _widths(job: Job, name: str) -> Mapping[str, float]:
-    """The stack's own half-widths if this one is among them, else those pooled over all stacks."""
-    own = job.stack.intervals
-    return own if name in own else pooled_intervals()
 
 
 def difficulty(utilisation: float, slope: float) -> float:

@@ -6,8 +6,8 @@ memory terms  ->  LinearStage (of any layout: bounds, CP-SAT, least memory)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Generic, TypeVar
@@ -16,12 +16,12 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
-from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.arrays import FloatArray, mapped
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Stages, kinds_of, stages_of
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory_term import NOTHING, Content, PerElement, Takes
+from optimizer.objectives.step.memory_term import NOTHING, Content, MemoryTerm
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 
 N = TypeVar("N", float, FloatArray)  # of one plan, or an entry for each of many
@@ -35,7 +35,7 @@ class LayerBytes(Generic[N]):
         static: whatever is in flight [B].
         in_flight: for each micro-batch in flight, as it always is [B].
         recomputed: for each micro-batch in flight, where it is recomputed [B].
-        once: of the stage, while it recomputes its largest layer or a module of it [B].
+        recomputing: of the stage, while it recomputes its largest layer or a module of it [B].
         freed: of `static`, before anything is recomputed [B].
         host_static: on the host, whatever is in flight [B].
         host_in_flight: on the host for each micro-batch in flight [B].
@@ -45,7 +45,7 @@ class LayerBytes(Generic[N]):
     static: N
     in_flight: N
     recomputed: N
-    once: N
+    recomputing: N
     freed: N
     host_static: N
     host_in_flight: N
@@ -57,10 +57,10 @@ class LinearStage(Generic[N]):
     """Bytes of any stage of a plan: sums over the layers that it holds.
 
     fixed + sum of n_k (static_k + f in_flight_k) - sum of r_k f (in_flight_k - recomputed_k)
-    + max(0, largest once_k - sum of n_k freed_k)
+    + max(0, largest recomputing_k - sum of n_k freed_k)
 
     n_k: layers of kind k on the stage, r_k: those of them that are recomputed, f: micro-batches in flight; the largest
-    `once` is among the kinds of which a layer is recomputed, by choice or always.
+    `recomputing` is among the kinds of which a layer is recomputed, by choice or always.
 
     Attributes:
         layers: by kind.
@@ -72,13 +72,13 @@ class LinearStage(Generic[N]):
 
     def take(self, index: IntArray) -> LinearStage[FloatArray]:
         """Those of some of many plans."""
-        layers = {kind: mapped(layer, lambda column: column[index]) for kind, layer in self.layers.items()}
-        return LinearStage(layers=layers, fixed=np.asarray(self.fixed)[index])
+        taken: LinearStage[FloatArray] = mapped(self, lambda column: column[index])
+        return taken
 
     def row(self, index: int) -> LinearStage[float]:
         """That of one of many plans."""
-        layers = {kind: mapped(layer, lambda column: float(column[index])) for kind, layer in self.layers.items()}
-        return LinearStage(layers=layers, fixed=float(np.asarray(self.fixed)[index]))
+        row: LinearStage[float] = mapped(self, lambda column: float(column[index]))
+        return row
 
     def of(self, kind: str, in_flight: Any, recomputed: bool = False) -> Any:
         """Bytes of one layer with so many micro-batches in flight [B]."""
@@ -115,8 +115,8 @@ class LinearStage(Generic[N]):
         for kind, n in counts.items():
             layer = self.layers[kind]
             whole = whole + n * self.of(kind, in_flight)
-            if layer.once:
-                once = np.maximum(once, ((recomputed.get(kind, 0) if layer.chosen else n) > 0) * layer.once)
+            if layer.recomputing:
+                once = np.maximum(once, ((recomputed.get(kind, 0) if layer.chosen else n) > 0) * layer.recomputing)
             freed = freed + n * layer.freed
         for kind, n in recomputed.items():
             whole = whole - n * self.saved(kind, in_flight)
@@ -127,58 +127,49 @@ class LinearStage(Generic[N]):
         return sum((n * self.on_host(kind, in_flight) for kind, n in counts.items()), 0.0 * in_flight)
 
 
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A dataclass with a function applied to every field.
-
-    >>> layer = LayerBytes(**dict.fromkeys((field.name for field in fields(LayerBytes)), 1.0))
-    >>> mapped(layer, lambda size: 2 * size).static
-    2.0
-    """
-    return type(value)(**{field.name: function(getattr(value, field.name)) for field in fields(value)})
-
-
-def recomputing(bill: Bill, kind: str) -> tuple[FloatArray, FloatArray]:
+def recomputing(layer_costs: LayerCosts, kind: str) -> tuple[FloatArray, FloatArray]:
     """Where layers of a kind are always recomputed, and where it may be chosen [1 or 0].
 
     Under full recomputation each layer may or may not be recomputed, unless the job pins it. MTP layers always are, but
     where the software recomputes equally many layers on every virtual stage: there they are if all layers are.
     """
-    whole = (bill.plans.recompute == FULL) * float(kind in LAYERS)
-    always = whole * float(bill.job.recomputes_all or (kind == MTP and not bill.job.recomputes_alike))
+    whole = (layer_costs.plans.recompute == FULL) * float(kind in LAYERS)
+    always = whole * float(layer_costs.job.recomputes_all or (kind == MTP and not layer_costs.job.recomputes_alike))
     return always, whole - always
 
 
-def linear_stage(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> LinearStage[FloatArray]:
+def linear_stage(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> LinearStage[FloatArray]:
     """What the memory terms make of the stages of each plan, whatever its layout."""
-    nothing, offload = np.zeros(len(bill)), np.asarray(knobs.offload)
-    reserved = 1.0 + bill.job.stack["fragmentation"]
-    several = copies(bill.plans) if np.any(both_ways(bill.plans)) else 1.0
-    terms: list[tuple[Takes, Any, Any]] = []  # with the factors of their bytes on the device and on the host
+    nothing, offload = np.zeros(len(layer_costs)), np.asarray(knobs.offload)
+    reserved = 1.0 + layer_costs.job.stack["fragmentation"]
+    several = copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else 1.0
+    terms: list[tuple[MemoryTerm, Any, Any]] = []  # with the factors of their bytes on the device and on the host
     for term in MEMORY_TERMS.values():
-        if term.takes:
-            on_host = offload if term.offloadable else 0.0
-            terms.append((term.takes, (1.0 - on_host) * (reserved if term.fragments else 1.0), on_host))
-    elements = [(*takes.per_element(bill), device, host) for takes, device, host in terms]
+        on_host = offload if term.offloadable else 0.0
+        terms.append((term, (1.0 - on_host) * (reserved if term.fragments else 1.0), on_host))
+    elements = [(*term.of_element(layer_costs), device, host) for term, device, host in terms]
     shared, experts = (sum((part[i] * part[2] for part in elements), NOTHING) for i in (0, 1))
     shared_host, experts_host = (sum((part[i] * part[3] for part in elements), NOTHING) for i in (0, 1))
     layers = {}
-    for kind, entry in bill.entries.items():
-        columns = dict.fromkeys(("in_flight", "recomputed", "once", "freed", "host_in_flight"), nothing)
-        static = entry.shared * shared + entry.experts * experts
-        host_static = entry.shared * shared_host + entry.experts * experts_host
-        for takes, device, host in terms:
-            layer, (kept, recomputed) = takes.per_layer(bill, kind), takes.in_flight(bill, kind)
+    for kind, kind_costs in layer_costs.by_kind.items():
+        columns = dict.fromkeys(("in_flight", "recomputed", "recomputing", "freed", "host_in_flight"), nothing)
+        static = kind_costs.shared * shared + kind_costs.experts * experts
+        host_static = kind_costs.shared * shared_host + kind_costs.experts * experts_host
+        for term, device, host in terms:
+            layer, (kept, recomputed) = term.of_layer(layer_costs, kind), term.of_microbatch(layer_costs, kind)
             static, host_static = static + layer * device, host_static + layer * host
             columns["in_flight"] = columns["in_flight"] + kept * device
             columns["recomputed"] = columns["recomputed"] + (recomputed if kind in LAYERS else kept) * device
-            columns["once"] = columns["once"] + np.maximum(*takes.while_recomputed(bill, kind)) * device
-            columns["freed"] = columns["freed"] + layer * device * takes.freed(bill)
-            columns["host_in_flight"] = columns["host_in_flight"] + takes.on_host(bill, kind)
-        always, chosen = recomputing(bill, kind)
+            columns["recomputing"] = (
+                columns["recomputing"] + np.maximum(*term.while_recomputed(layer_costs, kind)) * device
+            )
+            columns["freed"] = columns["freed"] + layer * device * term.freed(layer_costs)
+            columns["host_in_flight"] = columns["host_in_flight"] + term.on_host(layer_costs, kind)
+        always, chosen = recomputing(layer_costs, kind)
         columns["in_flight"] = np.where(always > 0, columns["recomputed"], columns["in_flight"])
         columns |= {"static": static * several, "freed": columns["freed"] * several}
         layers[kind] = LayerBytes(**columns, host_static=host_static * several, chosen=chosen)
-    fixed = sum((takes.per_stage(bill) * device for takes, device, _ in terms), nothing)
+    fixed = sum((term.of_stage(layer_costs) * device for term, device, _ in terms), nothing)
     return LinearStage(layers=layers, fixed=fixed)
 
 
@@ -201,32 +192,32 @@ class StageMemory:
     @cached_property
     def offloadable(self) -> FloatArray:
         """What may lie on the host of each stage, wherever it does [B]."""
-        terms = [(term.formula, term.takes) for term in MEMORY_TERMS.values() if term.takes and term.offloadable]
-        parts = (formula(takes.inputs(self.content, np.ones(1))) for formula, takes in terms)
+        terms = (term for term in MEMORY_TERMS.values() if term.offloadable)
+        parts = (term.formula(term.inputs(self.content, np.ones(1))) for term in terms)
         return np.asarray(self.content.stages.exists * sum(parts, NOTHING))
 
 
-def states_of_model(bill: Bill, *, offloadable: bool = False) -> FloatArray:
+def states_of_model(layer_costs: LayerCosts, *, offloadable: bool = False) -> FloatArray:
     """Bytes of all stages of each plan together that hang on no layout: per element, and all that is offloadable [B].
 
     Args:
-        bill: layer costs of the plans.
+        layer_costs: of the plans.
         offloadable: only what may lie on the host.
 
     Returns:
         An entry per plan.
     """
-    whole, counts = bill.replicas.whole.take(bill.replicas.rows), kinds_of(bill.job.model)
+    whole, counts = layer_costs.replicas.whole_of_plans, kinds_of(layer_costs.job.model)
     states = NOTHING
     for term in MEMORY_TERMS.values():
-        if term.takes and (term.offloadable or (isinstance(term.takes, PerElement) and not offloadable)):
-            shared, experts = term.takes.per_element(bill)
-            layers = sum((n * term.takes.per_layer(bill, kind) for kind, n in counts.items()), NOTHING)
+        if term.offloadable or (term.per_element and not offloadable):
+            shared, experts = term.of_element(layer_costs)
+            layers = sum((n * term.of_layer(layer_costs, kind) for kind, n in counts.items()), NOTHING)
             states = states + (whole.shared * shared + whole.experts * experts + layers)
     return states
 
 
-def activations_on_host(bill: Bill, stages: Stages) -> FloatArray:
+def activations_on_host(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
     """Activations that each stage of every plan keeps on the host for a GPU [B].
 
     micro-batches in flight x layers by kind x what one of the kind keeps on the host for a micro-batch. What whole
@@ -240,34 +231,33 @@ def activations_on_host(bill: Bill, stages: Stages) -> FloatArray:
     >>> job = Job(model=load_model("deepseek-v3"), cluster=load_cluster("dgx-h100"),
     ...     stack=load_stack("megatron-core"), gpus=256, seq_len=4096, global_batch=256)
     >>> plan = Plan(tp=8, pp=4, dp=8, ep=8, num_microbatches=32, sequence_parallel=True, activation_offload=100)
-    >>> bill = bill_of(job, Plans.of([plan]))
-    >>> (activations_on_host(bill, stages_of(job.model, bill.plans)) / 1e9).round(2).tolist()
+    >>> layer_costs = layer_costs_of(job, Plans.of([plan]))
+    >>> (activations_on_host(layer_costs, stages_of(job.model, layer_costs.plans)) / 1e9).round(2).tolist()
     [[11.13], [9.99], [3.33]]
     """
     layers = NOTHING
-    for takes, kind in product((term.takes for term in MEMORY_TERMS.values()), bill.entries):
-        if takes:
-            size = takes.on_host(bill, kind)
-            layers = layers + stages.counts[kind] * size if np.any(size) else layers
+    for term, kind in product(MEMORY_TERMS.values(), layer_costs.by_kind):
+        size = term.on_host(layer_costs, kind)
+        layers = layers + stages.counts[kind] * size if np.any(size) else layers
     return np.asarray(stages.exists * stages.in_flight * layers)
 
 
-def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:
+def stage_memory(layer_costs: LayerCosts, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:
     """Every byte of each stage [B]."""
-    content, device = Content(bill=bill, stages=stages), np.asarray(1.0 - knobs.offload)
+    content, device = Content(layer_costs=layer_costs, stages=stages), np.asarray(1.0 - knobs.offload)
     inputs: dict[str, Any] = {}
     for name, term in MEMORY_TERMS.items():
-        if term.takes:
-            inputs[name] = term.takes.inputs(content, device if term.offloadable else np.ones(1))
-    freed = [term for name, term in MEMORY_TERMS.items() if term.takes and term.takes.freed(bill)]
+        if term.parts:
+            inputs[name] = term.inputs(content, device if term.offloadable else np.ones(1))
+    freed = [term for term in MEMORY_TERMS.values() if term.freed(layer_costs)]
     if freed:
         before = sum((term.formula(inputs[term.name]) for term in freed), np.zeros(1))
         for values in inputs.values():
-            if "once" in values:
-                values["once"] = np.maximum(0.0, values["once"] - before)
+            if "recomputing" in values:
+                values["recomputing"] = np.maximum(0.0, values["recomputing"] - before)
     terms = {name: MEMORY_TERMS[name].formula(values) for name, values in inputs.items()}
     inputs["fragmentation"] = {
-        "rate": np.asarray(bill.job.stack["fragmentation"]),
+        "rate": np.asarray(layer_costs.job.stack["fragmentation"]),
         "dynamic": sum((terms[name] for name in terms if MEMORY_TERMS[name].fragments), np.zeros(1)),
     }
     terms["fragmentation"] = MEMORY_TERMS["fragmentation"].formula(inputs["fragmentation"])
@@ -277,5 +267,5 @@ def stage_memory(bill: Bill, stages: Stages, knobs: Knobs | KnobColumns = Knobs(
 
 def reserved_memory(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> FloatArray:
     """Peak reserved memory of every plan as `price` finds it [B]."""
-    bill = bill_of(job, plans)
-    return np.asarray(stage_memory(bill, stages_of(job.model, plans), knobs).reserved.max(axis=0))
+    layer_costs = layer_costs_of(job, plans)
+    return np.asarray(stage_memory(layer_costs, stages_of(job.model, plans), knobs).reserved.max(axis=0))

@@ -5,31 +5,21 @@ A new term is one entry of MEMORY_TERMS; prices, bounds, CP-SAT and the search f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import activations as kernels
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
-from optimizer.objectives.step.formula import BYTES, Formula
-from optimizer.objectives.step.memory_term import (
-    InFlight,
-    MemoryTerm,
-    PerElement,
-    PerLayer,
-    PerStage,
-    activations,
-    memory_term,
-    states,
-)
+from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
 
 
-def weight_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Weights that a rank keeps for each element of the shared parameters and of the experts [B].
 
     A software that keeps no copy of its weights beside the master copy (param_bytes 0) has one in half precision while
@@ -37,72 +27,53 @@ def weight_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
 
     Source: Zhao et al., arXiv 2304.11277, section 3.
     """
-    size = bill.job.stack.features.param_bytes
-    return _sharded(bill, size, 3, size or ELEMENT)
+    size = layer_costs.job.stack.features.param_bytes
+    return _sharded(layer_costs, size, 3, size or ELEMENT)
 
 
-def gradient_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Gradients that a rank keeps for each element [B]. Source: as `states`."""
-    return _sharded(bill, bill.job.stack.features.grad_bytes, 2)
+    return _sharded(layer_costs, layer_costs.job.stack.features.grad_bytes, 2)
 
 
-def optimizer_bytes(bill: Bill) -> tuple[FloatArray, FloatArray]:
+def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Optimizer state that a rank keeps for each element, sharded over the copies of the weights too [B].
 
     Source: as `states`.
     """
-    shared, experts = _sharded(bill, bill.job.stack.features.optimizer_bytes, 1)
-    several = np.where(bill.plans.zero_stage >= 1, copies(bill.plans), 1.0)
+    shared, experts = _sharded(layer_costs, layer_costs.job.stack.features.optimizer_bytes, 1)
+    several = np.where(layer_costs.plans.zero_stage >= 1, copies(layer_costs.plans), 1.0)
     return shared / several, experts / several
 
 
-def _sharded(bill: Bill, size: float, stage: int, whole: float | None = None) -> tuple[FloatArray, FloatArray]:
+def _sharded(
+    layer_costs: LayerCosts, size: float, stage: int, whole: float | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Bytes of an element that is sharded from a ZeRO stage on, and takes the `whole` size before [B]."""
-    sharded = bill.plans.zero_stage >= stage
+    sharded = layer_costs.plans.zero_stage >= stage
     shared, experts = (
-        np.where(sharded, size / shard_ranks(bill.plans, ranks), size if whole is None else whole)
-        for _, ranks, _ in groups(bill.plans)
+        np.where(sharded, size / shard_ranks(layer_costs.plans, ranks), size if whole is None else whole)
+        for _, ranks, _ in groups(layer_costs.plans)
     )
     return shared, experts
 
 
-def activation_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer that is not recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.kept)
+def _of_cost(name: str) -> Callable[[LayerCosts, str], FloatArray]:
+    """What the cost of a layer has under this name, for every plan [B]."""
+
+    def of_plans(layer_costs: LayerCosts, kind: str) -> FloatArray:
+        kind_costs = layer_costs.by_kind[kind]
+        return kind_costs.gathered(getattr(kind_costs.cost, name))
+
+    return of_plans
 
 
-def recomputed_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer that is recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.kept_recomputed)
-
-
-def module_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations that modules have while they are recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.once)
-
-
-def whole_layer_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations that a whole layer has while it is recomputed [B]."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.once_whole)
-
-
-def hosted_bytes(bill: Bill, kind: str) -> FloatArray:
-    """Activations of a layer on the host [B]; see `activations_on_host`."""
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.hosted)
-
-
-def logits(bill: Bill, kind: str) -> FloatArray:
+def logits(layer_costs: LayerCosts, kind: str) -> FloatArray:
     """Logits of the loss, those of prediction layers too [B]: layers by kind, static: bytes of each [B].
 
     Source: Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py; bytes per logit are fitted (logit_memory).
     """
-    entry = bill.entries[kind]
-    return entry.gathered(entry.cost.static)
+    return _of_cost("static")(layer_costs, kind)
 
 
 def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) -> FloatArray:
@@ -115,19 +86,14 @@ def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) 
     return workspace + unsharded + gathered
 
 
-def workspace_bytes(bill: Bill) -> FloatArray:
-    """Workspaces of libraries [B]."""
-    return np.full(len(bill), bill.job.stack["workspace"])
-
-
-def gathered_bytes(bill: Bill) -> FloatArray:
+def gathered_bytes(layer_costs: LayerCosts) -> FloatArray:
     """Tokens that sequence parallelism gathers before a product, t h 2 B [B]."""
-    plans = bill.plans
-    tokens = plans.micro_batch * bill.job.seq_len / plans.cp
-    return np.where(plans.sequence_parallel, ELEMENT * tokens * bill.job.model.hidden, 0.0)
+    plans = layer_costs.plans
+    tokens = plans.micro_batch * layer_costs.job.seq_len / plans.cp
+    return np.where(plans.sequence_parallel, ELEMENT * tokens * layer_costs.job.model.hidden, 0.0)
 
 
-def unsharded_bytes(bill: Bill) -> FloatArray:
+def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
     """Two gathered units and an unsharded gradient under ZeRO-3, the gradient alone under ZeRO-2 [B].
 
     A unit is a layer, the embedding or the head; the largest and the largest layer are gathered together. Where a
@@ -135,23 +101,23 @@ def unsharded_bytes(bill: Bill) -> FloatArray:
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
-    zero = bill.plans.zero_stage
+    zero = layer_costs.plans.zero_stage
     if not np.any(zero >= 2):
         return np.zeros(len(zero))
-    features = bill.job.stack.features
-    units = {kind: entry.shared + entry.experts for kind, entry in bill.entries.items()}
+    features = layer_costs.job.stack.features
+    units = {kind: kind_costs.shared + kind_costs.experts for kind, kind_costs in layer_costs.by_kind.items()}
     layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
     if not features.gathers_layers:
-        layer = largest_matrix(bill)
+        layer = largest_matrix(layer_costs)
     largest = np.maximum(layer, units[EMBEDDING])
     # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
     gradient = np.where(zero >= 2, largest * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
     return gradient + np.where(zero >= 3, (layer + largest) * ELEMENT, 0.0)
 
 
-def largest_matrix(bill: Bill) -> FloatArray:
+def largest_matrix(layer_costs: LayerCosts) -> FloatArray:
     """Elements of the largest matrix of a layer on a rank: of its MLP or its experts, or into attention [elements]."""
-    model, plans = bill.job.model, bill.plans
+    model, plans = layer_costs.job.model, layer_costs.plans
     largest = model.hidden * np.maximum(model.ffn_hidden if model.dense_layers else 0, model.q_dim) / plans.tp
     if model.experts:
         each = model.hidden * model.experts.ffn_hidden * model.experts.count
@@ -167,20 +133,19 @@ def fragmentation(rate: FloatArray, dynamic: FloatArray) -> FloatArray:
 MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
-        memory_term("weights", "weights", PerElement(weight_bytes), formula=states),
-        memory_term("gradients", "gradients", PerElement(gradient_bytes), formula=states),
+        memory_term("weights", "weights", per_element=weight_bytes, formula=states),
+        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states),
         memory_term(
-            "optimizer",
-            "optimizer",
-            PerElement(optimizer_bytes),
-            formula=states,
-            offloadable=True,
-            knobs=("offload",),
+            "optimizer", "optimizer", per_element=optimizer_bytes, formula=states, offloadable=True, knobs=("offload",)
         ),
         memory_term(
             "activations",
             "activations",
-            InFlight(activation_bytes, recomputed_bytes, module_bytes, whole_layer_bytes, hosted_bytes),
+            in_flight=_of_cost("resident"),
+            recomputed=_of_cost("resident_recomputed"),
+            modules=_of_cost("recomputing"),
+            whole=_of_cost("recomputing_whole"),
+            hosted=_of_cost("hosted"),
             formula=activations,
             fragments=True,
             parameters=("activation_factor",),
@@ -189,25 +154,24 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
         memory_term(
             "logits",
             "logits",
+            per_layer=logits,
             # A compiler lays what is recomputed where the logits were.
-            PerLayer(logits, free_early=lambda bill: not bill.job.stack.features.gathers_layers),
+            free_early=lambda layer_costs: not layer_costs.job.stack.features.gathers_layers,
             fragments=True,
             parameters=("logit_memory",),
         ),
         memory_term(
             "buffers",
             "buffers",
-            PerStage(workspace=workspace_bytes, unsharded=unsharded_bytes, gathered=gathered_bytes),
+            per_stage={
+                "workspace": lambda layer_costs: np.full(len(layer_costs), layer_costs.job.stack["workspace"]),
+                "unsharded": unsharded_bytes,
+                "gathered": gathered_bytes,
+            },
             formula=buffers,
             fragments=True,
             parameters=("workspace",),
         ),
-        MemoryTerm(
-            name="fragmentation",
-            label="fragmentation",
-            unit=BYTES,
-            formula=Formula(function=fragmentation),
-            parameters=("fragmentation",),
-        ),
+        memory_term("fragmentation", "fragmentation", formula=fragmentation, parameters=("fragmentation",)),
     )
 }

@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.job.plan import SCHEDULES, IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.cost import HOST_TRANSFER
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline import dualpipe
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.objectives.pipeline.schedules import both_ways, bubble_left, filled_passes
-from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of
+from optimizer.objectives.pipeline.schedules import both_ways, bubble_fraction, bubble_left, filled_passes
+from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of, virtual_counts
+from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.estimate import Costs
 from optimizer.objectives.step.flops import model_flops, recomputed_flops
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.once import Once, by_stage, once_per_step, work_of
-from optimizer.objectives.step.stalled import stalled
+from optimizer.objectives.step.per_step import PerStep, by_stage, work_of, work_per_step
 from optimizer.objectives.step.time_terms import TIME_TERMS, bubble, in_layers, stragglers
 
 BLOCK = 1 << 14  # plans that are priced together
 BROKEN_DOWN = ("time", "memory")
+INTERLEAVED = SCHEDULES.index("interleaved")
 
 
 def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
@@ -38,20 +38,20 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
 
     Raises InputError when the device has no units for the job's dtype.
     """
-    return price_bill(bill_of(job, plans), knobs)
+    return price_layer_costs(layer_costs_of(job, plans), knobs)
 
 
-def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
+def price_layer_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
     """The price of plans whose bill is known; the breakdown by term is worked out when it is looked at."""
-    if len(bill) > BLOCK and isinstance(knobs, Knobs):
-        return _in_blocks(bill, knobs)
-    job, plans = bill.job, bill.plans
-    step = Step(bill=bill, stages=stages_of(job.model, plans), knobs=knobs)
-    memory = stage_memory(bill, step.stages, knobs)
+    if len(layer_costs) > BLOCK and isinstance(knobs, Knobs):
+        return _in_blocks(layer_costs, knobs)
+    job, plans = layer_costs.job, layer_costs.plans
+    step = Step(layer_costs=layer_costs, stages=stages_of(job.model, plans), knobs=knobs)
+    memory = stage_memory(layer_costs, step.stages, knobs)
     fullest = memory.reserved.argmax(axis=0)
     reserved = memory.reserved.max(axis=0)
     useful = model_flops(job.model, job.seq_len, 1.0) * plans.global_batch * job.seq_len
-    again = recomputed_flops(job, plans, step.stages)
+    recomputed = recomputed_flops(job, plans, step.stages)
     available = step.seconds * plans.gpus * job.peak_flops
     left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)
     return Costs(
@@ -61,27 +61,29 @@ def price_bill(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
         reserved=reserved,
         allocated=reserved - _of_stage(memory.terms["fragmentation"], fullest),
         mfu=useful / available,
-        hfu=(useful + again) / available,
+        hfu=(useful + recomputed) / available,
         bubble=bubble_fraction(plans.pp, plans.vpp, plans.num_microbatches, left),
         overlappable=step.overlappable,
     )
 
 
-def _in_blocks(bill: Bill, knobs: Knobs) -> Costs:
+def _in_blocks(layer_costs: LayerCosts, knobs: Knobs) -> Costs:
     """The price of many plans, BLOCK of them at a time: their intermediate columns stay in the processor's cache.
 
-    All at once, half of the time would go into asking the system for memory. To break the costs down prices again.
+    All at per_step, half of the time would go into asking the system for memory. To break the costs down prices again.
     """
-    blocks = [slice(start, start + BLOCK) for start in range(0, len(bill), BLOCK)]
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(layer_costs), BLOCK)]
     columns: dict[str, list[FloatArray]] = {field.name: [] for field in fields(Costs) if field.name not in BROKEN_DOWN}
     for block in blocks:
-        costs = price_bill(bill.take(block), knobs)
+        costs = price_layer_costs(layer_costs.take(block), knobs)
         for name, parts in columns.items():
             parts.append(getattr(costs, name))
 
     def breakdown(what: str) -> Breakdown:
         def term(name: str) -> FloatArray:
-            return np.concatenate([getattr(price_bill(bill.take(block), knobs), what)[name] for block in blocks])
+            return np.concatenate(
+                [getattr(price_layer_costs(layer_costs.take(block), knobs), what)[name] for block in blocks]
+            )
 
         return Breakdown(names=getattr(costs, what).names, find=cache(term))
 
@@ -112,25 +114,25 @@ class Breakdown(Mapping[str, FloatArray]):
 class Step:
     """One step of every plan of a bill: which stage is the slowest, and what it spends on each term."""
 
-    bill: Bill
+    layer_costs: LayerCosts
     stages: Stages
     knobs: Knobs | KnobColumns
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The terms that these plans have."""
-        return tuple(name for name in TIME_TERMS if name != HOST_TRANSFER or name in self.bill.terms)
+        return tuple(name for name in TIME_TERMS if name != HOST_TRANSFER or name in self.layer_costs.terms)
 
     @cached_property
     def busy(self) -> FloatArray:
         """What each stage (rows) spends on one micro-batch [s]."""
-        bill, stages = self.bill, self.stages
-        total = bill.aside
-        for kind, entry in bill.entries.items():
-            if np.any(entry.seconds):
-                total = total + stages.counts[kind] * entry.seconds
-            if kind in LAYERS and np.any(entry.again):
-                total = total + stages.recomputed[kind] * entry.again
+        layer_costs, stages = self.layer_costs, self.stages
+        total = layer_costs.stage_seconds
+        for kind, kind_costs in layer_costs.by_kind.items():
+            if np.any(kind_costs.seconds):
+                total = total + stages.counts[kind] * kind_costs.seconds
+            if kind in LAYERS and np.any(kind_costs.recompute):
+                total = total + stages.recomputed[kind] * kind_costs.recompute
         return stages.exists * total
 
     @cached_property
@@ -146,72 +148,67 @@ class Step:
     @cached_property
     def whole(self) -> FloatArray:
         """What all stages together take for one micro-batch [s]."""
-        bill, plans = self.bill, self.bill.plans
+        layer_costs, plans = self.layer_costs, self.layer_costs.plans
         if plans.placements is not None:
             return np.asarray(self.busy.sum(axis=0))
-        full, total = plans.recompute == FULL, plans.pp * bill.aside
-        for kind, count in kinds_of(bill.job.model).items():
-            entry = bill.entries[kind]
-            total = total + count * (entry.seconds + (np.where(full, entry.again, 0.0) if kind in LAYERS else 0.0))
+        full, total = plans.recompute == FULL, plans.pp * layer_costs.stage_seconds
+        for kind, count in kinds_of(layer_costs.job.model).items():
+            kind_costs = layer_costs.by_kind[kind]
+            total = total + count * (
+                kind_costs.seconds + (np.where(full, kind_costs.recompute, 0.0) if kind in LAYERS else 0.0)
+            )
         return total
 
     @cached_property
     def filled(self) -> FloatArray:
         """What zero-bubble schedules take off the bubble of 1F1B [s]; see filled_bubble."""
-        return filled_bubble(self.bill)
+        return filled_bubble(self.layer_costs)
 
     @cached_property
-    def once(self) -> Once:
+    def per_step(self) -> PerStep:
         """What each stage does once per step."""
-        return once_per_step(work_of(self.bill, self.stages), self.knobs)
+        return work_per_step(work_of(self.layer_costs, self.stages), self.knobs)
 
     @cached_property
     def last(self) -> IntArray:
         """The stage that takes longest for what is done once per step."""
-        return np.asarray((self.once.total - 1.0 + by_stage(self.stages.exists, self.knobs)).argmax(axis=0))
+        return np.asarray((self.per_step.total - 1.0 + by_stage(self.stages.exists, self.knobs)).argmax(axis=0))
 
     @cached_property
     def rest(self) -> FloatArray:
         """The step without its stragglers [s]."""
-        m, once = self.bill.plans.num_microbatches, _of_stage(self.once.total, self.last)
+        m, per_step = self.layer_costs.plans.num_microbatches, _of_stage(self.per_step.total, self.last)
         pipeline = m * self.longest + bubble(**self._bubble)
-        return np.asarray(pipeline + once + self.bill.job.stack["step_overhead"])
+        return np.asarray(pipeline + per_step + self.layer_costs.job.stack["step_overhead"])
 
     @cached_property
     def seconds(self) -> FloatArray:
         """The step [s]."""
-        return with_stragglers(self.bill, self.rest)
+        return with_stragglers(self.layer_costs, self.rest)
 
     @cached_property
     def overlappable(self) -> FloatArray:
         """Communication that hides: inside layers, and of what happens once per step [s]."""
         hidden = np.zeros(1)
-        for kind, entry in self.bill.entries.items():
+        for kind, kind_costs in self.layer_costs.by_kind.items():
             if kind in LAYERS:
-                cost = entry.cost
-                again = self.stages.recomputed[kind] * entry.gathered(cost.hidden_again)
-                hidden = hidden + self.stages.counts[kind] * entry.hidden + again
-        inside = self.bill.plans.num_microbatches * (_of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden)
-        return inside + _of_stage(self.once.hides, self.last)
-
-    @property
-    def _virtual_stages(self) -> FloatArray:
-        return self.bill.plans.vpp.astype(np.float64)
+                cost = kind_costs.cost
+                recompute = self.stages.recomputed[kind] * kind_costs.gathered(cost.hidden_recompute)
+                hidden = hidden + self.stages.counts[kind] * kind_costs.hidden + recompute
+        inside = self.layer_costs.plans.num_microbatches * (
+            _of_stage(hidden, self.slowest) if hidden.ndim > 1 else hidden
+        )
+        return inside + _of_stage(self.per_step.hides, self.last)
 
     @cached_property
     def _bubble(self) -> dict[str, FloatArray]:
         return {
             "slowest": self.longest,
             "whole": self.whole,
-            "vpp": self._virtual_stages,
+            "vpp": self.layer_costs.plans.vpp.astype(np.float64),
             "filled": self.filled,
-            "stalled": stalled(self.bill, self.stages),
+            "stalled": stalled(self.layer_costs, self.stages),
         }
-
-    @property
-    def _late(self) -> tuple[FloatArray, FloatArray]:
-        job = self.bill.job
-        return np.asarray(job.stack["straggler"]), self.bill.plans.gpus / job.cluster.gpus_per_node
 
     def term(self, name: str) -> FloatArray:
         """Seconds of one term, by its formula [s]."""
@@ -219,16 +216,16 @@ class Step:
 
     def inputs(self, name: str) -> Inputs:
         """What the formula of a term takes, on the stage that counts."""
-        bill, once = self.bill, self.once
+        layer_costs, per_step = self.layer_costs, self.per_step
         if name == "bubble":
             return self._bubble
         if name == "overhead":
-            return {"step_overhead": np.full(np.shape(self.rest), bill.job.stack["step_overhead"])}
+            return {"step_overhead": np.full(np.shape(self.rest), layer_costs.job.stack["step_overhead"])}
         if name == "stragglers":
-            return {"rest": self.rest, "straggler": self._late[0], "nodes": self._late[1]}
+            return {"rest": self.rest, **_late(layer_costs)}
         if name in ("contention", "optimizer", "dp_communication"):
-            found = {key: _of_stage(value, self.last) for key, value in once.inputs.items()}
-            found["hides"] = _of_stage(once.hides, self.last)
+            found = {key: _of_stage(value, self.last) for key, value in per_step.inputs.items()}
+            found["hides"] = _of_stage(per_step.hides, self.last)
             if name == "dp_communication":
                 found["sharded"] = in_layers(**self._in_layers(name))
             return found
@@ -236,28 +233,32 @@ class Step:
 
     def _in_layers(self, name: str) -> dict[str, FloatArray]:
         """Layers of the slowest stage by kind, and what one of each spends on a term."""
-        kinds, stages = self.bill.entries, self.stages
-        nothing = np.zeros(len(self.bill))
-        parts = [entry.term(name) for entry in kinds.values()]
+        kinds, stages = self.layer_costs.by_kind, self.stages
+        nothing = np.zeros(len(self.layer_costs))
+        parts = [kind_costs.term(name) for kind_costs in kinds.values()]
         return {
-            "microbatches": self.bill.plans.num_microbatches.astype(np.float64),
+            "microbatches": self.layer_costs.plans.num_microbatches.astype(np.float64),
             "layers": np.stack([_of_stage(stages.counts[kind], self.slowest) for kind in kinds]),
             "seconds": np.stack([seconds for seconds, _ in parts]),
             "recomputed": np.stack(
                 [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
             ),
-            "again": np.stack([again for _, again in parts]),
-            "beside": self.bill.beside.get(name, nothing),
+            "recompute": np.stack([recompute for _, recompute in parts]),
+            "stage_seconds": self.layer_costs.stage_terms.get(name, nothing),
         }
 
 
-def with_stragglers(bill: Bill, seconds: FloatArray) -> FloatArray:
+def with_stragglers(layer_costs: LayerCosts, seconds: FloatArray) -> FloatArray:
     """A step's seconds with what waiting for the slowest of the nodes adds [s]."""
-    nodes = bill.plans.gpus / bill.job.cluster.gpus_per_node
-    return seconds + stragglers(seconds, np.asarray(bill.job.stack["straggler"]), nodes)
+    return seconds + stragglers(seconds, **_late(layer_costs))
 
 
-def filled_bubble(bill: Bill) -> FloatArray:
+def _late(layer_costs: LayerCosts) -> dict[str, FloatArray]:
+    nodes = layer_costs.plans.gpus / layer_costs.job.cluster.gpus_per_node
+    return {"straggler": np.asarray(layer_costs.job.stack["straggler"]), "nodes": nodes}
+
+
+def filled_bubble(layer_costs: LayerCosts) -> FloatArray:
     """What schedules other than 1F1B take off its bubble at most [s].
 
     Zero-bubble schedules: `filled_passes` of W, the mean stage's weight gradients for one micro-batch: half of its
@@ -265,27 +266,35 @@ def filled_bubble(bill: Bill) -> FloatArray:
 
     Source: Qi et al., arXiv 2401.10241, section 2.3.
     """
-    plans, counts = bill.plans, kinds_of(bill.job.model)
+    plans, counts = layer_costs.plans, kinds_of(layer_costs.job.model)
     passes, two_ways = filled_passes(plans.schedule, plans.pp, plans.num_microbatches), both_ways(plans)
     if not (np.any(passes) or np.any(two_ways)):
         return np.zeros(len(plans))
-    entries = {kind: entry for kind, entry in bill.entries.items() if kind in LAYERS}
-    weights = sum((counts[kind] * entry.gathered(entry.cost.weight) for kind, entry in entries.items()), np.zeros(1))
+    by_kind = {kind: kind_costs for kind, kind_costs in layer_costs.by_kind.items() if kind in LAYERS}
+    weights = sum(
+        (counts[kind] * kind_costs.gathered(kind_costs.cost.weight) for kind, kind_costs in by_kind.items()),
+        np.zeros(1),
+    )
     mean = weights / plans.pp
     filled = np.asarray(passes * mean)
-    return np.where(two_ways, _filled_both_ways(bill, mean), filled) if np.any(two_ways) else filled
+    return np.where(two_ways, _filled_both_ways(layer_costs, mean), filled) if np.any(two_ways) else filled
 
 
-def _filled_both_ways(bill: Bill, weights: FloatArray) -> FloatArray:
+def _filled_both_ways(layer_costs: LayerCosts, weights: FloatArray) -> FloatArray:
     """The bubble of 1F1B over mean stages less that of DualPipe, `weights` being their gradients of weights [s]."""
-    plans, nothing = bill.plans, np.zeros(len(bill))
-    forward, backward, gain, seconds = nothing + bill.aside / 2, nothing + bill.aside / 2, nothing, nothing + bill.aside
-    for kind, count in kinds_of(bill.job.model).items():
-        entry, share = bill.entries[kind], count / plans.pp
-        again = np.where(plans.recompute == FULL, entry.again, 0.0) if kind in LAYERS else 0.0
-        ahead, back = entry.alone
-        forward, backward = forward + share * ahead, backward + share * (back + again)
-        gain, seconds = gain + share * entry.gain, seconds + share * (entry.seconds + again)
+    plans, nothing = layer_costs.plans, np.zeros(len(layer_costs))
+    forward, backward, gain, seconds = (
+        nothing + layer_costs.stage_seconds / 2,
+        nothing + layer_costs.stage_seconds / 2,
+        nothing,
+        nothing + layer_costs.stage_seconds,
+    )
+    for kind, count in kinds_of(layer_costs.job.model).items():
+        kind_costs, share = layer_costs.by_kind[kind], count / plans.pp
+        recompute = np.where(plans.recompute == FULL, kind_costs.recompute, 0.0) if kind in LAYERS else 0.0
+        ahead, back = kind_costs.alone
+        forward, backward = forward + share * ahead, backward + share * (back + recompute)
+        gain, seconds = gain + share * kind_costs.gain, seconds + share * (kind_costs.seconds + recompute)
     pp = plans.pp.astype(np.float64)
     return np.asarray((pp - 1) * seconds - dualpipe.bubble(pp, forward, backward, weights, gain))
 
@@ -296,3 +305,46 @@ def _of_stage(values: FloatArray, stage: IntArray) -> FloatArray:
         return values
     shape = (values.shape[0], *stage.shape)
     return np.asarray(np.take_along_axis(np.broadcast_to(values, shape), stage[None], axis=0)[0])
+
+
+def stalled(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
+    """Seconds that unlike virtual stages add to the pipeline of each plan, 0 where it does not place its layers [s].
+
+    What a stage spends beside its layers is spread evenly over its passes, and recomputing over its backward passes.
+    """
+    plans, found = layer_costs.plans, np.zeros(len(layer_costs))
+    if plans.placements is None:
+        return found
+    shapes: dict[tuple[int, int, int], list[int]] = {}
+    for index in np.flatnonzero((plans.schedule == INTERLEAVED) & (plans.vpp > 1)).tolist():
+        shape = (int(plans.pp[index]), int(plans.vpp[index]), int(plans.num_microbatches[index]))
+        shapes.setdefault(shape, []).append(index)
+    for (pp, vpp, microbatches), alike in shapes.items():
+        found[alike] = stall(microbatches, *passes(layer_costs, stages, np.array(alike), pp, vpp))
+    return found
+
+
+def passes(
+    layer_costs: LayerCosts, stages: Stages, index: IntArray, pp: int, vpp: int
+) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward seconds of such plans for one micro-batch, by plan, stage and virtual stage [s]."""
+    placements = [layer_costs.plans.placements[i] for i in index] if layer_costs.plans.placements else []
+    counts_of = {placed: virtual_counts(layer_costs.job.model, placed, pp, vpp) for placed in set(placements)}
+    stage = np.repeat(layer_costs.stage_seconds[index, None] / 2, pp, axis=1)
+    recompute = sum(
+        (n[:pp, index].T * layer_costs.by_kind[k].recompute[index, None] for k, n in stages.recomputed.items()),
+        stage * 0,
+    )
+    forward, backward = np.zeros((len(index), pp * vpp)), np.zeros((len(index), pp * vpp))
+    for kind, kind_costs in layer_costs.by_kind.items():
+        counts = np.array([counts_of[placed][kind] for placed in placements])
+        forward += counts * kind_costs.forward[index, None]
+        backward += counts * kind_costs.backward[index, None]
+    return _spread(forward, stage), _spread(backward, stage + recompute)
+
+
+def _spread(layers: FloatArray, stage: FloatArray) -> FloatArray:
+    """Seconds by stage and virtual stage: of layers, an even share of what stages spend stage."""
+    pp = stage.shape[1]
+    vpp = layers.shape[1] // pp
+    return np.asarray(layers.reshape(-1, vpp, pp).transpose(0, 2, 1) + stage[..., None] / vpp)

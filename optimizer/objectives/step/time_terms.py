@@ -12,9 +12,8 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.kernels import attention, gemm
-from optimizer.objectives.layer import beside, dispatchers, host, messages, seconds
-from optimizer.objectives.network.in_training import collective
-from optimizer.objectives.network.messages import exposed
+from optimizer.objectives.layer import cost, dispatchers, messages, overlapped, seconds
+from optimizer.objectives.network.messages import collective, exposed
 from optimizer.objectives.step.formula import COMPUTE, SECONDS, STREAM, WAIT, Formula, Term
 
 RATES = ("scale_up_efficiency", "network_efficiency", "collective_skew")
@@ -25,14 +24,14 @@ def in_layers(
     layers: FloatArray,
     seconds: FloatArray,
     recomputed: FloatArray,
-    again: FloatArray,
-    beside: FloatArray,
+    recompute: FloatArray,
+    stage_seconds: FloatArray,
 ) -> FloatArray:
     """What the slowest stage spends on one term [s].
 
     microbatches of a step; layers: by kind on the stage, seconds: of each for one micro-batch, forward and backward
-    [s]; recomputed: layers that full recomputation recomputes, again: seconds that this adds to each [s]; beside: what
-    a stage spends beside its layers [s].
+    [s]; recomputed: layers that full recomputation recomputes, recompute: seconds that this adds to each [s];
+    stage_seconds: what a stage spends outside its layers [s].
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
 
@@ -40,7 +39,7 @@ def in_layers(
     >>> float(in_layers(np.array([8.0]), two, two, two * 0, two, np.array([0.5]))[0])
     44.0
     """
-    return microbatches * (total(layers * seconds) + total(recomputed * again) + beside)
+    return microbatches * (total(layers * seconds) + total(recomputed * recompute) + stage_seconds)
 
 
 def bubble(
@@ -87,7 +86,7 @@ def hidden(
     >>> float(hidden(np.array(9.0), one, 0 * one, one, one, vpp=two, pp=np.array(4.0)))
     5.0
     """
-    others, passes = before_last(vpp), passes_beside(vpp, pp)
+    others, passes = before_last(vpp), passes_overlapped(vpp, pp)
     gradients, weights = (
         np.minimum(np.minimum(seconds, others * seconds + cover), passes * cover)
         for seconds, cover in ((hideable, backward), (gather, forward))
@@ -98,7 +97,7 @@ def hidden(
 def before_last(vpp: FloatArray) -> FloatArray:
     """Share of a stage's messages that is not of the virtual stage which is reduced last, or needed first [1].
 
-    vpp: virtual stages of a stage, which share its parameters evenly [1]. Source: as `passes_beside`.
+    vpp: virtual stages of a stage, which share its parameters evenly [1]. Source: as `passes_overlapped`.
 
     >>> float(before_last(np.array(4.0)))
     0.75
@@ -106,7 +105,7 @@ def before_last(vpp: FloatArray) -> FloatArray:
     return (vpp - 1) / vpp
 
 
-def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
+def passes_overlapped(vpp: FloatArray, pp: FloatArray) -> FloatArray:
     """Passes under which all messages of a stage can hide, of one micro-batch on one virtual stage [1].
 
     One, and a group of pp micro-batches on each virtual stage that comes after the first to be reduced: Megatron-LM
@@ -115,7 +114,7 @@ def passes_beside(vpp: FloatArray, pp: FloatArray) -> FloatArray:
     Source: Narayanan et al., arXiv 2104.04473, section 2.2 (groups of pp); NVIDIA/Megatron-LM,
     megatron/core/pipeline_parallel/schedules.py (when gradients are synchronised).
 
-    >>> float(passes_beside(np.array(4.0), np.array(8.0)))
+    >>> float(passes_overlapped(np.array(4.0), np.array(8.0)))
     25.0
     """
     return 1 + (vpp - 1) * pp
@@ -258,14 +257,14 @@ TIME_TERMS: Mapping[str, Term] = {
             "EP communication",
             name="ep_communication",
             parameters=("ep_overlap", "pair_overlap", "expert_imbalance", *RATES),
-            kernels=(messages.expert_messages, dispatchers.exchange_seconds, beside.concealed),
+            kernels=(messages.expert_messages, dispatchers.all_to_all_seconds, overlapped.overlapped_all_to_all),
         ),
         _term(
             in_layers,
             "host transfers",
             name="host_transfer",
             quantities=("memory_bandwidth",),
-            kernels=(host.host_seconds,),
+            kernels=(cost.host_seconds,),
         ),
         _term(
             in_layers, "output head and loss", COMPUTE, name="head", parameters=("gemm_efficiency", "hbm_efficiency")

@@ -13,10 +13,10 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.job.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
-from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.layer.cost import keeps_there
+from optimizer.objectives.layer.cost import offloads_activations
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.host_room import ROUNDING, host_room, on_host
+from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, on_host
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -69,15 +69,14 @@ def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
 
 def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
-    if not job.cluster.host_memory or not (knobs.offload or keeps_there(job, plans).any()):
+    if not job.cluster.host_memory or not (knobs.offload or offloads_activations(job, plans).any()):
         return ()
-    kept = float(on_host(bill_of(job, plans), knobs)[0])
-    there = {"activations": keeps_there(job, plans).any(), "optimizer state": knobs.offload}
+    kept = float(on_host(layer_costs_of(job, plans), knobs)[0])
+    there = {"activations": offloads_activations(job, plans).any(), "optimizer state": knobs.offload}
     what = [name for name, some in there.items() if some]
-    reason = (
-        f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {host_room(job) / GB:.0f} GB of host memory per GPU"
-    )
-    return (Finding(name="host-memory", holds=kept <= host_room(job) * (1 + ROUNDING), reason=reason),)
+    whole = f"{host_memory_per_gpu(job) / GB:.0f} GB of host memory per GPU"
+    reason = f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {whole}"
+    return (Finding(name="host-memory", holds=kept <= host_memory_per_gpu(job) * (1 + ROUNDING), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:

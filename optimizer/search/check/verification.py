@@ -176,7 +176,7 @@ def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
     (claimed,) = _values(main, (fastest,)) if fastest else (main.value,)
     if fastest:
         yield from _broken(bold, fastest.plan, fastest.knobs, "safety.fastest")
-    swept = fold(bold, (replace(bill, job=bold) for bill in main.space), main.tuning)
+    swept = fold(bold, (replace(layer_costs, job=bold) for layer_costs in main.space), main.tuning)
     even = _best_even(swept)
     yield Finding(
         name="safety",

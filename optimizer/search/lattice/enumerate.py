@@ -14,8 +14,8 @@ from optimizer.constraints.space import domains
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, IntArray, Plan, Plans
 from optimizer.job.variables import FREE, OPTION, SCHEDULES, VARIABLES, names_of
-from optimizer.objectives.layer.bill import Bill, bill_of
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.search.lattice.deadline import NEVER, Deadline
 
 CHUNK = 2**16
@@ -31,22 +31,22 @@ class Space:
 
     def __init__(self, job: Job, rules: Sequence[Rule]) -> None:
         self.job, self.rules = job, rules
-        self._bills: list[Bill] | None = None
+        self._cost_batches: list[LayerCosts] | None = None
 
-    def __iter__(self) -> Iterator[Bill]:
+    def __iter__(self) -> Iterator[LayerCosts]:
         """The bills of the plans in chunks, always in the same order."""
-        if self._bills is not None:
-            yield from self._bills
+        if self._cost_batches is not None:
+            yield from self._cost_batches
             return
-        seen: list[Bill] = []
+        seen: list[LayerCosts] = []
         count = 0
         for plans in lattice(self.job, self.rules):
-            bill = bill_of(self.job, plans)
+            layer_costs = layer_costs_of(self.job, plans)
             count += len(plans)
-            seen = [*seen, bill] if count <= KEPT else []
-            yield bill
+            seen = [*seen, layer_costs] if count <= KEPT else []
+            yield layer_costs
         if count <= KEPT:
-            self._bills = seen
+            self._cost_batches = seen
 
 
 def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK, deadline: Deadline = NEVER) -> Iterator[Plans]:

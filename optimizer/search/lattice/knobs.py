@@ -17,12 +17,12 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
-from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP, fits_host, most_offload
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.once import Work, once_per_step, work_of
+from optimizer.objectives.step.per_step import StageWork, work_of, work_per_step
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.kept_trials import keep
@@ -66,21 +66,23 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
     return KnobColumns(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in NAMES})
 
 
-def tuned(bill: Bill, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
+def tuned(layer_costs: LayerCosts, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
     """The best settings of every plan of a bill, by the seconds that they change: no objective weighs those otherwise.
 
     As much of the optimizer state is on the host as memory asks for; the other settings are those that are best with
     none of it there, so that they hang on no memory. `study` is the URL of an Optuna storage to keep the trials in.
     """
-    stages = stages_of(bill.job.model, bill.plans)
-    offload, fits = least_offload(bill, stages)
-    spot = _Spot(bill=bill, stages=stages)
+    stages = stages_of(layer_costs.job.model, layer_costs.plans)
+    offload, fits = least_offload(layer_costs, stages)
+    spot = _Spot(layer_costs=layer_costs, stages=stages)
     place = spot.zoomed()
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
     knobs = replace(spot.knobs(place), offload=offload)
-    values = objective_of(bill.job).value(bill, knobs, Step(bill=bill, stages=stages, knobs=knobs).seconds)
-    return Tuned(knobs=knobs, values=values, fits=fits & held(bill, knobs))
+    values = objective_of(layer_costs.job).value(
+        layer_costs, knobs, Step(layer_costs=layer_costs, stages=stages, knobs=knobs).seconds
+    )
+    return Tuned(knobs=knobs, values=values, fits=fits & fits_host(layer_costs, knobs))
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:
@@ -88,43 +90,43 @@ def columns(knobs: Knobs, count: int) -> KnobColumns:
     return KnobColumns(**{name: np.full(count, getattr(knobs, name)) for name in NAMES})
 
 
-def at_most_offload(bill: Bill) -> KnobColumns:
+def at_most_offload(layer_costs: LayerCosts) -> KnobColumns:
     """The default settings with as much optimizer state of every plan on the host as may be."""
-    return replace(columns(Knobs(), len(bill)), offload=most_offload(bill))
+    return replace(columns(Knobs(), len(layer_costs)), offload=most_offload(layer_costs))
 
 
-def least_offload(bill: Bill, stages: Stages) -> tuple[FloatArray, BoolArray]:
+def least_offload(layer_costs: LayerCosts, stages: Stages) -> tuple[FloatArray, BoolArray]:
     """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
 
     Every stage must be left with (reserved - usable) / optimizer bytes less of it; all that may be where even that is
     too much.
     """
-    memory = stage_memory(bill, stages, Knobs())
+    memory = stage_memory(layer_costs, stages, Knobs())
     state = memory.offloadable
-    excess = np.maximum(memory.reserved - safe_memory(bill.job), 0.0)
+    excess = np.maximum(memory.reserved - safe_memory(layer_costs.job), 0.0)
     share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
-    most = most_offload(bill)
+    most = most_offload(layer_costs)
     fits = share <= most
     whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
     return np.minimum(whole, most), fits
 
 
-def needed_offload(bill: Bill, stages: Stages) -> FloatArray:
+def needed_offload(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
     """Share of the optimizer state that no smaller one replaces: `least_offload` before it is rounded, or less [1]."""
-    return np.maximum(least_offload(bill, stages)[0] - OFFLOAD_STEP, 0.0)
+    return np.maximum(least_offload(layer_costs, stages)[0] - OFFLOAD_STEP, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Spot:
     """Plans with all of the optimizer state on the device; a place is a point of the unit square for each plan."""
 
-    bill: Bill
+    layer_costs: LayerCosts
     stages: Stages
 
     @cached_property
-    def work(self) -> Work:
+    def work(self) -> StageWork:
         """What the stages do once per step."""
-        return work_of(self.bill, self.stages)
+        return work_of(self.layer_costs, self.stages)
 
     def knobs(self, place: FloatArray) -> KnobColumns:
         """Settings at places, as a launcher sets them: whole gradients in a bucket, whole multiprocessors.
@@ -133,7 +135,7 @@ class _Spot:
         and for the plans.
         """
         bucket, share = (low * (high / low) ** unit for unit, (low, high) in zip(place, BOX.values(), strict=True))
-        job, zero = self.bill.job, np.zeros_like(bucket)
+        job, zero = self.layer_costs.job, np.zeros_like(bucket)
         whole = job.stack.features.grad_bytes
         settings = {"bucket": np.round(bucket / whole) * whole, "comm_sm_share": _whole_sms(job, share)}
         for name in settings.keys() - set(job.stack.features.settable):
@@ -142,7 +144,7 @@ class _Spot:
 
     def once(self, place: FloatArray) -> FloatArray:
         """What the slowest stage does once per step at each place [s]."""
-        return np.asarray(once_per_step(self.work, self.knobs(place)).total.max(axis=0))
+        return np.asarray(work_per_step(self.work, self.knobs(place)).total.max(axis=0))
 
     def best(self, places: FloatArray) -> FloatArray:
         """Of several places of each plan the best, of equals the first."""
@@ -151,7 +153,7 @@ class _Spot:
 
     def zoomed(self) -> FloatArray:
         """The best place of the grid and of ever finer ones around it; that of the defaults where nothing gains."""
-        count, default = len(self.bill), Knobs()
+        count, default = len(self.layer_costs), Knobs()
         start = [np.log(getattr(default, name) / low) / np.log(high / low) for name, (low, high) in BOX.items()]
         ends = np.linspace(0.0, 1.0, SIDE)
         grid = np.stack([axis.ravel() for axis in np.meshgrid(ends, ends, indexing="ij")])
@@ -169,7 +171,7 @@ class _Spot:
 
         A trial moves all plans alike, each from its own place.
         """
-        rest = Step(bill=self.bill, stages=self.stages, knobs=self.knobs(place)).rest
+        rest = Step(layer_costs=self.layer_costs, stages=self.stages, knobs=self.knobs(place)).rest
         before = self.once(place[:, None])[0]
 
         def moved(moves: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -185,7 +187,7 @@ class _Spot:
             search = _study(seed)
             search.optimize(lost, n_trials=trials)
             if study is not None:
-                keep(self.bill.job, search.trials, study)
+                keep(self.layer_costs.job, search.trials, study)
             moves = tuple(tuple(trial.params[name] for name in BOX) for trial in search.trials if trial.params)
         places, seconds = moved(np.array(moves).T)
         first = np.argmin(seconds, axis=0)[None]

@@ -14,13 +14,13 @@ from optimizer.constraints.rule import Rule
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.host_room import held, most_offload
+from optimizer.objectives.step.host_memory import fits_host, most_offload
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.once import least_once, work_of
+from optimizer.objectives.step.per_step import least_per_step, work_of
 from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import Space
@@ -49,14 +49,14 @@ class Points:
     """Priced plans in lattice order, evenly split.
 
     Attributes:
-        bill: the plans, and what their layers cost.
+        layer_costs: of the plans., and what their layers cost.
         values: of the objective, at each plan's own knobs [unit of the objective].
         least: values that no setting of the knobs beats [unit of the objective].
         fits: whether each fits in memory.
         knobs: of each plan.
     """
 
-    bill: Bill
+    layer_costs: LayerCosts
     values: FloatArray
     least: FloatArray
     fits: BoolArray
@@ -65,12 +65,12 @@ class Points:
     @property
     def plans(self) -> Plans:
         """The plans."""
-        return self.bill.plans
+        return self.layer_costs.plans
 
     def take(self, index: Any) -> Points:
         """Some of the points."""
         return Points(
-            bill=self.bill.take(index),
+            layer_costs=self.layer_costs.take(index),
             values=self.values[index],
             least=self.least[index],
             fits=self.fits[index],
@@ -107,17 +107,19 @@ def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_li
     return fold(job, Space(job, rules), tuning, time_limit)
 
 
-def fold(job: Job, bills: Iterable[Bill], tuning: Tuning = Tuning(), time_limit: float | None = None) -> Sweep:
+def fold(
+    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning = Tuning(), time_limit: float | None = None
+) -> Sweep:
     """Price batches of plans one after the other, keeping what matters, and tune what is left."""
     start = perf_counter()
     kept: Points | None = None
     space, fitting, complete = 0, 0, True
-    for bill in bills:
+    for layer_costs in cost_batches:
         if time_limit is not None and perf_counter() - start > time_limit:
             complete = False
             break
-        points = _points(bill, tuning.fixed)
-        space, fitting = space + len(bill), fitting + int(points.fits.sum())
+        points = _points(layer_costs, tuning.fixed)
+        space, fitting = space + len(layer_costs), fitting + int(points.fits.sum())
         kept = points if kept is None else _both(kept, points)
         if space > HELD or not job.layout_given:
             kept = _trimmed(kept)
@@ -138,37 +140,41 @@ def fold(job: Job, bills: Iterable[Bill], tuning: Tuning = Tuning(), time_limit:
     )
 
 
-def _points(bill: Bill, fixed: Knobs | None) -> Points:
+def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
     """Every plan at the fixed settings, or at the defaults with all optimizer state on the host where it must be."""
-    job, knobs, objective = bill.job, fixed or Knobs(), objective_of(bill.job)
-    stages = stages_of(job.model, bill.plans)
-    step, memory = Step(bill=bill, stages=stages, knobs=knobs), stage_memory(bill, stages, knobs)
-    there = held(bill, knobs)
+    job, knobs, objective = layer_costs.job, fixed or Knobs(), objective_of(layer_costs.job)
+    stages = stages_of(job.model, layer_costs.plans)
+    step, memory = Step(layer_costs=layer_costs, stages=stages, knobs=knobs), stage_memory(layer_costs, stages, knobs)
+    there = fits_host(layer_costs, knobs)
     fits = (memory.reserved.max(axis=0) <= safe_memory(job)) & there
-    values, chosen, needed = objective.value(bill, knobs, step.seconds), columns(knobs, len(bill)), np.zeros(len(bill))
+    values, chosen, needed = (
+        objective.value(layer_costs, knobs, step.seconds),
+        columns(knobs, len(layer_costs)),
+        np.zeros(len(layer_costs)),
+    )
     if fixed is None:
-        most = most_offload(bill)
+        most = most_offload(layer_costs)
         without = memory.reserved - most * memory.offloadable
         rescued = ~fits & there & (without.max(axis=0) <= safe_memory(job))
         if np.any(rescued):
-            some = bill.take(rescued)
+            some = layer_costs.take(rescued)
             values[rescued] = offloaded_value(some)
             needed[rescued] = needed_offload(some, stages_of(job.model, some.plans))
             chosen = replace(chosen, offload=np.where(rescued, most, chosen.offload))
             fits = fits | rescued
-        lowest = least_once(work_of(bill, mean_stage(job.model, bill.plans)), needed)
-        fastest = with_stragglers(bill, step.rest - step.once.total.max(axis=0) + lowest)
-        least = objective.bound(bill, fastest, needed, np.ones(1))
+        lowest = least_per_step(work_of(layer_costs, mean_stage(job.model, layer_costs.plans)), needed)
+        fastest = with_stragglers(layer_costs, step.rest - step.per_step.total.max(axis=0) + lowest)
+        least = objective.bound(layer_costs, fastest, needed, np.ones(1))
     else:
         least = values
-    return Points(bill=bill, values=values, least=least, fits=fits, knobs=chosen)
+    return Points(layer_costs=layer_costs, values=values, least=least, fits=fits, knobs=chosen)
 
 
-def offloaded_value(bill: Bill) -> FloatArray:
+def offloaded_value(layer_costs: LayerCosts) -> FloatArray:
     """Value of each plan with as much optimizer state on the host as may be [unit of the objective]."""
-    knobs = at_most_offload(bill)
-    step = Step(bill=bill, stages=stages_of(bill.job.model, bill.plans), knobs=knobs)
-    return objective_of(bill.job).value(bill, knobs, step.seconds)
+    knobs = at_most_offload(layer_costs)
+    step = Step(layer_costs=layer_costs, stages=stages_of(layer_costs.job.model, layer_costs.plans), knobs=knobs)
+    return objective_of(layer_costs.job).value(layer_costs, knobs, step.seconds)
 
 
 def _tuned(points: Points, tuning: Tuning) -> Points:
@@ -178,7 +184,7 @@ def _tuned(points: Points, tuning: Tuning) -> Points:
     best, done = np.inf, 0
     while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + BAND):
         part = order[done : done + SLICE]
-        own = tuned(points.bill.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
+        own = tuned(points.layer_costs.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
         values[part], fits[part] = own.values, own.fits
         chosen = _put(chosen, part, own.knobs)
         best = min(best, float(np.min(np.where(own.fits, own.values, np.inf))))
@@ -198,7 +204,7 @@ def _put(knobs: KnobColumns, places: IntArray, values: KnobColumns) -> KnobColum
 
 def _both(first: Points, second: Points) -> Points:
     return Points(
-        bill=Bill.joined([first.bill, second.bill]),
+        layer_costs=LayerCosts.joined([first.layer_costs, second.layer_costs]),
         values=np.concatenate([first.values, second.values]),
         least=np.concatenate([first.least, second.least]),
         fits=np.concatenate([first.fits, second.fits]),

@@ -8,7 +8,7 @@ from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.host_room import held
+from optimizer.objectives.step.host_memory import fits_host
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
@@ -30,10 +30,10 @@ def best_even(job: Job, points: Points) -> Candidate | None:
         return None
     some = points.take(chosen)
     plans = [with_assigned_layers(job, plan) for plan in some.plans.plans()]
-    placed = some.bill.placed([plan.placement for plan in plans])
-    step = Step(bill=placed, stages=stages_of(job.model, placed.plans), knobs=some.knobs)
+    placed = some.layer_costs.placed([plan.placement for plan in plans])
+    step = Step(layer_costs=placed, stages=stages_of(job.model, placed.plans), knobs=some.knobs)
     reserved = stage_memory(placed, step.stages, some.knobs).reserved.max(axis=0)
-    fits = (reserved <= safe_memory(job)) & held(placed, some.knobs)
+    fits = (reserved <= safe_memory(job)) & fits_host(placed, some.knobs)
     values = np.where(fits, objective_of(job).value(placed, some.knobs, step.seconds), np.inf)
     first = int(np.argmin(values))
     if not np.isfinite(values[first]):

@@ -15,8 +15,8 @@ from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import holds
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.step.host_memory import plan_fits_host
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
 from optimizer.search.layouts.assigned import Bounds, Candidate, Held, LaidOut
@@ -70,7 +70,7 @@ class _Search:
 
 def lay_out(
     job: Job,
-    bills: Iterable[Bill],
+    cost_batches: Iterable[LayerCosts],
     tuning: Tuning = Tuning(),
     *,
     even: Candidate | None = None,
@@ -87,19 +87,19 @@ def lay_out(
     """
     search = _search(job, tuning, time_limit)
     split = even.value if even else np.inf
-    bill, floor, space = _lowest(job, bills, tuning, split)
+    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split)
     any_knobs = tuning.fixed is None
     bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
     search.limit = min(split, below) * (1 + SAME)
     fitting, own, waiting = bounds.copy(), np.full(len(bounds), np.nan), np.ones(len(bounds), dtype=np.bool_)
-    for part in _slices(bill.plans, bounds):
+    for part in _slices(layer_costs.plans, bounds):
         if search.expired():
             break
         waiting[part] = False
         part = part[bounds[part] < search.limit]
         if not len(part):
             continue
-        some, rows = bill.take(part), floor.take(part)
+        some, rows = layer_costs.take(part), floor.take(part)
         fitting[part] = _fitting(rows, some, tuning, search.limit)
         low = np.flatnonzero(fitting[part] < search.limit)
         if len(low):
@@ -110,11 +110,11 @@ def lay_out(
         search.best = even
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided, np.min(bounds[waiting], initial=np.inf)]))
-    knob_bound = float(min(np.min(_below(bill, floor, bounds, tuning, value), initial=np.inf), value))
+    knob_bound = float(min(np.min(_below(layer_costs, floor, bounds, tuning, value), initial=np.inf), value))
     return LaidOut(
         best=search.best,
         candidates=tuple(search.found.values()),
-        held=_held(search, bill.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
+        held=_held(search, layer_costs.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
         bound=bound,
         knob_bound=knob_bound if any_knobs else bound,
         space=space,
@@ -143,29 +143,29 @@ def place(
 
     When the time is over the plans that are left get none at all: the result is shorter.
     """
-    bill, search = bill_of(job, plans), _search(job, tuning, time_limit, LITTLE)
-    own, numbers = _own(tuning, bill), np.arange(len(plans))
-    every = list(_prospects(search, bill, own))
+    layer_costs, search = layer_costs_of(job, plans), _search(job, tuning, time_limit, LITTLE)
+    own, numbers = _own(tuning, layer_costs), np.arange(len(plans))
+    every = list(_prospects(search, layer_costs, own))
     found: list[Candidate | None] = []
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
         alone = replace(search, undecided=[], found={}, solved=set())
         mine = (some.take(np.flatnonzero(some.shares.plan == index)) for some in every)
-        _visit(alone, mine, bill, own, numbers)
+        _visit(alone, mine, layer_costs, own, numbers)
         found.append(alone.best)
     return tuple(found)
 
 
-def bounds_of(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float, best: float) -> Bounds:
+def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> Bounds:
     """What the bounds alone say of a search that found `best` beside the best even split `even`: no solver runs."""
-    some = [bill for bill in bills if len(bill)]
+    some = [layer_costs for layer_costs in cost_batches if len(layer_costs)]
     if not some:
         return Bounds(band=0, undecided=0, knob_bound=best)
-    bill, floor, _ = _lowest(job, some, tuning, even)
+    layer_costs, floor, _ = _lowest(job, some, tuning, even)
     bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
-    fitting = _below(bill, floor, bounds, tuning, best)
-    low = bill.take(np.flatnonzero(fitting < best * (1 - SAME)))
+    fitting = _below(layer_costs, floor, bounds, tuning, best)
+    low = layer_costs.take(np.flatnonzero(fitting < best * (1 - SAME)))
     return Bounds(
         band=int(np.sum(bounds < even)),
         undecided=len(_undecided(low, tuning, best * (1 - SAME))) if len(low) else 0,
@@ -178,20 +178,20 @@ def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = 
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=Solved(seed=tuning.seed, effort=effort))
 
 
-def _below(bill: Bill, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
+def _below(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
     """The bounds, those below the best plan refined by what fits [unit of objective]."""
     low = np.flatnonzero(bounds < best)
     refined = bounds.copy()
     if len(low):
-        refined[low] = _fitting(floor.take(low), bill.take(low), tuning, best)
+        refined[low] = _fitting(floor.take(low), layer_costs.take(low), tuning, best)
     return refined
 
 
-def _fitting(floor: StepFloor, bill: Bill, tuning: Tuning, limit: float) -> FloatArray:
+def _fitting(floor: StepFloor, layer_costs: LayerCosts, tuning: Tuning, limit: float) -> FloatArray:
     """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits."""
     any_knobs = tuning.fixed is None
-    costs = stage_costs(bill, tuning.fixed or at_most_offload(bill))
-    slowest = fitting_slowest(bill.job, floor, costs, bill.plans, limit, any_knobs=any_knobs)
+    costs = stage_costs(layer_costs, tuning.fixed or at_most_offload(layer_costs))
+    slowest = fitting_slowest(layer_costs.job, floor, costs, layer_costs.plans, limit, any_knobs=any_knobs)
     return floor.value(slowest, any_knobs=any_knobs)
 
 
@@ -205,66 +205,68 @@ def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray
     return Held(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
 
 
-def _lowest(job: Job, bills: Iterable[Bill], tuning: Tuning, even: float) -> tuple[Bill, StepFloor, int]:
+def _lowest(
+    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float
+) -> tuple[LayerCosts, StepFloor, int]:
     """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
     given whole, in the order of the lattice.
     """
-    kept: list[Bill] = []
+    kept: list[LayerCosts] = []
     floors: list[StepFloor] = []
     space = 0
-    for bill in bills:
-        floor = step_floor(bill, tuning.fixed or Knobs())
+    for layer_costs in cost_batches:
+        floor = step_floor(layer_costs, tuning.fixed or Knobs())
         bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
-        space += len(bill)
+        space += len(layer_costs)
         low[np.argsort(bounds, kind="stable")[: FASTEST if space > HELD else None]] = True
         index = np.flatnonzero(low)
-        kept.append(bill.take(index))
+        kept.append(layer_costs.take(index))
         floors.append(floor.take(index))
-    every = Bill.joined(kept)
+    every = LayerCosts.joined(kept)
     return every, joined(floors, every.plans), space
 
 
-def _undecided(bill: Bill, tuning: Tuning, limit: float) -> set[int]:
+def _undecided(layer_costs: LayerCosts, tuning: Tuning, limit: float) -> set[int]:
     """Plans, by their position, of which the bounds alone do not say that no layout is below `limit`."""
-    own = _own(tuning, bill)
+    own = _own(tuning, layer_costs)
     if own is None:
-        return set(np.flatnonzero(fixed_prospects(bill, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
-    found = prospects_of(bill, own, none_on_host(bill), limit), some_on_host(bill, own, limit)
+        return set(np.flatnonzero(fixed_prospects(layer_costs, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
+    found = prospects_of(layer_costs, own, none_on_host(layer_costs), limit), some_on_host(layer_costs, own, limit)
     return {plan for some in found for plan in some.shares.plan[some.bounds < limit].tolist()}
 
 
-def _prospects(search: _Search, bill: Bill, own: KnobColumns | None) -> Iterator[Prospects]:
+def _prospects(search: _Search, layer_costs: LayerCosts, own: KnobColumns | None) -> Iterator[Prospects]:
     """Plans at the fixed settings; or at their `own`, with nothing on the host and then with something there."""
     if own is None:
-        yield fixed_prospects(bill, search.tuning.fixed or Knobs(), search.limit)
+        yield fixed_prospects(layer_costs, search.tuning.fixed or Knobs(), search.limit)
         return
-    yield prospects_of(bill, own, none_on_host(bill), search.limit)
-    yield some_on_host(bill, own, search.limit)
+    yield prospects_of(layer_costs, own, none_on_host(layer_costs), search.limit)
+    yield some_on_host(layer_costs, own, search.limit)
 
 
 def _visit(
-    search: _Search, prospects: Iterable[Prospects], bill: Bill, own: KnobColumns | None, numbers: IntArray
+    search: _Search, prospects: Iterable[Prospects], layer_costs: LayerCosts, own: KnobColumns | None, numbers: IntArray
 ) -> FloatArray:
     """Lay out those plans of a bill whose bound stays below the best; `numbers` are theirs in the lattice.
 
     A layout that needs less on the host than it was given is noted with what it needs, and its plan laid out once more
     with that. For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
-    least = np.full(len(bill), np.inf)
+    least = np.full(len(layer_costs), np.inf)
     for some in prospects:
         seen = set(zip(some.shares.plan.tolist(), some.shares.high.tolist(), strict=True))
-        again = _assign(search, some, bill, own is not None, numbers, least) - seen
+        again = _assign(search, some, layer_costs, own is not None, numbers, least) - seen
         while own is not None and again:
             seen |= again
             plan, share = (np.array(column, dtype=np.int64) for column in zip(*sorted(again), strict=True))
-            more = prospects_of(bill, own, at(plan, share), search.limit)
-            again = _assign(search, more, bill, True, numbers, least) - seen
+            more = prospects_of(layer_costs, own, at(plan, share), search.limit)
+            again = _assign(search, more, layer_costs, True, numbers, least) - seen
     return least
 
 
 def _assign(
-    search: _Search, prospects: Prospects, bill: Bill, trimmed: bool, numbers: IntArray, least: FloatArray
+    search: _Search, prospects: Prospects, layer_costs: LayerCosts, trimmed: bool, numbers: IntArray, least: FloatArray
 ) -> set[tuple[int, int]]:
     """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [unit of objective].
 
@@ -282,7 +284,7 @@ def _assign(
         place = int(prospects.shares.plan[position])
         found = _solve(search, prospects, position, int(numbers[place]))
         if isinstance(found, Candidate):
-            found, need = _on_host(search, found, prospects, position, bill if trimmed else None)
+            found, need = _on_host(search, found, prospects, position, layer_costs if trimmed else None)
             _note(search, found, int(numbers[place]))
             if less and not need and found.knobs.offload and found.value <= search.limit:
                 need = int(prospects.shares.high[position]) - 1  # of layouts as good one may need less
@@ -293,7 +295,7 @@ def _assign(
 
 
 def _on_host(
-    search: _Search, found: Candidate, prospects: Prospects, position: int, bill: Bill | None
+    search: _Search, found: Candidate, prospects: Prospects, position: int, layer_costs: LayerCosts | None
 ) -> tuple[Candidate, int]:
     """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for,
     or none is to be left out: without a bill.
@@ -304,14 +306,14 @@ def _on_host(
     found = replace(found, knobs=knobs)
     if not found.solved:
         return found, 0
-    if bill is not None and share:
-        mine = bill.take(prospects.shares.plan[position : position + 1]).placed([found.plan.placement])
+    if layer_costs is not None and share:
+        mine = layer_costs.take(prospects.shares.plan[position : position + 1]).placed([found.plan.placement])
         there = at_need(mine, knobs, share)
         if there.held:
             less = there.need < share
             trimmed = replace(found, value=there.value, knobs=there.knobs) if less else found
             return trimmed, there.need if less else 0
-    elif holds(search.job, found.plan, knobs):
+    elif plan_fits_host(search.job, found.plan, knobs):
         return found, 0
     bound = float(prospects.bounds[position])
     plan = prospects.floor.plans.plan(position)
@@ -329,11 +331,11 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
         search.best, search.limit = candidate, candidate.value
 
 
-def _own(tuning: Tuning, bill: Bill) -> KnobColumns | None:
+def _own(tuning: Tuning, layer_costs: LayerCosts) -> KnobColumns | None:
     """Each plan's own settings, None where all have fixed ones."""
     if tuning.fixed is not None:
         return None
-    return tuned(bill, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
+    return tuned(layer_costs, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
 
 
 def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Candidate | float:

@@ -9,15 +9,14 @@ from typing import Generic
 import numpy as np
 
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
-from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.arrays import FloatArray, mapped
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.simulator import PassTimes
 from optimizer.objectives.pipeline.stages import Runs
-from optimizer.objectives.step.buckets import rates_of
-from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, mapped, recomputing
-from optimizer.objectives.step.once import update_time
+from optimizer.objectives.step.linear_stage import LinearStage, N, linear_stage, recomputing
+from optimizer.objectives.step.per_step import rates_of, update_time
 from optimizer.objectives.step.price import with_stragglers
 
 
@@ -78,63 +77,60 @@ class StageCosts(Generic[N]):
 
     def take(self: StageCosts[FloatArray], index: IntArray) -> StageCosts[FloatArray]:
         """Those of some of the plans."""
-        return StageCosts(
-            kinds={kind: mapped(layer, lambda column: column[index]) for kind, layer in self.kinds.items()},
-            memory=self.memory.take(index),
-            seconds=self.seconds[index],
-            hides=self.hides[index],
-        )
+        taken: StageCosts[FloatArray] = mapped(self, lambda column: column[index])
+        return taken
 
     def row(self: StageCosts[FloatArray], index: int) -> StageCosts[float]:
         """Those of one plan."""
-        return StageCosts(
-            kinds={kind: mapped(layer, lambda column: float(column[index])) for kind, layer in self.kinds.items()},
-            memory=self.memory.row(index),
-            seconds=float(self.seconds[index]),
-            hides=float(self.hides[index]),
-        )
+        row: StageCosts[float] = mapped(self, lambda column: float(column[index]))
+        return row
 
 
 def stage_costs(
-    bill: Bill, knobs: Knobs | KnobColumns = Knobs(), least: FloatArray | float = 0.0
+    layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs(), least: FloatArray | float = 0.0
 ) -> StageCosts[FloatArray]:
     """The costs from which a step adds up, layer by layer.
 
     Args:
-        bill: layer costs of the plans.
+        layer_costs: of the plans.
         knobs: the same for all plans, or one of each per plan.
         least: share of the optimizer state that every layout has on the host [1].
 
     Returns:
         An entry per plan; what is always recomputed is in `backward` and in the bytes in flight.
     """
-    job, plans, rates = bill.job, bill.plans, rates_of(bill, knobs)
+    job, plans, rates = layer_costs.job, layer_costs.plans, rates_of(layer_costs, knobs)
     offload = np.asarray(knobs.offload)
     update = update_time(job, offload)
     slower = np.maximum(update - update_time(job, np.minimum(least, offload)), 0.0)
     objective = objective_of(job)
-    surplus, second = objective.surplus(bill), objective.rate(job) * with_stragglers(bill, np.ones(len(bill)))
+    surplus, second = (
+        objective.surplus(layer_costs),
+        objective.rate(job) * with_stragglers(layer_costs, np.ones(len(layer_costs))),
+    )
     kinds = {}
-    for kind, entry in bill.entries.items():
-        reduce = entry.shared * rates.reduce_shared, entry.experts * rates.reduce_experts
-        gather = entry.shared * rates.gather_shared + entry.experts * rates.gather_experts
-        updated = entry.shared * rates.updated_shared + entry.experts * rates.updated_experts
-        always, chosen = recomputing(bill, kind)
+    for kind, kind_costs in layer_costs.by_kind.items():
+        reduce = kind_costs.shared * rates.reduce_shared, kind_costs.experts * rates.reduce_experts
+        gather = kind_costs.shared * rates.gather_shared + kind_costs.experts * rates.gather_experts
+        updated = kind_costs.shared * rates.updated_shared + kind_costs.experts * rates.updated_experts
+        always, chosen = recomputing(layer_costs, kind)
         kinds[kind] = LayerSeconds(
-            forward=entry.forward,
-            backward=entry.backward + always * entry.again,
-            recompute=chosen * entry.again,
+            forward=kind_costs.forward,
+            backward=kind_costs.backward + always * kind_costs.recompute,
+            recompute=chosen * kind_costs.recompute,
             recompute_price=chosen * surplus.again(kind) / second,
-            weight=entry.gathered(entry.cost.weight),
+            weight=kind_costs.gathered(kind_costs.cost.weight),
             per_step=reduce[0] + reduce[1] + gather + updated * update,
             spared=updated * slower,
             reduced=reduce[0] * rates.hideable_shared + reduce[1] * rates.hideable_experts,
             gathered=gather,
-            cover_backward=entry.cover_backward / plans.vpp,
-            cover_forward=entry.cover_forward / plans.vpp,
+            cover_backward=kind_costs.cover_backward / plans.vpp,
+            cover_forward=kind_costs.cover_forward / plans.vpp,
         )
     hides = overlap_of(job, plans) * (1.0 - np.asarray(knobs.comm_sm_share))
-    return StageCosts(kinds=kinds, memory=linear_stage(bill, knobs), seconds=bill.aside, hides=hides)
+    return StageCosts(
+        kinds=kinds, memory=linear_stage(layer_costs, knobs), seconds=layer_costs.stage_seconds, hides=hides
+    )
 
 
 def pass_times(

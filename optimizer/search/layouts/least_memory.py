@@ -13,8 +13,8 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
-from optimizer.objectives.step.host_room import activations_held, most_offload
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.step.host_memory import activations_fit_host, most_offload
 from optimizer.objectives.step.linear_stage import LinearStage, linear_stage, reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.deadline import NEVER, Deadline
@@ -41,10 +41,10 @@ class LeastMemory:
     unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
     deadline: Deadline = NEVER
 
-    def at(self, bill: Bill) -> KnobColumns:
+    def at(self, layer_costs: LayerCosts) -> KnobColumns:
         """The knobs, with no more on the host than the job's software can put there and than the host can take."""
-        own = columns(self.knobs, len(bill))
-        return replace(own, offload=np.minimum(own.offload, most_offload(bill)))
+        own = columns(self.knobs, len(layer_costs))
+        return replace(own, offload=np.minimum(own.offload, most_offload(layer_costs)))
 
     def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
         """Whether some layout of some plan fits in the job's memory."""
@@ -63,8 +63,10 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                bill = bill_of(job, some)
-                fits = (even_memory(bill, self.at(bill)) <= safe_memory(job)) & activations_held(bill)
+                layer_costs = layer_costs_of(job, some)
+                fits = (even_memory(layer_costs, self.at(layer_costs)) <= safe_memory(job)) & activations_fit_host(
+                    layer_costs
+                )
                 waiting.append(some.take(~fits & ~only_even(job, some)))
             if fits.any():
                 yield some.take(fits)
@@ -79,9 +81,9 @@ class LeastMemory:
         usable = safe_memory(job)
         if job.layout_given:
             return self.bounds(job, plans) <= usable
-        bill = bill_of(job, plans)
-        knobs = self.at(bill)
-        memory = linear_stage(bill, knobs)
+        layer_costs = layer_costs_of(job, plans)
+        knobs = self.at(layer_costs)
+        memory = linear_stage(layer_costs, knobs)
         low = np.flatnonzero(mean_need(job, plans, memory) <= usable)
         if len(low):
             needs = needs_of(job, plans.take(low), memory.take(low))
@@ -90,7 +92,7 @@ class LeastMemory:
         found = np.zeros(len(plans), dtype=np.bool_)
         found[low[~alike]] = True
         if alike.any():
-            found[low[alike]] = even_memory(bill.take(low[alike]), taken(knobs, low[alike])) <= usable
+            found[low[alike]] = even_memory(layer_costs.take(low[alike]), taken(knobs, low[alike])) <= usable
         return found
 
     def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
@@ -107,9 +109,9 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            bill = bill_of(job, some)
-            even = bounds[first] if job.layout_given else even_memory(bill, self.at(bill))
-            even = np.where(activations_held(bill), even, np.inf)
+            layer_costs = layer_costs_of(job, some)
+            even = bounds[first] if job.layout_given else even_memory(layer_costs, self.at(layer_costs))
+            even = np.where(activations_fit_host(layer_costs), even, np.inf)
             place = int(np.argmin(even))
             if even[place] < best:
                 best, least_plan = float(even[place]), with_assigned_layers(job, some.plan(place))
@@ -145,9 +147,9 @@ class LeastMemory:
         Where it is soon seen to be more than `at_most` [B] it is infinite.
         """
         if job.layout_given:
-            return reserved_memory(job, plans, self.at(bill_of(job, plans)))
-        bill = bill_of(job, plans)
-        memory = linear_stage(bill, self.at(bill))
+            return reserved_memory(job, plans, self.at(layer_costs_of(job, plans)))
+        layer_costs = layer_costs_of(job, plans)
+        memory = linear_stage(layer_costs, self.at(layer_costs))
         low = np.flatnonzero(mean_need(job, plans, memory) <= at_most)
         found = np.full(len(plans), np.inf)
         if len(low):
@@ -155,8 +157,8 @@ class LeastMemory:
         return found
 
     def _needs(self, job: Job, plans: Plans) -> tuple[LinearStage[FloatArray], Needs]:
-        bill = bill_of(job, plans)
-        memory = linear_stage(bill, self.at(bill))
+        layer_costs = layer_costs_of(job, plans)
+        memory = linear_stage(layer_costs, self.at(layer_costs))
         return memory, needs_of(job, plans, memory)
 
     def _solved(self, job: Job, plans: Plans) -> Iterator[Plans]:

@@ -13,7 +13,7 @@ from optimizer.job.job import PLACING, RECOMPUTED, Job
 from optimizer.job.plan import SCHEDULES, Knobs, Plan, Plans
 from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.schedules import filled_passes, in_flight
 from optimizer.objectives.pipeline.stages import (
     DENSE,
@@ -26,7 +26,7 @@ from optimizer.objectives.pipeline.stages import (
     kinds_of,
     layer_sequence,
 )
-from optimizer.objectives.step.host_room import host_room
+from optimizer.objectives.step.host_memory import host_memory_per_gpu
 from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
@@ -61,7 +61,7 @@ class LayoutProblem:
     microbatches: int
     in_flight: tuple[float, ...]
     usable: float
-    host_room: float = inf
+    host_memory_per_gpu: float = inf
     seconds: float = 0.0
     filled: float = 0.0
     hides: float = 0.0
@@ -110,7 +110,7 @@ def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProble
 
 def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts[float]:
     """What the stages of one plan are made of."""
-    return stage_costs(bill_of(job, Plans.of([plan])), knobs).row(0)
+    return stage_costs(layer_costs_of(job, Plans.of([plan])), knobs).row(0)
 
 
 def problem_of(job: Job, plan: Plan, costs: StageCosts[float]) -> LayoutProblem:
@@ -128,7 +128,7 @@ def problem_of(job: Job, plan: Plan, costs: StageCosts[float]) -> LayoutProblem:
         microbatches=plan.num_microbatches,
         in_flight=tuple(float(value) for value in flying),
         usable=safe_memory(job),
-        host_room=host_room(job),
+        host_memory_per_gpu=host_memory_per_gpu(job),
         seconds=costs.seconds,
         filled=float(passes) * mean,
         hides=costs.hides,

@@ -11,11 +11,11 @@ from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import model_flops
-from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
@@ -106,9 +106,9 @@ def alternatives(
 
 def valued(job: Job, plans: Sequence[Plan], settings: Sequence[Knobs]) -> tuple[Costs, FloatArray]:
     """What plans cost, each at settings of its own, and their values [unit of the objective]."""
-    bill, knobs = bill_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
-    costs = price_bill(bill, knobs)
-    return costs, objective_of(job).value(bill, knobs, costs.step_time)
+    layer_costs, knobs = layer_costs_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
+    costs = price_layer_costs(layer_costs, knobs)
+    return costs, objective_of(job).value(layer_costs, knobs, costs.step_time)
 
 
 def value_of(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> float:

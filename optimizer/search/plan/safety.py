@@ -28,9 +28,9 @@ def safety_of(
     if risk_of(job) == EVEN_RISK or time_limit == 0.0:
         return None
     bold = at_even_risk(job)
-    bills = (replace(bill, job=bold) for bill in space)
-    laid = as_given(fold(bold, bills, tuning)) if job.layout_given else None
-    laid = laid or lay_out(bold, bills, tuning, even=best, time_limit=time_limit)
+    cost_batches = (replace(layer_costs, job=bold) for layer_costs in space)
+    laid = as_given(fold(bold, cost_batches, tuning)) if job.layout_given else None
+    laid = laid or lay_out(bold, cost_batches, tuning, even=best, time_limit=time_limit)
     if not laid.complete or laid.best is None:
         return None
     if laid.best.value >= best.value * (1 - SAME):

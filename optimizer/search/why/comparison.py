@@ -16,7 +16,7 @@ from optimizer.constraints.pins import as_limits
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.job.job import PLACING, TIME, Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.infeasible.conflict import conflict
@@ -162,7 +162,7 @@ def _least_memory(job: Job) -> tuple[Plan | None, Estimate | None]:
     if plan is None:
         return None, None
     plans = Plans.of([plan])
-    return plan, estimate_of(job, price(job, plans, memory.at(bill_of(job, plans))), 0)
+    return plan, estimate_of(job, price(job, plans, memory.at(layer_costs_of(job, plans))), 0)
 
 
 def _verdict(slower: float) -> str:

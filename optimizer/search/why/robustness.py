@@ -13,10 +13,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Plans
 from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.interval import interval
-from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.objectives.step.safe_memory import SIDES
 from optimizer.search.lattice.knobs import columns, joined_knobs
 
@@ -91,9 +91,14 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
 
 def _log_values(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
     """Logarithm of what every plan (columns) is minimised by under every move of the parameters (rows)."""
-    bills = (bill_of(moved(job, move), plans) for move in moves)
+    cost_batches = (layer_costs_of(moved(job, move), plans) for move in moves)
     objective = objective_of(job)
-    return np.log([objective.value(bill, knobs, price_bill(bill, knobs).step_time) for bill in bills])
+    return np.log(
+        [
+            objective.value(layer_costs, knobs, price_layer_costs(layer_costs, knobs).step_time)
+            for layer_costs in cost_batches
+        ]
+    )
 
 
 def moved(job: Job, move: FloatArray) -> Job:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optimizer.job.recomputation import MODES, MODULES, RECOMPUTE, modules_of
-from optimizer.objectives.kernels.modes import modes, recomputes
+from optimizer.objectives.kernels.modules import modes, recomputes
 
 EVERY = np.arange(len(RECOMPUTE))
 

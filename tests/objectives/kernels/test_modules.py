@@ -11,7 +11,7 @@ from optimizer.catalog import load_model
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import MODULES, RECOMPUTE, modules_of
-from optimizer.objectives.kernels.activations import activation_bytes, kept_bytes
+from optimizer.objectives.kernels.activations import activation_bytes, resident_bytes
 from optimizer.objectives.kernels.modules import module_flops, module_operators
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
@@ -116,10 +116,10 @@ def test_a_set_adds_and_frees_what_its_modules_do(name: str) -> None:
     time = layer_time(question, layer_operators(question.model, some, question.stack, True), some, True)
     table = activation_bytes(question.model, some, question.stack.features, True, question.stack.imbalance)
     code = np.array([RECOMPUTE.index(name)])
-    added, kept = time.again(code), kept_bytes(table, code)
+    added, resident = time.recomputation(code), resident_bytes(table, code)
     assert added.total == pytest.approx(sum(time.modules[module].total for module in modules_of(name)))
-    assert kept.once == pytest.approx(sum(table.modules[module] for module in modules_of(name)))
-    assert kept.each + kept.once == pytest.approx(table.none)
+    assert resident.recomputing == pytest.approx(sum(table.modules[module] for module in modules_of(name)))
+    assert resident.each + resident.recomputing == pytest.approx(table.none)
 
 
 def test_a_plan_that_recomputes_modules_is_slower_and_leaner() -> None:

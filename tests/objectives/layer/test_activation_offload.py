@@ -12,7 +12,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.kernels.activations import movable_bytes, offloaded_modules
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.host import host_passes, host_seconds
+from optimizer.objectives.layer.cost import host_passes, host_seconds
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.step.explain import explain
 from optimizer.objectives.step.interval import interval

@@ -35,36 +35,36 @@ def test_each_model_has_the_kinds_that_it_is_made_of() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_is_negative_and_parts_are_no_more_than_the_whole(model: str) -> None:
     for cost in costs(model, PLAN, replace(PLAN, recompute="full"), replace(PLAN, recompute="selective")).values():
-        terms = [part for each in (cost.forward, cost.backward, cost.again) for part in each.values()]
+        terms = [part for each in (cost.forward, cost.backward, cost.recompute) for part in each.values()]
         parts = [getattr(cost, item.name) for item in fields(Cost) if item.name not in BY_TERM]
         assert all(np.all(part >= 0) for part in (*terms, *parts))
         assert np.all(cost.weight <= sum(cost.backward.values(), np.zeros(1)) * (1 + 1e-12))
-        assert np.all(cost.kept_recomputed <= cost.kept)
+        assert np.all(cost.resident_recomputed <= cost.resident)
 
 
 def test_twice_the_sequences_keep_twice_the_bytes_and_take_no_less_per_sequence_than_half() -> None:
     """Activations are linear in the tokens; larger products are at least as efficient."""
     one, two = (costs("gpt3", replace(PLAN, micro_batch=size))[DENSE] for size in (1, 2))
-    assert float(two.kept[0]) == pytest.approx(2 * float(one.kept[0]))
+    assert float(two.resident[0]) == pytest.approx(2 * float(one.resident[0]))
     assert total(one) < total(two) <= 2 * total(one) * (1 + 1e-9)
 
 
 def test_full_recomputation_runs_the_forward_pass_again_and_keeps_the_input() -> None:
     plain, full = (costs("gpt3", replace(PLAN, recompute=mode))[DENSE] for mode in ("none", "full"))
-    assert not any(np.any(part) for part in plain.again.values())
+    assert not any(np.any(part) for part in plain.recompute.values())
     for name, part in full.forward.items():
-        if name in full.again:
-            assert float(np.ravel(full.again[name])[0]) == pytest.approx(float(np.ravel(part)[0])), name
+        if name in full.recompute:
+            assert float(np.ravel(full.recompute[name])[0]) == pytest.approx(float(np.ravel(part)[0])), name
     model = job("gpt3").model
     factor = job("gpt3").stack["activation_factor"]
-    assert float(full.kept_recomputed[0]) == pytest.approx(2 * TOKENS * model.hidden / PLAN.tp * factor)
-    assert float(plain.kept[0]) == float(full.kept[0])
+    assert float(full.resident_recomputed[0]) == pytest.approx(2 * TOKENS * model.hidden / PLAN.tp * factor)
+    assert float(plain.resident[0]) == float(full.resident[0])
 
 
 def test_the_embedding_keeps_its_output_and_takes_no_time() -> None:
     embedding = costs("gpt3", PLAN)[EMBEDDING]
     assert total(embedding) == 0
-    assert float(embedding.kept[0]) == 2 * TOKENS * 12288 / PLAN.tp
+    assert float(embedding.resident[0]) == 2 * TOKENS * 12288 / PLAN.tp
 
 
 def test_a_prediction_layer_is_a_layer_and_a_projection_of_two_widths() -> None:

@@ -16,7 +16,7 @@ from optimizer.job.model import Experts
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
-from optimizer.objectives.layer.dispatchers import KINDS, copies_sent, exchange_seconds
+from optimizer.objectives.layer.dispatchers import KINDS, all_to_all_seconds, copies_sent
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import lattice
 
@@ -98,7 +98,7 @@ def test_the_exchange_of_64_h800_runs_at_the_rate_that_was_measured() -> None:
     job = replace(job, stack=replace(job.stack, parameters={**job.stack.parameters, **bare}))
     tokens, ones = np.array([4096.0]), np.ones(1)
     limited = copies_sent(np.array([8.0]), job.model.experts or V3)
-    took = exchange_seconds(job, "deepep", 2.0 * 7168, tokens, 64.0 * ones, ones)
+    took = all_to_all_seconds(job, 2.0 * 7168, tokens, 64.0 * ones, ones, "deepep")
     rate = float((tokens * 2.0 * 7168 * limited * (7 / 8) / took)[0])
     assert rate == pytest.approx(50e9, rel=0.1)
 
@@ -106,8 +106,8 @@ def test_the_exchange_of_64_h800_runs_at_the_rate_that_was_measured() -> None:
 def test_every_dispatcher_costs_nothing_alone_and_more_with_more_tokens() -> None:
     job, ones = over_efa(), np.ones(3)
     for which in KINDS:
-        assert exchange_seconds(job, which, 1e4, 100 * ones, ones, ones).tolist() == [0.0] * 3
-        rising = exchange_seconds(job, which, 1e4, np.array([1e2, 1e3, 1e4]), 32 * ones, ones)
+        assert all_to_all_seconds(job, 1e4, 100 * ones, ones, ones, which).tolist() == [0.0] * 3
+        rising = all_to_all_seconds(job, 1e4, np.array([1e2, 1e3, 1e4]), 32 * ones, ones, which)
         assert rising[0] < rising[1] < rising[2]
 
 

@@ -40,10 +40,10 @@ LAYER = LayerTime(
     ],
 )
 def test_a_mode_recomputes_its_modules(mode: str, seconds: float, hidden: float, outlasting: float) -> None:
-    again = LAYER.again(np.array([RECOMPUTE.index(mode)]))
-    assert {float(times[0]) for times in again.terms.values()} == {seconds}
-    assert (float(again.hidden[0]), float(again.outlasting[0])) == (hidden, outlasting)
-    assert again.total[0] == pytest.approx(seconds * len(TERMS))
+    added = LAYER.recomputation(np.array([RECOMPUTE.index(mode)]))
+    assert {float(times[0]) for times in added.terms.values()} == {seconds}
+    assert (float(added.hidden[0]), float(added.outlasting[0])) == (hidden, outlasting)
+    assert added.total[0] == pytest.approx(seconds * len(TERMS))
 
 
 def test_messages_hide_under_computation_and_waiting_for_launches() -> None:

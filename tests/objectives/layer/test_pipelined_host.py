@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.pipelined_host import pipelined_wait
+from optimizer.objectives.layer.layer_costs import pipelined_wait
 from tests.objectives.questions import job
 
 RATE = 1e-4

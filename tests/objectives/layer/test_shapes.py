@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.job.plan import FIELDS, Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE
-from optimizer.objectives.layer.shapes import LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, shapes_of, without_full
+from optimizer.objectives.kernels.shapes import LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, shapes_of, without_full
 from tests.objectives.questions import TOKENS, job
 
 PLANS = Plans.of(

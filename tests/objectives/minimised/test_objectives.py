@@ -15,14 +15,14 @@ from optimizer.catalog.offers import PriceBook
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised import cost, energy, time
 from optimizer.objectives.minimised.registry import NAMES, objective, objective_of
 from optimizer.objectives.objective import Objective, recomputed_layers, seconds_in
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.power import step_energy
 from optimizer.objectives.step.formula import COMPUTE, STREAM
-from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import lattice
 from tests.search.jobs import jobs
 
@@ -41,9 +41,9 @@ def asked(minimize: str, cluster: str = "dgx-h100", gpus: int = 8, model: str = 
 
 def value(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[float, float]:
     """The value of a plan, and the seconds of its step."""
-    bill = bill_of(job, Plans.of([plan]))
-    seconds = price_bill(bill, knobs).step_time
-    return float(objective_of(job).value(bill, knobs, seconds)[0]), float(seconds[0])
+    layer_costs = layer_costs_of(job, Plans.of([plan]))
+    seconds = price_layer_costs(layer_costs, knobs).step_time
+    return float(objective_of(job).value(layer_costs, knobs, seconds)[0]), float(seconds[0])
 
 
 def test_every_name_has_an_objective_of_that_name() -> None:
@@ -66,7 +66,7 @@ def test_on_one_stage_the_energy_is_that_of_a_purchase(recompute: str, offload: 
     """Every GPU then does what the stage does of which an estimate speaks."""
     job, knobs = asked("energy"), Knobs(offload=offload)
     plan = Plan(tp=2, dp=4, num_microbatches=16, recompute=recompute)
-    costs = price_bill(bill_of(job, Plans.of([plan])), knobs)
+    costs = price_layer_costs(layer_costs_of(job, Plans.of([plan])), knobs)
     estimate = costs.estimate(0, job.tokens, job.gpus, 1.0)
     peak = job.cluster.device.peak_flops["bf16"]
     curve = energy.usual_curve(job.cluster, job.gpus)
@@ -79,26 +79,28 @@ def test_a_layout_changes_the_energy_by_its_seconds_and_by_what_it_recomputes() 
     job = asked("energy", gpus=4)
     plan = Plan(pp=4, dp=1, num_microbatches=64, recompute="full")
     placed = [Placement(layers=(8,) * 4, recomputed=(3, 2, 1, 0)), Placement(layers=(9, 9, 8, 6), recomputed=(4,) * 4)]
-    bill = bill_of(job, Plans.of([plan.lying(each) for each in placed]))
-    costs = price_bill(bill, Knobs())
-    phases = energy.phases(bill)
-    _, added = seconds_in(bill, COMPUTE)
-    assert recomputed_layers(bill)["dense"].tolist() == [6.0, 16.0]
-    values = objective_of(job).value(bill, Knobs(), costs.step_time)
+    layer_costs = layer_costs_of(job, Plans.of([plan.lying(each) for each in placed]))
+    costs = price_layer_costs(layer_costs, Knobs())
+    phases = energy.phases(layer_costs)
+    _, added = seconds_in(layer_costs, COMPUTE)
+    assert recomputed_layers(layer_costs)["dense"].tolist() == [6.0, 16.0]
+    values = objective_of(job).value(layer_costs, Knobs(), costs.step_time)
     rest = values - energy.watts(job) * costs.step_time
-    streamed = seconds_in(bill, STREAM)[1]["dense"] * phases[STREAM]
+    streamed = seconds_in(layer_costs, STREAM)[1]["dense"] * phases[STREAM]
     each = added["dense"] * phases[COMPUTE] + streamed
     assert rest[1] - rest[0] == pytest.approx(10 * each[0], rel=1e-9)
 
 
 def test_seconds_in_a_phase_are_those_of_all_stages_over_their_number() -> None:
     job = asked("energy", gpus=4)
-    bill = bill_of(job, Plans.of([Plan(pp=4, dp=1, num_microbatches=64).lying(Placement(layers=(10, 9, 8, 5)))]))
-    held = stages_of(job.model, bill.plans).counts
+    layer_costs = layer_costs_of(
+        job, Plans.of([Plan(pp=4, dp=1, num_microbatches=64).lying(Placement(layers=(10, 9, 8, 5)))])
+    )
+    held = stages_of(job.model, layer_costs.plans).counts
     terms = ("gemm", "attention", "head")
-    each = {kind: sum(entry.term(name)[0] for name in terms) for kind, entry in bill.entries.items()}
+    each = {kind: sum(kind_costs.term(name)[0] for name in terms) for kind, kind_costs in layer_costs.by_kind.items()}
     by_hand = sum((held[kind] * seconds for kind, seconds in each.items()), np.zeros((4, 1)))
-    assert seconds_in(bill, COMPUTE)[0][0] == pytest.approx(64 * by_hand.sum() / 4)
+    assert seconds_in(layer_costs, COMPUTE)[0][0] == pytest.approx(64 * by_hand.sum() / 4)
 
 
 def test_rent_is_paid_for_whole_machines_all_the_time() -> None:
@@ -107,7 +109,7 @@ def test_rent_is_paid_for_whole_machines_all_the_time() -> None:
     offer = PriceBook().rent("h100", "dgx-h100")
     assert offer is not None
     assert found == pytest.approx(8 * offer.value * seconds)  # a node of eight
-    assert objective_of(job).phases(bill_of(job, Plans.of([Plan(tp=4)]))) == {}
+    assert objective_of(job).phases(layer_costs_of(job, Plans.of([Plan(tp=4)]))) == {}
 
 
 def test_what_nobody_rents_out_is_owned_and_draws_power() -> None:
@@ -132,13 +134,13 @@ def test_a_device_without_a_price_or_without_power_is_refused(minimize: str, wor
 @given(jobs())
 def test_no_even_split_is_below_its_bound(job: Job) -> None:
     for plans in lattice(job, structural(job)):
-        bill = bill_of(job, plans)
+        layer_costs = layer_costs_of(job, plans)
         for name in NAMES:
             each: Objective = objective(name)
             for offload in (0.0, 0.37, 1.0):
                 knobs = Knobs(offload=offload)
-                seconds = price_bill(bill, knobs).step_time
-                bound = each.bound(bill, 0.9 * seconds, np.zeros(len(bill)), np.ones(len(bill)))
-                assert np.all(bound <= each.value(bill, knobs, seconds))
-                assert np.all(each.value(bill, knobs, seconds) < each.value(bill, knobs, 1.01 * seconds))
+                seconds = price_layer_costs(layer_costs, knobs).step_time
+                bound = each.bound(layer_costs, 0.9 * seconds, np.zeros(len(layer_costs)), np.ones(len(layer_costs)))
+                assert np.all(bound <= each.value(layer_costs, knobs, seconds))
+                assert np.all(each.value(layer_costs, knobs, seconds) < each.value(layer_costs, knobs, 1.01 * seconds))
         return

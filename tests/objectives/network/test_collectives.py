@@ -17,7 +17,6 @@ from optimizer.objectives.network.algorithms import levels, lines
 from optimizer.objectives.network.collectives import (
     KINDS,
     collective_time,
-    point_to_point_time,
     ring_all_reduce_time,
     volume_per_rank,
 )
@@ -142,7 +141,7 @@ def test_a_mesh_pair_has_one_link_of_seven() -> None:
 
 
 def test_point_to_point_by_stride() -> None:
-    near, far = point_to_point_time(1e9, H100, [1, 8])
+    near, far = collective_time("point_to_point", 1e9, span(H100, 2, [1, 8]), H100)
     assert near == pytest.approx(1e9 / (0.738 * 450e9), rel=0.02)
     assert far == pytest.approx(1e9 / (0.75 * 0.96 / 0.8 * 50e9), rel=0.02)
 

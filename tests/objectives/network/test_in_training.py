@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.job.job import Job
 from optimizer.objectives.network.collectives import KINDS, collective_time
-from optimizer.objectives.network.in_training import collective
+from optimizer.objectives.network.messages import collective
 from optimizer.objectives.network.topology import span
 from tests.objectives.questions import job
 

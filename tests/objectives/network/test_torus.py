@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from optimizer.catalog.hardware import load_cluster
 from optimizer.job.hardware import Cluster, Tier
-from optimizer.objectives.network.collectives import collective_time, point_to_point_time
+from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.network.torus import is_torus, torus_axes, torus_detour, torus_rate, torus_steps
 
@@ -118,7 +118,7 @@ def test_larger_groups_have_no_fewer_links_and_no_fewer_bytes_to_move(ranks: int
 
 def test_neighbours_use_one_link() -> None:
     """9 GB over 90 GB/s take 100 ms at best; at most 25 % more is lost to protocols."""
-    assert 0.1 < float(point_to_point_time(9e9, pod("tpu-v5p"), 1)) < 0.125
+    assert 0.1 < float(collective_time("point_to_point", 9e9, span(pod("tpu-v5p"), 2, 1), pod("tpu-v5p"))) < 0.125
 
 
 def test_a_torus_of_unknown_axes_stays_one_ring() -> None:

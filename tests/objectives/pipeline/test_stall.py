@@ -9,13 +9,12 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.interleaved import interleaved
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespan, stall
-from optimizer.objectives.step.price import price
-from optimizer.objectives.step.stalled import stalled
+from optimizer.objectives.step.price import price, stalled
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.layouts.solve.layout import placed_layout
 from optimizer.search.plan.best import best_plan
@@ -109,7 +108,7 @@ def test_price_and_layout_agree_on_what_a_stall_costs() -> None:
     layout = placed_layout(problem_of(job, uneven, layer_costs(job, uneven)), uneven.placement)
     plans = Plans.of([uneven])
     costs = price(job, plans)
-    assert stalled(bill_of(job, plans), stages_of(job.model, plans)) == pytest.approx(layout.stalled, rel=1e-9)
+    assert stalled(layer_costs_of(job, plans), stages_of(job.model, plans)) == pytest.approx(layout.stalled, rel=1e-9)
     assert layout.stalled > 0.1 * layout.slowest * 64
     waits = costs.time["bubble"][0] - (sum(layout.stage_seconds) - layout.slowest) / 2
     assert waits == pytest.approx(layout.stalled, rel=1e-9)

@@ -9,28 +9,27 @@ from hypothesis import given, settings
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.layer.parameters import parameters
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
-from optimizer.objectives.step.buckets import bucket_messages
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.once import once_per_step, work_of
+from optimizer.objectives.step.per_step import bucket_messages, work_of, work_per_step
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
 
 PARTS = ("shared", "experts")
 
 
-def priced(job: Job, plan: Plan) -> tuple[Bill, Stages]:
-    bill = bill_of(job, Plans.of([plan]))
-    return bill, stages_of(job.model, bill.plans)
+def priced(job: Job, plan: Plan) -> tuple[LayerCosts, Stages]:
+    layer_costs = layer_costs_of(job, Plans.of([plan]))
+    return layer_costs, stages_of(job.model, layer_costs.plans)
 
 
-def held(bill: Bill, stages: Stages, part: str) -> FloatArray:
+def held(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
     """Elements on each stage, kind by kind, from what a layer of each kind has."""
-    each = parameters(bill.job.model, bill.plans)
+    each = parameters(layer_costs.job.model, layer_costs.plans)
     return sum(stages.counts[kind][:, 0] * getattr(each[kind], part)[0] for kind in each)
 
 
@@ -43,9 +42,9 @@ def reduced(message: Message) -> str:
 @given(jobs(), plans(), knobs())
 def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Plan, settings_of: Knobs) -> None:
     """12 B for each element that a rank updates, or what the stack has, but for those whose state is on the host."""
-    bill, stages = priced(job, plan)
-    kept = stage_memory(bill, stages, settings_of).terms["optimizer"]
-    updated = once_per_step(work_of(bill, stages), settings_of).inputs["updated"]
+    layer_costs, stages = priced(job, plan)
+    kept = stage_memory(layer_costs, stages, settings_of).terms["optimizer"]
+    updated = work_per_step(work_of(layer_costs, stages), settings_of).inputs["updated"]
     np.testing.assert_allclose(
         kept, job.stack.features.optimizer_bytes * (1 - settings_of.offload) * updated, rtol=1e-12
     )
@@ -58,8 +57,8 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
 
     A stack whose weights are cast from the master copy has them in half precision while they are not sharded.
     """
-    bill, stages = priced(job, plan)
-    features, memory = job.stack.features, stage_memory(bill, stages)
+    layer_costs, stages = priced(job, plan)
+    features, memory = job.stack.features, stage_memory(layer_costs, stages)
     replicas = {"shared": plan.dp * plan.cp, "experts": max(1, plan.dp * plan.cp * plan.tp / (plan.ep * plan.etp))}
     sharded = plan.zero_stage >= 3
     states = {
@@ -71,9 +70,9 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
         expected = np.zeros(len(stages.exists))
         for part in PARTS:
             ranks = min(plan.shard or replicas[part], replicas[part]) if plan.zero_stage >= stage else 1
-            expected = expected + held(bill, stages, part) * size / ranks
+            expected = expected + held(layer_costs, stages, part) * size / ranks
         if name != "optimizer" or plan.zero_stage == 0:  # which is sharded over DualPipe's two copies, too
-            expected = expected * copies(bill.plans)[0]
+            expected = expected * copies(layer_costs.plans)[0]
         np.testing.assert_allclose(memory.terms[name][:, 0], expected, rtol=1e-12)
 
 
@@ -84,21 +83,21 @@ def test_messages_reduce_the_gradients_that_memory_holds(job: Job, plan: Plan, s
 
     Between the groups of hybrid sharding travel the shards that a rank keeps.
     """
-    bill, stages = priced(job, plan)
+    layer_costs, stages = priced(job, plan)
     width = float(job.stack.features.grad_bytes)
-    whole = {part: width * held(bill, stages, part) for part in PARTS}
+    whole = {part: width * held(layer_costs, stages, part) for part in PARTS}
     sent = dict.fromkeys(PARTS, np.zeros(len(stages.exists)))
-    for message in bucket_messages(job, bill.plans, bill.groups, settings_of):
+    for message in bucket_messages(job, layer_costs.plans, layer_costs.groups, settings_of):
         if message.purpose.startswith("gradients"):
             part = reduced(message)
-            sent[part] = sent[part] + message.times[0] * message.size[0] * held(bill, stages, part)
+            sent[part] = sent[part] + message.times[0] * message.size[0] * held(layer_costs, stages, part)
     again = dict.fromkeys(PARTS, np.zeros(len(stages.exists)))
-    for kind, entry in bill.entries.items():
-        for message in sharded_messages(job, bill.plans, entry.elements):
+    for kind, kind_costs in layer_costs.by_kind.items():
+        for message in sharded_messages(job, layer_costs.plans, kind_costs.elements):
             if message.phase == BACKWARD and message.kind == "reduce_scatter":
                 part = reduced(message)
                 again[part] = again[part] + stages.counts[kind][:, 0] * message.times[0] * message.size[0]
-    kept = stage_memory(bill, stages).inputs["gradients"]
+    kept = stage_memory(layer_costs, stages).inputs["gradients"]
     for part in PARTS:
         mine = kept[part][:, 0] * kept[f"{part.removesuffix('s')}_bytes"][0]
         np.testing.assert_allclose(sent[part] if plan.zero_stage < 2 else again[part], whole[part], rtol=1e-9)

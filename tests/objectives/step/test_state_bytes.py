@@ -12,9 +12,9 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.host_room import holds, host_room, on_host
+from optimizer.objectives.step.host_memory import host_memory_per_gpu, on_host, plan_fits_host
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.memory_terms import largest_matrix
 from optimizer.objectives.step.price import price
@@ -39,7 +39,7 @@ def job(**features: Any) -> Job:
 def memory(question: Job, term: str, plan: Plan = SHARDED) -> float:
     """One term of the fullest stage [B]."""
     plans = Plans.of([plan])
-    return float(stage_memory(bill_of(question, plans), stages_of(question.model, plans)).terms[term].max())
+    return float(stage_memory(layer_costs_of(question, plans), stages_of(question.model, plans)).terms[term].max())
 
 
 def test_moments_of_two_bytes_save_a_third_of_the_state() -> None:
@@ -62,16 +62,16 @@ def test_what_lies_there_takes_room_of_the_host() -> None:
     """Input, queries, keys and values of 80 layers for 32,768 tokens: 97 GB x the stack's factor of activations."""
     question, plans = job(), Plans.of([SHARDED])
     layer = (8192 + 8192 + 2 * 1024) * 2 * 4 * 8192
-    there = float(on_host(bill_of(question, plans), Knobs())[0])
+    there = float(on_host(layer_costs_of(question, plans), Knobs())[0])
     assert there == pytest.approx(80 * layer * question.stack["activation_factor"], rel=1e-6)
-    assert there < host_room(question) == pytest.approx(0.8 * 1536 * 2**30 / 8)
+    assert there < host_memory_per_gpu(question) == pytest.approx(0.8 * 1536 * 2**30 / 8)
     small = question.with_host_memory(8 * there)
-    assert not holds(small, SHARDED, Knobs())
+    assert not plan_fits_host(small, SHARDED, Knobs())
     assert not HostActivations().check(small, plans)[0]
     assert [found.holds for found in rule_findings(small, SHARDED, Knobs()) if found.name == "host-memory"] == [False]
     full = replace(SHARDED, recompute="full")
-    assert holds(small, full, Knobs())
-    assert on_host(bill_of(question, Plans.of([full])), Knobs())[0] == 0
+    assert plan_fits_host(small, full, Knobs())
+    assert on_host(layer_costs_of(question, Plans.of([full])), Knobs())[0] == 0
 
 
 def test_a_slow_host_shows() -> None:
@@ -83,7 +83,7 @@ def test_a_slow_host_shows() -> None:
 
 def test_a_matrix_at_a_time_is_less_than_a_layer() -> None:
     plans = Plans.of([SHARDED])
-    assert largest_matrix(bill_of(job(), plans)) == pytest.approx(np.array([8192.0 * 28672]))
+    assert largest_matrix(layer_costs_of(job(), plans)) == pytest.approx(np.array([8192.0 * 28672]))
     assert memory(job(), "buffers") < memory(job(gathers_layers=True), "buffers")
 
 
@@ -96,7 +96,7 @@ def test_the_optimizer_moves_the_bytes_that_memory_counts(
     """States are read and written, gradients read, weights written; on the host the gradient is written before."""
     question = job(optimizer_bytes=optimizer_bytes, grad_bytes=grad_bytes, param_bytes=param_bytes)
     plans = Plans.of([Plan(dp=128, micro_batch=4)])
-    state = stage_memory(bill_of(question, plans), stages_of(question.model, plans)).terms["optimizer"].max()
+    state = stage_memory(layer_costs_of(question, plans), stages_of(question.model, plans)).terms["optimizer"].max()
     updated = state / optimizer_bytes
     device = updated * traffic * question.stack["optimizer_passes"] / question.cluster.device.memory_bandwidth
     host = updated * (traffic + grad_bytes) / question.cluster.host_bandwidth

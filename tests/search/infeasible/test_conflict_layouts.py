@@ -16,7 +16,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.infeasible.conflict import Question, conflict
@@ -69,7 +69,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
     if not every:
         return False
     laid_out = Plans.of(every)
-    reserved = price(job, laid_out, at_most_offload(bill_of(job, laid_out))).reserved
+    reserved = price(job, laid_out, at_most_offload(layer_costs_of(job, laid_out))).reserved
     return bool((reserved <= safe_memory(job)).any())
 
 

@@ -15,8 +15,7 @@ from optimizer.constraints.rules.batch import REACH, Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.job.job import EVEN_RISK, Job, Limits
-from optimizer.objectives.pipeline.closed_form import bubble_fraction
-from optimizer.objectives.pipeline.schedules import bubble_left
+from optimizer.objectives.pipeline.schedules import bubble_fraction, bubble_left
 from optimizer.search.infeasible.conflict import Question, conflict
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice

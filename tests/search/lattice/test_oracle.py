@@ -12,8 +12,8 @@ from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plans
-from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.step.price import price, price_bill
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.step.price import price, price_layer_costs
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
@@ -33,17 +33,17 @@ def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job:
     """Whatever the sweep leaves untuned because of its bound could not have been the best, and the first of equals is
     taken.
     """
-    bill = bill_of(job, Plans.joined(list(lattice(job, structural(job)))))
-    every = tuned(bill)
-    costs = price_bill(bill, every.knobs)
+    layer_costs = layer_costs_of(job, Plans.joined(list(lattice(job, structural(job)))))
+    every = tuned(layer_costs)
+    costs = price_layer_costs(layer_costs, every.knobs)
     fits = costs.reserved <= safe_memory(job)
     assert every.values.tolist() == pytest.approx(costs.step_time.tolist(), rel=1e-12)
     assert every.fits.tolist() == fits.tolist()
     swept = sweep(job, structural(job))
     assert swept.points is not None
-    assert (swept.space, swept.fitting) == (len(bill), int(fits.sum()))
+    assert (swept.space, swept.fitting) == (len(layer_costs), int(fits.sum()))
     first = int(np.argmin(np.where(fits, costs.step_time, np.inf)))
-    assert swept.points.plans.plan(swept.best) == bill.plans.plan(first)
+    assert swept.points.plans.plan(swept.best) == layer_costs.plans.plan(first)
     assert swept.points.values[swept.best] == pytest.approx(costs.step_time[first], rel=1e-12)
     assert swept.knob_bound <= costs.step_time[fits].min()
 
@@ -113,7 +113,7 @@ def test_the_lattice_is_exactly_what_the_rules_leave_of_the_whole() -> None:
 def test_chunks_do_not_change_the_sweep() -> None:
     job = small_job(8)
     whole = sweep(job, structural(job))
-    parts = fold(job, (bill_of(job, plans) for plans in lattice(job, structural(job), chunk=100)))
+    parts = fold(job, (layer_costs_of(job, plans) for plans in lattice(job, structural(job), chunk=100)))
     assert whole.points is not None
     assert parts.points is not None
     assert parts.space == whole.space
@@ -125,7 +125,7 @@ def test_chunks_do_not_change_the_sweep() -> None:
 def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:
     job = small_job(16)
     space = Space(job, structural(job))
-    first, second = (Plans.joined([bill.plans for bill in space]) for _ in range(2))
+    first, second = (Plans.joined([layer_costs.plans for layer_costs in space]) for _ in range(2))
     fresh = Plans.joined(list(lattice(job, structural(job))))
     assert len(first) > 0
     for name in FIELDS:

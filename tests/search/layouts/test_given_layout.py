@@ -17,7 +17,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.verification import verify
@@ -50,7 +50,7 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     assume(every)
     answer = plan(even, trials=0, top=2, explained=False)
     laid = Plans.of([with_assigned_layers(job, one) for one in every])
-    costs = price(even, laid, tuned(bill_of(even, laid)).knobs)
+    costs = price(even, laid, tuned(layer_costs_of(even, laid)).knobs)
     best = float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)))
     assert answer.certificate is not None
     assert answer.certificate.space == len(every)

@@ -15,12 +15,12 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.stack import Features
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill, bill_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, LAYERS, MOE, placed_stages
 from optimizer.objectives.step.explain import explain
-from optimizer.objectives.step.host_room import on_host
+from optimizer.objectives.step.host_memory import on_host
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.memory_term import InFlight, MemoryTerm, PerElement, PerLayer, PerStage, memory_term
+from optimizer.objectives.step.memory_term import MemoryTerm, memory_term
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
 from optimizer.search.lattice.enumerate import lattice
@@ -54,40 +54,44 @@ MODELS: tuple[Model, ...] = (
 )
 
 
-def of_stage(bill: Bill) -> FloatArray:
+def of_stage(layer_costs: LayerCosts) -> FloatArray:
     """Rings of a stage [B]: 0.4 GB. Source: made up."""
-    return np.full(len(bill), 0.4e9)
+    return np.full(len(layer_costs), 0.4e9)
 
 
-def of_element(bill: Bill) -> tuple[FloatArray, FloatArray]:
+def of_element(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """A third moment [B]: 4 B an element. Source: made up."""
-    return np.full(len(bill), 4.0), np.full(len(bill), 3.0)
+    return np.full(len(layer_costs), 4.0), np.full(len(layer_costs), 3.0)
 
 
-def of_layer(bill: Bill, kind: str) -> FloatArray:
+def of_layer(layer_costs: LayerCosts, kind: str) -> FloatArray:
     """Graphs of a layer [B]: 0.1 GB, of an MoE layer more, of the ends less. Source: made up."""
-    return np.full(len(bill), {DENSE: 0.1e9, MOE: 0.15e9, EMBEDDING: 0.02e9, HEAD: 0.07e9}.get(kind, 0.05e9))
+    return np.full(len(layer_costs), {DENSE: 0.1e9, MOE: 0.15e9, EMBEDDING: 0.02e9, HEAD: 0.07e9}.get(kind, 0.05e9))
 
 
-def of_microbatch(bill: Bill, kind: str) -> FloatArray:
+def of_microbatch(layer_costs: LayerCosts, kind: str) -> FloatArray:
     """Routing of a layer [B]: 20 MB for a micro-batch. Source: made up."""
-    return np.full(len(bill), 20e6 * (kind in LAYERS))
+    return np.full(len(layer_costs), 20e6 * (kind in LAYERS))
 
 
 TERMS = {
-    "fixed": memory_term("rings", "rings", PerStage(of_stage)),
-    "fixed, fragments": memory_term("rings", "rings", PerStage(of_stage), fragments=True),
-    "element": memory_term("third", "third moment", PerElement(of_element)),
-    "element, offloadable": memory_term("third", "third moment", PerElement(of_element), offloadable=True),
-    "layer": memory_term("graphs", "graphs", PerLayer(of_layer)),
-    "layer, fragments": memory_term("graphs", "graphs", PerLayer(of_layer), fragments=True),
+    "fixed": memory_term("rings", "rings", per_stage={"each": of_stage}),
+    "fixed, fragments": memory_term("rings", "rings", per_stage={"each": of_stage}, fragments=True),
+    "element": memory_term("third", "third moment", per_element=of_element),
+    "element, offloadable": memory_term("third", "third moment", per_element=of_element, offloadable=True),
+    "layer": memory_term("graphs", "graphs", per_layer=of_layer),
+    "layer, fragments": memory_term("graphs", "graphs", per_layer=of_layer, fragments=True),
     "layer, freed early": memory_term(
-        "graphs", "graphs", PerLayer(of_layer, free_early=lambda _: True), fragments=True
+        "graphs", "graphs", per_layer=of_layer, free_early=lambda _: True, fragments=True
     ),
-    "layer, offloadable": memory_term("graphs", "graphs", PerLayer(of_layer), offloadable=True),
-    "in flight": memory_term("routing", "routing", InFlight(of_microbatch)),
+    "layer, offloadable": memory_term("graphs", "graphs", per_layer=of_layer, offloadable=True),
+    "in flight": memory_term("routing", "routing", in_flight=of_microbatch),
     "in flight, less if recomputed": memory_term(
-        "routing", "routing", InFlight(of_microbatch, lambda bill, kind: of_microbatch(bill, kind) / 4), fragments=True
+        "routing",
+        "routing",
+        in_flight=of_microbatch,
+        recomputed=lambda layer_costs, kind: of_microbatch(layer_costs, kind) / 4,
+        fragments=True,
     ),
 }
 
@@ -127,7 +131,7 @@ def drawn(job: Job, count: int, seed: int) -> Iterator[tuple[Plan, Knobs]]:
 def reserved(job: Job, some: Plan, knobs: Knobs) -> list[float]:
     """What the price says that each stage reserves [B]."""
     plans = Plans.of([some])
-    memory = stage_memory(bill_of(job, plans), placed_stages(job.model, plans), knobs)
+    memory = stage_memory(layer_costs_of(job, plans), placed_stages(job.model, plans), knobs)
     return [float(size) for size in memory.reserved[:, 0]]
 
 
@@ -140,7 +144,7 @@ def test_layouts_have_the_bytes_that_their_price_says(
     for some, knobs in drawn(job, 12, seed=len(model.name)):
         layout = placed_layout(layout_problem(job, some, knobs), some.placement)
         assert layout.memory == pytest.approx(reserved(job, some, knobs), rel=1e-9), some
-        there = float(on_host(bill_of(job, Plans.of([some])), knobs)[0])
+        there = float(on_host(layer_costs_of(job, Plans.of([some])), knobs)[0])
         assert max(layout.on_host) == pytest.approx(there, rel=1e-9), some
 
 
@@ -185,7 +189,7 @@ def test_a_new_term_is_explained_with_what_was_executed(term: MemoryTerm | None)
         return
     some = Plan(tp=2, pp=2, dp=2, num_microbatches=4, layers_per_stage=(7, 5))
     found = next(each for each in explain(small_job(8), some) if each.name == term.name)
-    memory = stage_memory(bill_of(small_job(8), Plans.of([some])), placed_stages(SMALL, Plans.of([some])))
+    memory = stage_memory(layer_costs_of(small_job(8), Plans.of([some])), placed_stages(SMALL, Plans.of([some])))
     fullest = int(memory.reserved[:, 0].argmax())
     assert found.value == pytest.approx(float(np.broadcast_to(memory.terms[term.name], (2, 1))[fullest, 0]))
     assert found.source == "made up" or term.name == "routing"
@@ -193,11 +197,11 @@ def test_a_new_term_is_explained_with_what_was_executed(term: MemoryTerm | None)
 
 def test_only_states_are_offloadable_and_only_what_fragments_is_freed_early() -> None:
     with pytest.raises(ValueError, match="rings: what is offloadable takes bytes per element or layer"):
-        memory_term("rings", "rings", PerStage(of_stage), offloadable=True)
+        memory_term("rings", "rings", per_stage={"each": of_stage}, offloadable=True)
     with pytest.raises(ValueError, match="graphs: what is freed before anything is recomputed fragments"):
-        memory_term("graphs", "graphs", PerLayer(of_layer, free_early=lambda _: True))
+        memory_term("graphs", "graphs", per_layer=of_layer, free_early=lambda _: True)
 
 
 def test_one_term_says_what_is_held_while_layers_are_recomputed() -> None:
-    takes = [term.takes for term in MEMORY_TERMS.values() if isinstance(term.takes, InFlight)]
-    assert sum(bool(each.modules or each.whole) for each in takes) == 1
+    terms = [term for term in MEMORY_TERMS.values() if term.in_flight]
+    assert sum(bool(term.modules or term.whole) for term in terms) == 1

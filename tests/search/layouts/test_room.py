@@ -10,7 +10,7 @@ import pytest
 from optimizer.job.model import Experts
 from optimizer.job.plan import Knobs, Plans
 from optimizer.job.stack import Features
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.layouts.bounds.shares import fixed_prospects
@@ -36,7 +36,7 @@ def test_no_layout_that_fits_beats_its_bound(layers: int, behind: int, fits: flo
     seconds = np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)
     best = np.full(len(plans), np.inf)
     np.minimum.at(best, owners, seconds)
-    bounds = fixed_prospects(bill_of(job, plans), Knobs(), np.inf).bounds
+    bounds = fixed_prospects(layer_costs_of(job, plans), Knobs(), np.inf).bounds
     assert np.all(bounds <= best)
     possible = np.isfinite(best)
     assert possible.any()

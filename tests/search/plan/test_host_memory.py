@@ -12,10 +12,10 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rules.host_activations import STEP
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
-from optimizer.objectives.step.host_room import (
-    host_room,
-    least_activations_there,
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.step.host_memory import (
+    host_memory_per_gpu,
+    least_host_activations,
     most_offload,
     node_memory,
     on_host,
@@ -42,7 +42,7 @@ def asked(model: str, gpus: int, hbm: float, host: float) -> Job:
 
 
 def kept(job: Job, one: Plan, knobs: Knobs) -> float:
-    return float(on_host(bill_of(job, Plans.of([one])), knobs)[0])
+    return float(on_host(layer_costs_of(job, Plans.of([one])), knobs)[0])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_no_answer_keeps_more_there_than_there_is(model: str, gpus: int, hbm: fl
     assert free.knobs.offload > 0
     needed = kept(free.job, free.plan, free.knobs)
     tight = asked(model, gpus, hbm, 8 * needed / 2 / 0.8)
-    assert host_room(tight) == pytest.approx(needed / 2)
+    assert host_memory_per_gpu(tight) == pytest.approx(needed / 2)
     found = plan(tight, trials=0, top=0)
     if found.plan is None:
         assert found.status == "infeasible"
@@ -78,13 +78,13 @@ def test_room_enough_changes_nothing() -> None:
 def test_more_memory_on_the_device_leaves_as_much_room_there(model: str) -> None:
     job = asked(model, 16, 60e9, 5e11)
     plans = Plans.of([Plan(tp=8, dp=2), Plan(tp=8, pp=2, dp=1), Plan(tp=4, pp=4, dp=1, zero_stage=0)])
-    shares = [most_offload(bill_of(job.with_limits(hbm=hbm), plans)) for hbm in (40e9, 80e9, 160e9)]
+    shares = [most_offload(layer_costs_of(job.with_limits(hbm=hbm), plans)) for hbm in (40e9, 80e9, 160e9)]
     assert np.array_equal(shares[0], shares[1])
     assert np.array_equal(shares[1], shares[2])
     assert np.all(shares[0] > 0)
     assert shares[0][-1] < 1
-    kept = on_host(bill_of(job, plans), replace(columns(Knobs(), 3), offload=shares[0]))
-    assert np.all(kept <= host_room(job))
+    kept = on_host(layer_costs_of(job, plans), replace(columns(Knobs(), 3), offload=shares[0]))
+    assert np.all(kept <= host_memory_per_gpu(job))
 
 
 def test_a_plan_that_keeps_more_there_is_found_out() -> None:
@@ -119,7 +119,7 @@ def test_activations_there_count_against_the_same_room(model: str, gpus: int, hb
         seconds, there = answer.estimate.step_time, kept(job, answer.plan, answer.knobs)
         found.append(there)
         assert seconds >= before * (1 - 1e-9)
-        assert there <= host_room(job) * (1 + 1e-9)
+        assert there <= host_memory_per_gpu(job) * (1 + 1e-9)
         before = seconds
     assert found[0] > 0
     assert found[0] > found[-1] or answer.plan is None
@@ -129,11 +129,11 @@ def test_no_layout_keeps_less_there_than_the_rule_says() -> None:
     """The rule's bound is below what any cut of the layers keeps on its fullest stage, and near the best cut's."""
     job = moved("mixtral-8x7b", 64, 80e9, 1e12)
     one = Plan(tp=2, pp=4, dp=8, ep=8, num_microbatches=8, micro_batch=1, activation_offload=100)
-    (least,) = least_activations_there(job, Plans.of([one]))
+    (least,) = least_host_activations(job, Plans.of([one]))
     layers = job.model.layers
     cuts = [(a, b, c, layers - a - b - c) for a in range(2, 9) for b in range(3, 12) for c in range(4, 14)]
     plans = Plans.of([replace(one, layers_per_stage=cut) for cut in cuts if min(cut) > 0])
-    assert least <= on_host(bill_of(job, plans), Knobs()).min() <= least * 1.2
+    assert least <= on_host(layer_costs_of(job, plans), Knobs()).min() <= least * 1.2
 
 
 def test_layouts_hold_it_stage_by_stage() -> None:
@@ -166,7 +166,7 @@ def test_activations_there_are_found_out() -> None:
     one = Plan(tp=2, dp=8, ep=8, micro_batch=1, num_microbatches=8, activation_offload=100)
     (found,) = (f for f in rule_findings(job, one, Knobs()) if f.name == "host-memory")
     assert "activations" in found.reason
-    assert found.holds == (kept(job, one, Knobs()) <= host_room(job))
+    assert found.holds == (kept(job, one, Knobs()) <= host_memory_per_gpu(job))
 
 
 NOISE = 5e-4  # of a step: shares of GRID with one bound each, of which a smaller host has other ones
@@ -187,7 +187,7 @@ def test_no_smaller_host_beats_the_free_answer(model: str, gpus: int, hbm: float
         job = asked(model, gpus, hbm, node_memory(free.job, needed * share))
         found = best_plan(job)
         if found is not None:
-            assert kept(job, found.plan, found.knobs) <= host_room(job) * (1 + 1e-9)
+            assert kept(job, found.plan, found.knobs) <= host_memory_per_gpu(job) * (1 + 1e-9)
             assert found.estimate.step_time >= free.estimate.step_time * (1 - NOISE)
 
 
@@ -205,5 +205,5 @@ def test_no_smaller_host_of_any_size_beats_the_free_answer(seed: int) -> None:
         tight = replace(job, cluster=replace(job.cluster, host_memory=10 ** random.uniform(10.5, 12.3)))
         found = best_plan(tight)
         if found is not None:
-            assert kept(tight, found.plan, found.knobs) <= host_room(tight) * (1 + 1e-9)
+            assert kept(tight, found.plan, found.knobs) <= host_memory_per_gpu(tight) * (1 + 1e-9)
             assert found.estimate.step_time >= free.estimate.step_time * (1 - NOISE)

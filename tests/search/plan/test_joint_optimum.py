@@ -18,10 +18,10 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.model import LatentAttention, Model
 from optimizer.job.plan import KnobColumns, Knobs, Placement, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.price import price_bill
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
@@ -150,17 +150,17 @@ def every_layout(job: Job) -> tuple[Plans, list[Plan], NDArray[np.int64]] | None
 
 def settings_of(job: Job, plans: Plans) -> tuple[KnobColumns, ...]:
     """The knobs of each plan: its own, and those with none and with all of the optimizer that may be on the host."""
-    bill = bill_of(job, plans)
-    own = tuned(bill).knobs
-    return own, replace(own, offload=0 * own.offload), replace(own, offload=at_most_offload(bill).offload)
+    layer_costs = layer_costs_of(job, plans)
+    own = tuned(layer_costs).knobs
+    return own, replace(own, offload=0 * own.offload), replace(own, offload=at_most_offload(layer_costs).offload)
 
 
 def at_least(job: Job, plans: list[Plan], knobs: KnobColumns) -> KnobColumns:
     """The settings with as much of the optimizer on the host as each of these layouts needs."""
     needs = []
     for start in range(0, len(plans), AT_ONCE):
-        bill = bill_of(job, Plans.of(plans[start : start + AT_ONCE]))
-        needs.append(least_offload(bill, stages_of(job.model, bill.plans))[0])
+        layer_costs = layer_costs_of(job, Plans.of(plans[start : start + AT_ONCE]))
+        needs.append(least_offload(layer_costs, stages_of(job.model, layer_costs.plans))[0])
     return replace(knobs, offload=np.concatenate(needs))
 
 
@@ -169,9 +169,9 @@ def lowest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
     best = np.inf
     for start in range(0, len(plans), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        bill = bill_of(job, Plans.of(plans[part]))
-        costs = price_bill(bill, taken(knobs, part))
-        values = objective_of(job).value(bill, taken(knobs, part), costs.step_time)
+        layer_costs = layer_costs_of(job, Plans.of(plans[part]))
+        costs = price_layer_costs(layer_costs, taken(knobs, part))
+        values = objective_of(job).value(layer_costs, taken(knobs, part), costs.step_time)
         best = min(best, float(np.min(np.where(costs.reserved <= safe_memory(job), values, np.inf))))
     return best
 

@@ -13,10 +13,10 @@ from optimizer.answer.answer import Answer
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.linear_stage import reserved_memory
-from optimizer.objectives.step.once import once_per_step, work_of
+from optimizer.objectives.step.per_step import work_of, work_per_step
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import knobs_at, tuned
@@ -102,22 +102,24 @@ def test_offloading_rescues_a_plan_that_does_not_fit() -> None:
 
 def test_every_setting_is_worked_out_for_every_plan_as_if_alone(gpt3_job: Job) -> None:
     plans = Plans.of([Plan(tp=8, pp=8, dp=16, num_microbatches=96), Plan(tp=4, pp=16, dp=16, num_microbatches=96)])
-    work = work_of(bill_of(gpt3_job, plans), stages_of(gpt3_job.model, plans))
+    work = work_of(layer_costs_of(gpt3_job, plans), stages_of(gpt3_job.model, plans))
     settings = [Knobs(), Knobs(bucket=5e8, comm_sm_share=0.2, offload=0.5)]
     rows = {name: np.array([[getattr(knobs, name)] * 2 for knobs in settings]) for name in vars(Knobs())}
-    together = once_per_step(work, KnobColumns(**rows)).total.max(axis=0)
+    together = work_per_step(work, KnobColumns(**rows)).total.max(axis=0)
     for row, knobs in enumerate(settings):
-        alone = once_per_step(work, knobs).total.max(axis=0)
+        alone = work_per_step(work, knobs).total.max(axis=0)
         assert together[row].tolist() == pytest.approx(alone.tolist(), rel=1e-12)
         assert reserved_memory(gpt3_job, plans, knobs).tolist() == price(gpt3_job, plans, knobs).reserved.tolist()
 
 
 def test_knob_search_is_reproducible_and_can_be_stored(tmp_path: Path) -> None:
-    bill = bill_of(small_job(8), Plans.of([Plan(dp=8, num_microbatches=6), Plan(tp=2, dp=4, num_microbatches=12)]))
-    first, second = (tuned(bill, trials=12, seed=3) for _ in range(2))
+    layer_costs = layer_costs_of(
+        small_job(8), Plans.of([Plan(dp=8, num_microbatches=6), Plan(tp=2, dp=4, num_microbatches=12)])
+    )
+    first, second = (tuned(layer_costs, trials=12, seed=3) for _ in range(2))
     assert [knobs_at(first.knobs, n) for n in range(2)] == [knobs_at(second.knobs, n) for n in range(2)]
-    stored = tuned(bill, trials=4, seed=3, study=f"sqlite:///{tmp_path}/study.db")
-    assert (stored.values <= tuned(bill).values).all()
+    stored = tuned(layer_costs, trials=4, seed=3, study=f"sqlite:///{tmp_path}/study.db")
+    assert (stored.values <= tuned(layer_costs).values).all()
     assert (tmp_path / "study.db").exists()
 
 

@@ -44,12 +44,12 @@ def test_a_sweep_ends_with_the_time(gpt3_job: Job, monkeypatch: pytest.MonkeyPat
     """A second passes at every look at the clock: at the start and before each batch of plans."""
     rules = structural(gpt3_job)
     parts = list(Space(gpt3_job, rules))
-    bills = [part.take(slice(0, 50)) for part in parts for _ in range(4)]
-    for seconds, batches in ((0.5, 0), (1.5, 1), (3.5, 3), (100.0, len(bills))):
+    cost_batches = [part.take(slice(0, 50)) for part in parts for _ in range(4)]
+    for seconds, batches in ((0.5, 0), (1.5, 1), (3.5, 3), (100.0, len(cost_batches))):
         monkeypatch.setattr(oracle, "perf_counter", clock(1.0))
-        swept = oracle.fold(gpt3_job, bills, time_limit=seconds)
-        assert swept.space == sum(map(len, bills[:batches]))
-        assert swept.complete is (batches == len(bills))
+        swept = oracle.fold(gpt3_job, cost_batches, time_limit=seconds)
+        assert swept.space == sum(map(len, cost_batches[:batches]))
+        assert swept.complete is (batches == len(cost_batches))
 
 
 def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

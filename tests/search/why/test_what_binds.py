@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
-from optimizer.objectives.layer.bill import bill_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.why.basin import Basin, Ring
@@ -72,7 +72,7 @@ def test_pins_are_dropped_one_by_one(gpt3_job: Job) -> None:
 def test_the_basin_counts_every_plan_of_the_lattice(gpt3_job: Job, found: Sensitivity) -> None:
     seconds = []
     for plans in lattice(gpt3_job, structural(gpt3_job)):
-        own = tuned(bill_of(gpt3_job, plans))
+        own = tuned(layer_costs_of(gpt3_job, plans))
         seconds.append(own.values[own.fits])
     times = np.concatenate(seconds)
     for ring in found.basin.rings:

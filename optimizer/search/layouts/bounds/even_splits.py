@@ -12,17 +12,17 @@ from optimizer.constraints.given_layout import placements
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Placement, Plans, virtual_stages
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import FULL, layer_sequence, moe_pattern, placed_stages
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.search.layouts.problem import firsts
 
 
-def even_memory(bill: Bill, knobs: Knobs | KnobColumns) -> FloatArray:
+def even_memory(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> FloatArray:
     """Memory that each plan's even split reserves when each stage recomputes what makes that least [B]."""
-    model, options = bill.job.model, []
-    for placed in _options(bill.job, bill.plans):
-        some = bill.placed(placed)
+    model, options = layer_costs.job.model, []
+    for placed in _options(layer_costs.job, layer_costs.plans):
+        some = layer_costs.placed(placed)
         options.append(stage_memory(some, placed_stages(model, some.plans), knobs).reserved)
     return np.asarray(np.minimum.reduce(options).max(axis=0))
 

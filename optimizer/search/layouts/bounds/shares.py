@@ -10,12 +10,12 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import kinds_of, stages_of
-from optimizer.objectives.step.host_room import OFFLOAD_STEP, held, most_offload
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP, fits_host, most_offload
 from optimizer.objectives.step.linear_stage import linear_stage, states_of_model
-from optimizer.objectives.step.once import update_time
+from optimizer.objectives.step.per_step import update_time
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, least_offload, taken
@@ -50,26 +50,26 @@ def at(plan: IntArray, share: IntArray) -> Shares:
     return Shares(plan=plan, low=share, high=share)
 
 
-def none_on_host(bill: Bill) -> Shares:
+def none_on_host(layer_costs: LayerCosts) -> Shares:
     """Every plan with nothing on the host."""
-    return at(np.arange(len(bill)), np.zeros(len(bill), dtype=np.int64))
+    return at(np.arange(len(layer_costs)), np.zeros(len(layer_costs), dtype=np.int64))
 
 
-def some_on_host(bill: Bill, own: KnobColumns, limit: float) -> Prospects:
+def some_on_host(layer_costs: LayerCosts, own: KnobColumns, limit: float) -> Prospects:
     """Plans that may have a value below `limit` with something on the host: at the share that an even split needs, at
     the most, and at the TRIED ones with the lowest bounds of those of GRID, which are the same for every job.
     """
-    most = np.round(most_offload(bill) / OFFLOAD_STEP).astype(np.int64)
-    least = np.maximum(np.floor(least_share(bill) / OFFLOAD_STEP).astype(np.int64), 1)
+    most = np.round(most_offload(layer_costs) / OFFLOAD_STEP).astype(np.int64)
+    least = np.maximum(np.floor(least_share(layer_costs) / OFFLOAD_STEP).astype(np.int64), 1)
     plan = np.flatnonzero(least <= most)
     if len(plan):
         spans = Shares(plan=plan, low=least[plan], high=most[plan])
-        plan = plan[prospects_of(bill, own, spans, limit).bounds < limit]
+        plan = plan[prospects_of(layer_costs, own, spans, limit).bounds < limit]
     low, high, split = least[plan], most[plan], np.round(own.offload[plan] * WHOLE).astype(np.int64)
     tried = [split, high, *(np.full(len(plan), share) for share in range(GRID, WHOLE, GRID))]
     pairs = np.stack([np.tile(plan, len(tried)), np.concatenate(tried)])
     asked = (pairs[1] >= np.tile(low, len(tried))) & (pairs[1] <= np.tile(high, len(tried)))
-    found = prospects_of(bill, own, at(*np.unique(pairs[:, asked], axis=1)), limit)
+    found = prospects_of(layer_costs, own, at(*np.unique(pairs[:, asked], axis=1)), limit)
     asks = np.zeros(len(found.shares), dtype=np.bool_)
     for share in (np.round(own.offload * WHOLE).astype(np.int64), most):
         asks |= share[found.shares.plan] == found.shares.high
@@ -111,45 +111,47 @@ class Prospects:
         )
 
 
-def fixed_prospects(bill: Bill, knobs: Knobs, limit: float) -> Prospects:
+def fixed_prospects(layer_costs: LayerCosts, knobs: Knobs, limit: float) -> Prospects:
     """Every plan at one setting of the knobs."""
-    return _prospects(bill, none_on_host(bill), columns(knobs, len(bill)), None, limit)
+    return _prospects(layer_costs, none_on_host(layer_costs), columns(knobs, len(layer_costs)), None, limit)
 
 
-def prospects_of(bill: Bill, own: KnobColumns, shares: Shares, limit: float) -> Prospects:
+def prospects_of(layer_costs: LayerCosts, own: KnobColumns, shares: Shares, limit: float) -> Prospects:
     """What bounds say of layouts that need a share of these ranges, at each plan's own settings; where no
     value is below `limit` they do not say how far it is above.
     """
-    some, knobs = bill.take(shares.plan), taken(own, shares.plan)
+    some, knobs = layer_costs.take(shares.plan), taken(own, shares.plan)
     low, high = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (shares.low, shares.high))
-    cheapest, most = (replace(knobs, offload=each) for each in (low if slower_on_host(bill.job) else high, high))
+    cheapest, most = (replace(knobs, offload=each) for each in (low if slower_on_host(layer_costs.job) else high, high))
     return _prospects(some, shares, cheapest, most, limit)
 
 
-def _prospects(bill: Bill, shares: Shares, knobs: KnobColumns, most: KnobColumns | None, limit: float) -> Prospects:
-    job, plans = bill.job, bill.plans
-    least = knobs.offload if most is None else least_share(bill)
-    floor, costs = step_floor(bill, knobs), stage_costs(bill, knobs, least)
+def _prospects(
+    layer_costs: LayerCosts, shares: Shares, knobs: KnobColumns, most: KnobColumns | None, limit: float
+) -> Prospects:
+    job, plans = layer_costs.job, layer_costs.plans
+    least = knobs.offload if most is None else least_share(layer_costs)
+    floor, costs = step_floor(layer_costs, knobs), stage_costs(layer_costs, knobs, least)
     if most is not None and np.any(most.offload > knobs.offload):
-        costs = replace(costs, memory=linear_stage(bill, most))
+        costs = replace(costs, memory=linear_stage(layer_costs, most))
     bounds = floor.value(fitting_slowest(job, floor, costs, plans, limit))
     few = np.flatnonzero(only_even(job, plans) & np.isfinite(bounds))
     if len(few):
-        fits = even_memory(bill.take(few), taken(most or knobs, few)) <= safe_memory(job)
+        fits = even_memory(layer_costs.take(few), taken(most or knobs, few)) <= safe_memory(job)
         bounds[few[~fits]] = np.inf
     return Prospects(job=job, shares=shares, knobs=knobs, floor=floor, costs=costs, bounds=bounds)
 
 
-def least_share(bill: Bill) -> FloatArray:
+def least_share(layer_costs: LayerCosts) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
     As host_share, where every layer keeps the activations of a micro-batch at least, recomputed if it may be.
     """
-    memory, state = linear_stage(bill), states_of_model(bill, offloadable=True)
-    need = bill.plans.pp * (memory.fixed - safe_memory(bill.job))
-    for kind, count in kinds_of(bill.job.model).items():
+    memory, state = linear_stage(layer_costs), states_of_model(layer_costs, offloadable=True)
+    need = layer_costs.plans.pp * (memory.fixed - safe_memory(layer_costs.job))
+    for kind, count in kinds_of(layer_costs.job.model).items():
         need = need + count * memory.least(kind, 1.0)
-    return np.maximum(host_share(bill), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
+    return np.maximum(host_share(layer_costs), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
 
 
 def slower_on_host(job: Job) -> bool:
@@ -175,13 +177,15 @@ class AtNeed:
     held: bool
 
 
-def at_need(bill: Bill, knobs: Knobs, high: int) -> AtNeed:
+def at_need(layer_costs: LayerCosts, knobs: Knobs, high: int) -> AtNeed:
     """The one plan of a bill, laid out as was found with at most so much on the host; all of that where updates are
     faster there.
     """
-    stages = stages_of(bill.job.model, bill.plans)
-    share, _ = least_offload(bill, stages)
-    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(bill.job) else high
+    stages = stages_of(layer_costs.job.model, layer_costs.plans)
+    share, _ = least_offload(layer_costs, stages)
+    need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(layer_costs.job) else high
     own = replace(knobs, offload=need * OFFLOAD_STEP)
-    value = objective_of(bill.job).value(bill, own, Step(bill=bill, stages=stages, knobs=own).seconds)
-    return AtNeed(knobs=own, value=float(value[0]), need=need, held=bool(held(bill, own)[0]))
+    value = objective_of(layer_costs.job).value(
+        layer_costs, own, Step(layer_costs=layer_costs, stages=stages, knobs=own).seconds
+    )
+    return AtNeed(knobs=own, value=float(value[0]), need=need, held=bool(fits_host(layer_costs, own)[0]))

@@ -103,7 +103,9 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
     kinds = both_kinds(memory)
     least, whole = ([memory.of(kind, passes, recomputed) for kind in kinds] for recomputed in (True, False))
     once = [
-        memory.layers[kind].once for kind, share in zip(kinds, (1 - usual.share, usual.share), strict=True) if share
+        memory.layers[kind].recomputing
+        for kind, share in zip(kinds, (1 - usual.share, usual.share), strict=True)
+        if share
     ]
     ends = (stage == 0) * memory.of(EMBEDDING, passes) + (plans.pp[plan] == stage + 1) * memory.of(HEAD, passes)
     freed = sum(layer.freed for layer in memory.layers.values())

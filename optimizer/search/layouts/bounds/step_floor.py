@@ -10,11 +10,11 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.bill import Bill
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
 from optimizer.objectives.step.linear_stage import recomputing, states_of_model
-from optimizer.objectives.step.once import least_once, once_per_step, work_of
+from optimizer.objectives.step.per_step import least_per_step, work_of, work_per_step
 from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
@@ -144,61 +144,65 @@ class StepFloor:
         return np.where(self.plans.pp > 1, least, self.whole)
 
 
-def step_floor(bill: Bill, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
+def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> StepFloor:
     """The parts of a step that no layout changes; where it may be chosen what is recomputed, as little as can be [s].
 
     What happens once per step is that of the mean stage: it is convex in the layers of a stage, so that the slowest
     stage of any layout takes no less.
     """
-    job, plans, model = bill.job, bill.plans, bill.job.model
-    seconds = {kind: _least(bill, kind) for kind in bill.entries}
+    job, plans, model = layer_costs.job, layer_costs.plans, layer_costs.job.model
+    seconds = {kind: _least(layer_costs, kind) for kind in layer_costs.by_kind}
     layers = [kind for kind in (DENSE, MOE) if kind in seconds]
     dense, moe = seconds[DENSE], seconds[layers[-1]]
     usual, overhead = common(model), job.stack["step_overhead"]
     counts = kinds_of(model)
-    whole = sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * bill.aside)
-    again = np.minimum.reduce([recomputing(bill, kind)[1] * bill.entries[kind].again for kind in layers])
-    work = work_of(bill, mean_stage(model, plans))
-    once = once_per_step(work, knobs).total[0]
-    share, surplus = host_share(bill), objective_of(job).surplus(bill)
-    obliged = surplus.recomputing({kind: counts[kind] * recomputing(bill, kind)[0] for kind in bill.entries})
+    whole = sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * layer_costs.stage_seconds)
+    again = np.minimum.reduce(
+        [recomputing(layer_costs, kind)[1] * layer_costs.by_kind[kind].recompute for kind in layers]
+    )
+    work = work_of(layer_costs, mean_stage(model, plans))
+    once = work_per_step(work, knobs).total[0]
+    share, surplus = host_share(layer_costs), objective_of(job).surplus(layer_costs)
+    obliged = surplus.recomputing(
+        {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
+    )
     return StepFloor(
         job=job,
         plans=plans,
         layer=usual.mean(dense, moe),
         less=plans.vpp * usual.less(dense, moe),
         head=seconds[HEAD],
-        beside=bill.aside,
+        beside=layer_costs.stage_seconds,
         whole=whole + obliged_layers(job, plans)[1] * again,
-        filled=filled_bubble(bill),
+        filled=filled_bubble(layer_costs),
         once=once + overhead,
-        tuned=once - least_once(work, share),
+        tuned=once - least_per_step(work, share),
         surplus=surplus.spared(knobs.offload) + obliged,
         least_surplus=surplus.spared(share, 1.0) + obliged,
     )
 
 
-def host_share(bill: Bill) -> FloatArray:
+def host_share(layer_costs: LayerCosts) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
     All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage holds its
     activations besides, and leaves most room where it recomputes whatever may be.
     """
-    job, plans = bill.job, bill.plans
+    job, plans = layer_costs.job, layer_costs.plans
     room = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    offloadable = states_of_model(bill, offloadable=True)
-    share = np.clip((states_of_model(bill) - room) / np.maximum(offloadable, 1.0), 0.0, 1.0)
+    offloadable = states_of_model(layer_costs, offloadable=True)
+    share = np.clip((states_of_model(layer_costs) - room) / np.maximum(offloadable, 1.0), 0.0, 1.0)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
-        some = bill.take(alone)
-        share[alone] = needed_offload(some, stages_of(bill.job.model, some.plans))
+        some = layer_costs.take(alone)
+        share[alone] = needed_offload(some, stages_of(layer_costs.job.model, some.plans))
     return share
 
 
-def _least(bill: Bill, kind: str) -> FloatArray:
+def _least(layer_costs: LayerCosts, kind: str) -> FloatArray:
     """Seconds of one of a kind for one micro-batch, recomputed only where it has to be [s]."""
-    entry, always = bill.entries[kind], recomputing(bill, kind)[0]
-    return entry.seconds + always * entry.again if np.any(always) else entry.seconds
+    kind_costs, always = layer_costs.by_kind[kind], recomputing(layer_costs, kind)[0]
+    return kind_costs.seconds + always * kind_costs.recompute if np.any(always) else kind_costs.seconds
 
 
 def joined(floors: Sequence[StepFloor], plans: Plans) -> StepFloor:

@@ -18,7 +18,7 @@ from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.job.plan import Placement, Plan, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
-from optimizer.objectives.step.host_room import ROUNDING
+from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
 from optimizer.search.layouts.solve.loads import Loads
@@ -68,7 +68,7 @@ class Layout:
 
     def fits(self, problem: LayoutProblem) -> bool:
         """Whether every stage fits in the memory of the device and of the host."""
-        return max(self.memory) <= problem.usable and max(self.on_host) <= problem.host_room * (1 + ROUNDING)
+        return max(self.memory) <= problem.usable and max(self.on_host) <= problem.host_memory_per_gpu * (1 + ROUNDING)
 
     @property
     def recomputed_per_stage(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stall import stall
-from optimizer.objectives.step.host_room import ROUNDING
+from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem
 
 
@@ -51,7 +51,7 @@ class Loads:
     @property
     def fits(self) -> BoolArray:
         """Whether every stage fits in the memory of the device and of the host."""
-        room = self.problem.host_room * (1 + ROUNDING)
+        room = self.problem.host_memory_per_gpu * (1 + ROUNDING)
         return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.on_host.max(axis=1) <= room))
 
     @cached_property
@@ -87,7 +87,7 @@ class Loads:
 
     @property
     def stalled(self) -> FloatArray:
-        """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/stalled.py."""
+        """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/price.py."""
         if self.problem.vpp == 1:
             return np.zeros(len(self.again))
         return stall(self.problem.microbatches, *self.passes)

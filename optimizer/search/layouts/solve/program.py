@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.step.time_terms import before_last, passes_beside
+from optimizer.objectives.step.time_terms import before_last, passes_overlapped
 from optimizer.search.layouts.problem import (
     FEW,
     LayoutProblem,
@@ -204,21 +204,21 @@ class LayoutProgram:
         freed: list[Term] = [(n, -floor(layers[kind].freed / self.grain)) for kind, n in held.items()]
         always = {kind: n for kind, n in held.items() if not layers[kind].chosen}
         for kind, recomputed in {**self.recomputed[stage], **always}.items():
-            if not layers[kind].once:
+            if not layers[kind].recomputing:
                 continue
             total = sum(n for name, n in self.problem.sequence if name == kind)
             any_recomputed = self.program.variable(0, 1)
             self.program.linear([(recomputed, 1), (any_recomputed, -total)], None, 0)
-            extra = ceil(layers[kind].once / self.grain)
+            extra = ceil(layers[kind].recomputing / self.grain)
             self.program.linear([*terms, *freed, (any_recomputed, extra)], None, room)
 
     def _fit_on_host(self, stage: int) -> None:
         """What the stage keeps on the host stays within the host's room for a GPU."""
         problem = self.problem
         each = {kind: problem.memory.on_host(kind, problem.in_flight[stage]) for kind in problem.memory.layers}
-        if problem.host_room == inf or not any(each.values()):
+        if problem.host_memory_per_gpu == inf or not any(each.values()):
             return
-        grain = max(problem.host_room, 1.0) / MEMORY_STEPS
+        grain = max(problem.host_memory_per_gpu, 1.0) / MEMORY_STEPS
         self.program.linear([(n, ceil(each[k] / grain)) for k, n in self.held[stage].items()], None, MEMORY_STEPS)
 
     def _slowest(self, at_most: float) -> float:
@@ -293,7 +293,7 @@ class LayoutProgram:
         longest = self.program.variable(0, most)
         vpp, pp = np.asarray(float(self.problem.vpp)), np.asarray(float(self.problem.pp))
         # Shares of the messages and passes under which they hide, the least of which counts.
-        least = dict.fromkeys(((1.0, 0.0), (float(before_last(vpp)), 1.0), (0.0, float(passes_beside(vpp, pp)))))
+        least = dict.fromkeys(((1.0, 0.0), (float(before_last(vpp)), 1.0), (0.0, float(passes_overlapped(vpp, pp)))))
         for held in self.held:
             for (reduced, backward), (gathered, forward) in product(least, repeat=2):
                 terms = []

@@ -1,0 +1,305 @@
+"""The bill: seconds and bytes of one layer of every kind, once; a step is counts of layers x the bill.
+
+operators + messages -> LayerTime (few distinct shapes) -> Entry (every plan) -> Bill
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optimizer.job.job import Job
+from optimizer.job.plan import IntArray, Placement, Plans
+from optimizer.objectives.arrays import FloatArray, distinct, joined, mapped, nothing
+from optimizer.objectives.kernels.shapes import COST_KEYS, LAYER_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS
+from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
+from optimizer.objectives.layer.messages import boundary_messages
+from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, parameters, whole_model
+from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.pipeline.schedules import paired_share
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindCosts:
+    """One line of the bill: a layer of a kind, the embedding or the head, one entry per plan.
+
+    `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
+    micro-batch of sharded weights and gradients that show. waits: what a pipeline between nodes loses, as it is and
+    recomputed [s]. paired: share of its passes that run beside another micro-batch [1].
+    """
+
+    cost: Cost
+    rows: IntArray
+    elements: LocalParameters
+    replicas: IntArray
+    exposure: Exposure
+    waits: tuple[FloatArray, FloatArray]
+    paired: FloatArray
+
+    def gathered(self, values: FloatArray) -> FloatArray:
+        """What the distinct shapes have, for every plan."""
+        return values[self.rows]
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """Elements that every replica holds [elements]."""
+        return self.elements.shared[self.replicas]
+
+    @cached_property
+    def experts(self) -> FloatArray:
+        """Elements of routed experts [elements]."""
+        return self.elements.experts[self.replicas]
+
+    @cached_property
+    def forward(self) -> FloatArray:
+        """Forward pass of one micro-batch [s]."""
+        alone = self.gathered(_total(self.cost.forward)) + self.exposure.forward + self.waits[0] / 2
+        return alone + self._overlapped(self.cost.overlapped_forward)
+
+    @cached_property
+    def backward(self) -> FloatArray:
+        """Backward pass of one micro-batch, the layer spared [s]."""
+        alone = self.gathered(_total(self.cost.backward)) + self.exposure.backward + self.waits[0] / 2
+        return alone + self._overlapped(self.cost.overlapped_backward)
+
+    @cached_property
+    def recompute(self) -> FloatArray:
+        """What recomputing the whole layer adds [s]."""
+        return self.gathered(_total(self.cost.recompute)) + self.exposure.recompute + self.waits[1]
+
+    @cached_property
+    def seconds(self) -> FloatArray:
+        """Both passes of one micro-batch, the layer spared [s]."""
+        return self.forward + self.backward
+
+    @property
+    def cover_forward(self) -> FloatArray:
+        """What the step's weights can hide under in a forward pass [s]."""
+        return self.gathered(self.cost.cover_forward) + self.exposure.after_forward
+
+    @property
+    def cover_backward(self) -> FloatArray:
+        """What the step's gradients can hide under in a backward pass, nothing recomputed [s]."""
+        return self.gathered(self.cost.cover_backward) + self.exposure.after_backward
+
+    @property
+    def hidden(self) -> FloatArray:
+        """Communication that hides, nothing recomputed [s]."""
+        overlapped = self._overlapped(self.cost.overlapped_forward) + self._overlapped(self.cost.overlapped_backward)
+        return self.gathered(self.cost.hidden) + np.maximum(0.0, -overlapped)
+
+    @property
+    def gain(self) -> FloatArray:
+        """What both passes of one micro-batch gain beside another one's [s]."""
+        pair = (self.cost.overlapped_forward, self.cost.overlapped_backward)
+        return -sum((self.gathered(_total(terms)) for terms in pair if terms), np.zeros(len(self.rows)))
+
+    @property
+    def alone(self) -> tuple[FloatArray, FloatArray]:
+        """Forward and backward pass of one micro-batch with no other beside it, the layer spared [s]."""
+        overlapped = self._overlapped(self.cost.overlapped_forward), self._overlapped(self.cost.overlapped_backward)
+        return self.forward - overlapped[0], self.backward - overlapped[1]
+
+    def _overlapped(self, terms: Terms) -> FloatArray | float:
+        """What passes gain (below 0) or lose beside another micro-batch [s]."""
+        return self.paired * self.gathered(_total(terms)) if terms else 0.0
+
+    def term(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Seconds of one term in both passes, and what recomputing adds to it [s]."""
+        if name == "dp_communication":
+            return self.exposure.forward + self.exposure.backward, self.exposure.recompute
+        cost = self.cost
+        if name not in cost.forward:
+            return np.zeros(len(self.rows)), np.zeros(len(self.rows))
+        spared = self.gathered(cost.forward[name] + cost.backward[name])
+        if name in cost.overlapped_forward:
+            spared = spared + self.paired * self.gathered(
+                cost.overlapped_forward[name] + cost.overlapped_backward[name]
+            )
+        recompute = self.gathered(cost.recompute[name]) if name in cost.recompute else np.zeros(len(self.rows))
+        return (spared + self.waits[0], recompute + self.waits[1]) if name == "launch" else (spared, recompute)
+
+    def take(self, index: Any) -> KindCosts:
+        """The entries of some of the plans."""
+        return replace(
+            self,
+            rows=self.rows[index],
+            replicas=self.replicas[index],
+            exposure=self.exposure.take(index),
+            waits=(self.waits[0][index], self.waits[1][index]),
+            paired=self.paired[index],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCosts:
+    """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
+
+    entries: by kind. stage_terms: what every stage spends beside its layers for one micro-batch, by term [s].
+    """
+
+    job: Job
+    plans: Plans
+    by_kind: Mapping[str, KindCosts]
+    stage_terms: Terms
+    replicas: Replicas
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @cached_property
+    def stage_seconds(self) -> FloatArray:
+        """What every stage spends beside its layers for one micro-batch [s]."""
+        return _total(self.stage_terms)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The replicas of each plan's parameters."""
+        return groups_of(self.plans, self.replicas.whole_of_plans)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of time that layers have."""
+        return tuple(self.by_kind[DENSE].cost.forward)
+
+    def take(self, index: Any) -> LayerCosts:
+        """The bill of the plans at these positions (indices, mask or slice)."""
+        return replace(
+            self,
+            plans=self.plans.take(index),
+            by_kind={kind: kind_costs.take(index) for kind, kind_costs in self.by_kind.items()},
+            stage_terms=mapped(self.stage_terms, lambda seconds: seconds[index]),
+            replicas=self.replicas.take(index),
+        )
+
+    def placed(self, placements: Sequence[Placement]) -> LayerCosts:
+        """The same plans with their layers placed so, which changes nothing on the bill."""
+        return replace(self, plans=self.plans.placed(placements))
+
+    @classmethod
+    def joined(cls, cost_batches: Sequence[LayerCosts]) -> LayerCosts:
+        """Several bills of one job as one."""
+        if len(cost_batches) == 1:
+            return cost_batches[0]
+        plans = Plans.joined([layer_costs.plans for layer_costs in cost_batches])
+        kinds = cost_batches[0].by_kind
+        stage_terms = joined([layer_costs.stage_terms for layer_costs in cost_batches])
+        by_kind = {kind: _joined([layer_costs.by_kind[kind] for layer_costs in cost_batches]) for kind in kinds}
+        replicas = Replicas.joined([layer_costs.replicas for layer_costs in cost_batches])
+        return cls(job=cost_batches[0].job, plans=plans, by_kind=by_kind, stage_terms=stage_terms, replicas=replicas)
+
+
+def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
+    """The bill of these plans.
+
+    Raises InputError when the device has no units for the job's dtype.
+    """
+    some, at = distinct(plans, COST_KEYS)
+    few, rows = distinct(some, SHAPE_KEYS)
+    layers, layer_rows = distinct(few, LAYER_KEYS)
+    one_of, replicas = distinct(some, REPLICA_KEYS)
+    senders, sent = distinct(some, TRANSFER_KEYS)
+    costs = costs_of(job, few, layers, layer_rows)
+    elements = parameters(job.model, one_of)
+    exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
+    shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
+    by_kind = {}
+    for kind, cost in costs.items():
+        waits = _waits(job, some, cost, rows) if kind in LAYERS else None
+        by_kind[kind] = KindCosts(
+            cost=cost,
+            rows=shape_of,
+            elements=elements[kind],
+            replicas=replica_of,
+            exposure=exposures[kind].take(at),
+            waits=(waits[0][at], waits[1][at]) if waits else (nothing(len(plans)),) * 2,
+            paired=paired,
+        )
+    return LayerCosts(
+        job=job,
+        plans=plans,
+        by_kind=by_kind,
+        stage_terms=stage_extras(job, plans, senders, sent[at]),
+        replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
+    )
+
+
+def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+    """Computation of the forward and backward pass, and of recomputing, that each kind's weights can hide under [s].
+
+    The embedding has none of its own: its weights travel while a neighbouring layer computes.
+    """
+    by_kind = {}
+    for kind in costs:
+        cost = costs[DENSE if kind == EMBEDDING else kind]
+        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_recompute[rows]
+    return by_kind
+
+
+def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
+    """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
+
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
+    the plans whose transfers differ, `rows` the one of each plan.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2.
+    """
+    sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
+    return {
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
+    }
+
+
+def _waits(job: Job, plans: Plans, cost: Cost, rows: IntArray) -> tuple[FloatArray, FloatArray] | None:
+    """What a pipeline between nodes makes a layer wait, as it is, and what recomputing it changes of that [s]."""
+    if not job.stack["pipelined_collective"]:
+        return None
+    host, collectives = cost.host[rows], cost.collectives[rows]
+    busy = (_total(cost.forward) + _total(cost.backward))[rows]
+    spared = pipelined_wait(job, plans, busy, host, collectives)
+    return spared, pipelined_wait(job, plans, busy + _total(cost.recompute)[rows], host, collectives) - spared
+
+
+def _total(terms: Terms) -> FloatArray:
+    return np.asarray(sum(terms.values()))
+
+
+def _joined(by_kind: Sequence[KindCosts]) -> KindCosts:
+    """Entries of one kind as one: their distinct shapes one after the other."""
+    shapes = np.cumsum([0] + [len(kind_costs.cost.weight) for kind_costs in by_kind])
+    groups = np.cumsum([0] + [len(kind_costs.elements.shared) for kind_costs in by_kind])
+    terms = {
+        column: {name: 0 for kind_costs in by_kind for name in getattr(kind_costs.cost, column)} for column in BY_TERM
+    }
+    parts = []
+    for kind_costs, shape, group in zip(by_kind, shapes[:-1], groups[:-1], strict=True):
+        none = np.zeros(len(kind_costs.cost.weight))
+        columns: dict[str, Any] = {
+            c: dict.fromkeys(terms[c], none) | dict(getattr(kind_costs.cost, c)) for c in BY_TERM
+        }
+        cost = replace(kind_costs.cost, **columns)
+        parts.append(replace(kind_costs, cost=cost, rows=kind_costs.rows + shape, replicas=kind_costs.replicas + group))
+    together: KindCosts = joined(parts)
+    return together
+
+
+def pipelined_wait(job: Job, plans: Plans, busy: FloatArray, host: FloatArray, collectives: FloatArray) -> FloatArray:
+    """Time by which one layer of a pipeline between nodes is late, beside its own `busy` seconds [s].
+
+    max(0, host + collectives x tp x pipelined_collective - busy) where pp > 1 and the GPUs fill more than one node,
+    else 0; `host` [s] and `collectives` [1] are those of both passes. No cause is known for it: a time per TP rank and
+    collective that does not depend on the message, absent without pipelining and inside a node.
+
+    Source: nanotron runs of the Ultra-Scale Playbook (Hugging Face, 2025), whose slots take 14, 21 and 50 ms per layer
+    under TP 4, 8 and 16 however small the micro-batch; the form and the rate are fitted to them.
+    """
+    rate = job.stack["pipelined_collective"]
+    late = np.maximum(0.0, host + collectives * plans.tp * rate - busy)
+    between = (plans.pp > 1) & (plans.tp > 1) & (plans.gpus > job.cluster.gpus_per_node)
+    return np.where(between, late, 0.0)

@@ -1,0 +1,311 @@
+"""What a rank does once per step: gradients and weights in buckets, and the optimizer, stage by stage.
+
+Every time is linear in the elements that a stage holds, so that a stage costs counts x bill here too; what hides is the
+lesser of two such sums, which makes the whole convex in the layers of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optimizer.job.job import Job
+from optimizer.job.plan import KnobColumns, Knobs, Plans
+from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.objectives.layer.messages import ELEMENT
+from optimizer.objectives.layer.parameters import Group, groups_of
+from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.network.messages import DP, STEP, Message
+from optimizer.objectives.pipeline.schedules import both_ways, copies
+from optimizer.objectives.pipeline.stages import Stages
+from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer, update_bytes
+
+FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
+COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")
+BUCKET_PER_RANK = 4e6  # smallest bucket per rank of the group [B]
+REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageWork:
+    """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
+
+    shared, experts: elements that a rank holds [elements]; forward, backward: computation of a micro-batch on a virtual
+    stage that is not recomputed, under which its messages can hide [s].
+    """
+
+    layer_costs: LayerCosts
+    exists: FloatArray
+    shared: FloatArray
+    experts: FloatArray
+    forward: FloatArray
+    backward: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerStep:
+    """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have.
+
+    shown: data parallelism that shows, slowed: contention with what hides, updating: the optimizer, hides: what of the
+    collectives hides [s]; inputs: of the formulas. exists: 0 where a plan has no such stage.
+    """
+
+    exists: FloatArray
+    shown: FloatArray
+    slowed: FloatArray
+    updating: FloatArray
+    hides: FloatArray
+    inputs: Mapping[str, FloatArray]
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """All of it [s]."""
+        return self.exists * (self.shown + self.slowed + self.updating)
+
+
+def work_of(layer_costs: LayerCosts, stages: Stages) -> StageWork:
+    """The counts of a stage x the bill, added up."""
+    forward, backward = (
+        counted(stages, {kind: getattr(kind_costs, name) for kind, kind_costs in layer_costs.by_kind.items()})
+        / layer_costs.plans.vpp
+        for name in ("cover_forward", "cover_backward")
+    )
+    return StageWork(
+        layer_costs=layer_costs,
+        exists=stages.exists,
+        shared=elements_on(layer_costs, stages, "shared"),
+        experts=elements_on(layer_costs, stages, "experts"),
+        forward=forward,
+        backward=backward,
+    )
+
+
+def work_per_step(work: StageWork, knobs: Knobs | KnobColumns = Knobs()) -> PerStep:
+    """What each stage does once per step, by the formulas of time_terms."""
+    inputs = per_step_inputs(work, knobs)
+    hides = hidden(*(inputs[name] for name in ("hideable", *COVERED)))
+    exists = by_stage(work.exists, knobs)
+    return PerStep(
+        exists=exists,
+        shown=data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
+        slowed=contention(hides, inputs["comm_sm_share"]),
+        updating=inputs["updated"] * update_time(work.layer_costs.job, inputs["offload"]),
+        hides=exists * hides,
+        inputs=inputs,
+    )
+
+
+def least_per_step(work: StageWork, offload: FloatArray) -> FloatArray:
+    """What no setting of the knobs beats for what happens once per step on the first stage of each plan [s].
+
+    offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
+    R + G - overlap (min(R, computation) + min(G, computation)) at the largest bucket and the largest share of SMs, all
+    but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
+    setting makes shorter; the optimizer is linear in what is offloaded.
+    """
+    inputs = per_step_inputs(work, FASTEST)
+    hides = hidden(*(inputs[name] for name in ("reduce", *COVERED)))
+    updating = inputs["updated"] * np.minimum(
+        *(update_time(work.layer_costs.job, share) for share in (offload, np.ones(1)))
+    )
+    return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
+
+
+def per_step_inputs(work: StageWork, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
+    """Inputs of the formulas for each stage; layers hide under what is not recomputed."""
+    job, rates = work.layer_costs.job, rates_of(work.layer_costs, knobs)
+    reduce = _by_part(work, knobs, rates.reduce_shared, rates.reduce_experts)
+    gather = _by_part(work, knobs, rates.gather_shared, rates.gather_experts)
+    updated = _by_part(work, knobs, rates.updated_shared, rates.updated_experts)
+    hideable = rates.hideable_shared, rates.hideable_experts
+    return {
+        "reduce": _sum(reduce),
+        "hideable": _sum([part * share for part, share in zip(reduce, hideable, strict=False)]),
+        "gather": _sum(gather),
+        # Whoever shards the optimizer's state shards it over the copies too.
+        "updated": _sum(updated)
+        / np.where(work.layer_costs.plans.zero_stage >= 1, copies(work.layer_costs.plans), 1.0),
+        "forward": by_stage(work.forward, knobs),
+        "backward": by_stage(work.backward, knobs),
+        "overlap": overlap_of(job, work.layer_costs.plans),
+        "vpp": work.layer_costs.plans.vpp,
+        "pp": work.layer_costs.plans.pp,
+        "comm_sm_share": np.asarray(knobs.comm_sm_share),
+        **_update_inputs(job, np.asarray(knobs.offload)),
+    }
+
+
+def update_time(job: Job, offload: FloatArray) -> FloatArray:
+    """What the optimizer takes for one element, with this share of its state on the host [s]."""
+    return optimizer(np.ones(1), **_update_inputs(job, offload))
+
+
+def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
+    features = job.stack.features
+    traffic = update_bytes(features.optimizer_bytes, features.grad_bytes, features.param_bytes)
+    return {
+        "traffic": np.asarray(float(traffic)),
+        "passes": np.asarray(job.stack["optimizer_passes"]),
+        "bandwidth": np.asarray(job.cluster.device.memory_bandwidth),
+        "offload": offload,
+        "host_traffic": np.asarray(float(traffic + features.grad_bytes)),
+        "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
+    }
+
+
+def _by_part(work: StageWork, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
+    """Elements of each stage x what each of them takes: shared parameters, and the experts of a model that has any."""
+    elements = [work.shared, work.experts] if work.layer_costs.job.model.experts else [work.shared]
+    return [by_stage(elements, knobs) * rate for elements, rate in zip(elements, rates, strict=False)]
+
+
+def _sum(parts: list[FloatArray]) -> FloatArray:
+    return parts[0] + parts[1] if len(parts) > 1 else parts[0]
+
+
+def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
+    """Sum over the kinds of layers on each stage x what one of the kind has."""
+    parts = (stages.counts[kind] * values for kind, values in each.items() if np.any(values))
+    return sum(parts, np.zeros(stages.exists.shape))
+
+
+def elements_on(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
+    """Elements of the shared parameters or the experts on each stage, of every copy there [elements]."""
+    elements = counted(stages, {kind: getattr(kind_costs, part) for kind, kind_costs in layer_costs.by_kind.items()})
+    return elements * copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else elements
+
+
+def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
+    """Values with a row per stage, with an axis between for settings of the knobs that have a row each."""
+    rows = isinstance(knobs, KnobColumns) and knobs.bucket.ndim > 1
+    return values[:, None] if rows else values
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementRates:
+    """Seconds of a step for each element that a rank holds, of shared parameters and of experts.
+
+    reduce: of its gradient, gather: of its weight [s]; hideable: share of `reduce` that is not the last bucket [1];
+    updated: elements that the rank updates itself for each that it holds [1].
+    """
+
+    reduce_shared: FloatArray
+    reduce_experts: FloatArray
+    gather_shared: FloatArray
+    gather_experts: FloatArray
+    hideable_shared: FloatArray
+    hideable_experts: FloatArray
+    updated_shared: FloatArray
+    updated_experts: FloatArray
+
+
+def rates_of(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> ElementRates:
+    """Rates of many plans, found once for those that share their replicas unless every plan has knobs of its own."""
+    few = layer_costs.replicas
+    if isinstance(knobs, KnobColumns) or len(few.plans) >= len(layer_costs):
+        return _rates(layer_costs.job, layer_costs.plans, layer_costs.groups, knobs)
+    few_rates = _rates(layer_costs.job, few.plans, groups_of(few.plans, few.whole), knobs)
+    return ElementRates(**{f.name: getattr(few_rates, f.name)[few.rows] for f in fields(ElementRates)})
+
+
+def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> ElementRates:
+    share = rate_of_share(knobs.comm_sm_share)
+    nothing = np.zeros(len(plans))
+    columns: dict[str, FloatArray] = {}
+    for group in groups:
+        reduce, gather = (
+            sum((message.seconds(job) for message in messages), nothing) / share
+            for messages in (gradient_messages(job, plans, group, knobs), weight_messages(job, plans, group, knobs))
+        )
+        columns[f"reduce_{group.part}"], columns[f"gather_{group.part}"] = reduce, gather
+        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, group, knobs)
+        columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
+    shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
+    return ElementRates(**{f.name: np.broadcast_to(columns.get(f.name, nothing), shape) for f in fields(ElementRates)})
+
+
+def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Iterator[Message]:
+    """Everything that travels once per step; `times` of a message is for each element that a rank holds."""
+    for group in groups:
+        yield from gradient_messages(job, plans, group, knobs)
+        yield from weight_messages(job, plans, group, knobs)
+
+
+def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
+    """Gradients, reduced in the type in which they are held.
+
+    ZeRO-0: all-reduce, ZeRO-1: reduce-scatter; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the
+    groups. In buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a ring's latency grows with
+    its ranks, and at most what the mean stage holds.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.2.2; Li et al.,
+    arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
+    megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
+    """
+    width, zero = float(job.stack.features.grad_bytes), plans.zero_stage
+    yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, zero == 0)
+    yield from _bucketed(job, group, knobs, "gradients", "reduce_scatter", width, zero == 1)
+    yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, group.hybrid > 1, among=True)
+
+
+def weight_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
+    """Weights that ZeRO-1 and 2 gather after the update, in the buckets of the gradients.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 7.
+    """
+    once = (plans.zero_stage == 1) | (plans.zero_stage == 2)
+    yield from _bucketed(job, group, knobs, "weights", "all_gather", ELEMENT, once)
+
+
+def _bucketed(
+    job: Job,
+    group: Group,
+    knobs: Knobs | KnobColumns,
+    purpose: str,
+    kind: str,
+    width: float,
+    sent: BoolArray,
+    *,
+    among: bool = False,
+) -> Iterator[Message]:
+    """The message of one bucket where it is `sent`, within the replicas or `among` their sharding groups."""
+    if not np.any(sent):
+        return
+    elements = group.reduced / buckets_of(job, group, knobs)
+    whole = elements * np.where(group.hybrid > 1, group.shards, 1.0)
+    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.ranks, group.stride)
+    yield Message(
+        parallelism=DP,
+        purpose=purpose + " of experts" * (group.part == "experts"),
+        kind=kind,
+        size=elements * width,
+        ranks=np.maximum(ranks, 1.0),
+        stride=np.asarray(stride),
+        times=np.where(sent & (elements > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
+        phase=STEP,
+    )
+
+
+def buckets_of(job: Job, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
+    """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
+    volume = group.reduced * job.stack.features.grad_bytes
+    return np.maximum(1.0, volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * group.ranks))
+
+
+def rate_of_share(share: ArrayLike) -> FloatArray:
+    """Collective rate when communication kernels may take this share of the SMs / that at the reference share [1].
+
+    1 - exp(-share / s0) with s0 = 0.05: a few channels feed most of a link, the rest adds little.
+
+    Source: assumed, form and s0 alike; no measurement of a channel sweep stands behind it.
+
+    >>> round(float(rate_of_share(0.12)), 6)
+    1.0
+    """
+    scale = 0.05
+    return np.asarray((1 - np.exp(-np.asarray(share) / scale)) / (1 - np.exp(-REFERENCE_SM_SHARE / scale)))
