@@ -53,16 +53,8 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
             figures_in(campaign, point, campaign.scenario(point.design, **{item.name: value}))
             for value in (item.value.low, item.value.high)
         ]
-        swings.append(
-            Swing(
-                name=item.name,
-                title=item.title,
-                low=item.value.low,
-                high=item.value.high,
-                unit=item.unit,
-                results=_pairs(ends),
-            )
-        )
+        about = {"name": item.name, "title": item.title, "unit": item.unit}
+        swings.append(Swing(**about, low=item.value.low, high=item.value.high, results=_pairs(ends)))
     swings += _network_swing(campaign, point)
     return tuple(sorted(swings, key=lambda swing: (-swing.width(result), swing.name)))
 

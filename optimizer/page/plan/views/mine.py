@@ -11,10 +11,10 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.charts.chart import Chart, bars, figure
-from optimizer.reports.comparison_report import NOTICEABLE, plans, signed, verdict
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_words import show_gigabytes
 from optimizer.reports.terms import label
+from optimizer.reports.why_report import NOTICEABLE, plans, signed, verdict
 from optimizer.search.why.comparison import Comparison, Difference, why_not
 
 ROW = 30  # height of a bar [px]
