@@ -108,7 +108,7 @@ def _range(name: str, text: str, unit: str) -> Range:
 
 
 def _possible(name: str, text: str, unit: str) -> float:
-    """The value in SI where this input can have it; a bare number is in the unit of BARE. Raises InputError otherwise."""
+    """The value in SI; a bare number is in the unit of BARE. Raises InputError where this input cannot have it."""
     try:
         value = float(text) * BARE.get(name, 1.0)
     except ValueError:
