@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from optimizer.base.config import shown
 from optimizer.base.errors import UnknownName
+from optimizer.base.files import shown
 from optimizer.catalog import KINDS, load_model, load_stack, names_of
 from optimizer.catalog.hardware import CLUSTERS, DEVICES, LINKS
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import existing, file_of, spelled
+from optimizer.catalog.places import existing, file_of, own_file, own_files, spelled
 from optimizer.catalog.rows import rows
 from optimizer.job.model import Model, Provenance
 from optimizer.job.stack import PARAMETERS, Stack
