@@ -83,18 +83,15 @@ def _assumption(name: str, text: str | None) -> Assumption:
     price = find_price("pue", "other") if name == "pue" else default_price(quantity)
     if price is None:
         raise InputError("presets/prices.csv has no row other,pue; add one with its source and date")
-    if text is None:
-        return Assumption(
-            name=name,
-            title=title,
-            value=Range(low=price.low, mid=price.mid, high=price.high),
-            unit=price.unit,
-            source=price.source,
-            date=price.date,
-            grade=price.grade,
-        )
-    value = _range(name, text, price.unit)
-    return Assumption(name=name, title=title, value=value, unit=price.unit, source="given by the user", grade="user")
+    value, source, date, grade = (
+        Range(low=price.low, mid=price.mid, high=price.high),
+        price.source,
+        price.date,
+        price.grade,
+    )
+    if text is not None:
+        value, source, date, grade = _range(name, text, price.unit), "given by the user", "", "user"
+    return Assumption(name=name, title=title, value=value, unit=price.unit, source=source, date=date, grade=grade)
 
 
 def _range(name: str, text: str, unit: str) -> Range:
@@ -102,7 +99,7 @@ def _range(name: str, text: str, unit: str) -> Range:
     # A unit after the last number holds for all: "0.08:0.09:0.15 USD/kWh".
     suffix = last.lstrip("+-.0123456789eE_,")
     parts = [part if not suffix or part.endswith(suffix) else f"{part}{suffix}" for part in (*leading, last)]
-    values = [_possible(name, part, _value(name, part, unit)) for part in parts]
+    values = [_possible(name, part, unit) for part in parts]
     if len(values) == 1:
         return Range.exact(values[0])
     if len(values) != 3 or sorted(values) != values:
@@ -110,19 +107,15 @@ def _range(name: str, text: str, unit: str) -> Range:
     return Range(low=values[0], mid=values[1], high=values[2])
 
 
-def _possible(name: str, text: str, value: float) -> float:
-    """The value where this input can have it. Raises InputError otherwise."""
+def _possible(name: str, text: str, unit: str) -> float:
+    """The value in SI; a bare number is in the unit of BARE. Raises InputError where this input cannot have it."""
+    try:
+        value = float(text) * BARE.get(name, 1.0)
+    except ValueError:
+        value = parse(text, unit)
     least, most = LEAST.get(name, 0.0), MOST.get(name, HUGE)
     if not least <= value <= most or (name in ABOVE_ZERO and value == 0):
         wanted = "above 0" if name in ABOVE_ZERO else f"at least {least:g}"
         wanted += f" and at most {most:g}" if name in MOST else ""
         raise InputError(f"--assume {name}={text}: {TITLES[name][1]} must be a finite number {wanted}")
     return value
-
-
-def _value(name: str, text: str, unit: str) -> float:
-    """A value in SI; a bare number is in the unit that people use for this assumption."""
-    try:
-        return float(text) * BARE.get(name, 1.0)
-    except ValueError:
-        return parse(text, unit)

@@ -33,7 +33,7 @@ ABOUT: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
+class StepLoss:
     """A loss between the peak and the MFU: its `share` of the step [1], what it is, and in a few words why."""
 
     name: str
@@ -42,7 +42,7 @@ class Loss:
     about: str = ""
 
 
-def losses(job: Job, estimate: Estimate) -> tuple[Loss, ...]:
+def losses(job: Job, estimate: Estimate) -> tuple[StepLoss, ...]:
     """Every loss in the order in which it is taken off the peak: products, attention, recomputation, then by size.
 
     A second in which GPUs multiply at their peak is no loss, so that products and attention lose what they take above
@@ -62,14 +62,11 @@ def losses(job: Job, estimate: Estimate) -> tuple[Loss, ...]:
     scores = causal_score_flops(job.model, job.seq_len) * job.tokens / (job.gpus * job.peak_flops * step)
     attention = estimate.time.get(ATTENTION, 0.0) / step - scores
     products = sum(estimate.time.get(name, 0.0) for name in PRODUCTS) / step - (estimate.hfu - scores)
-    every = [
-        Loss(name="products", label="products below peak", share=products, about=ABOUT["products"]),
-        Loss(name=ATTENTION, label="attention below peak", share=attention, about=ABOUT[ATTENTION]),
-    ]
+    shares = [("products", "products below peak", products), (ATTENTION, "attention below peak", attention)]
     if estimate.hfu > estimate.mfu:
-        recomputed = estimate.hfu - estimate.mfu
-        every.append(Loss(name="recomputation", label="recomputation", share=recomputed, about=ABOUT["recomputation"]))
+        shares.append(("recomputation", "recomputation", estimate.hfu - estimate.mfu))
     others = [(name, value) for name, value in estimate.time.items() if name not in (*PRODUCTS, ATTENTION) and value]
-    for name, value in sorted(others, key=lambda item: -item[1]):
-        every.append(Loss(name=name, label=label(name), share=value / step, about=ABOUT.get(name, "")))
-    return tuple(every)
+    shares += [(name, label(name), value / step) for name, value in sorted(others, key=lambda item: -item[1])]
+    return tuple(
+        StepLoss(name=name, label=title, share=share, about=ABOUT.get(name, "")) for name, title, share in shares
+    )

@@ -11,7 +11,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points
-from optimizer.reports.losses import Loss, losses
+from optimizer.reports.losses import StepLoss, losses
 from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE, PALETTE
 from optimizer.reports.terms import label
 
@@ -25,11 +25,11 @@ ROW = 26  # height of a bar [px]
 def waterfall(job: Job, estimate: Estimate) -> Chart:
     """From the peak to the MFU, one step down for each loss."""
     every, step = losses(job, estimate), estimate.step_time
-    mfu = Loss(name="mfu", label="MFU", share=estimate.mfu, about="what the model gets")
+    mfu = StepLoss(name="mfu", label="MFU", share=estimate.mfu, about="what the model gets")
     shown = [loss for loss in every if abs(loss.share) >= SMALL]
     rest = sum(loss.share for loss in every if abs(loss.share) < SMALL)
     if rest >= VISIBLE:
-        shown.append(Loss(name="rest", label="the rest", share=rest))
+        shown.append(StepLoss(name="rest", label="the rest", share=rest))
     after = list(accumulate((-loss.share for loss in shown), initial=1.0))[1:]
     names = ["peak of the GPUs", *(loss.label for loss in shown), "MFU"]
     bases = [0.0, *after, 0.0]

@@ -8,16 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
+from optimizer.objectives.arrays import FloatArray
 from optimizer.purchase.price.goodput import (
-    Reliability,
     exact_goodput,
-    goodput,
     mean_time_between_failures,
     optimal_interval,
 )
 
 RATE = 3.79e-3 / 8 / 86400  # Llama 3: interruptions per GPU and second
+
+
+def goodput(stall: float, restart: float, gpus: ArrayLike) -> FloatArray:
+    """With checkpoints at the optimal interval."""
+    mtbf = mean_time_between_failures(RATE, gpus)
+    return exact_goodput(optimal_interval(stall, mtbf), stall, restart, mtbf)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +46,13 @@ def test_the_published_table_of_first_order_estimates_is_met(
 
 
 def test_llama_3_trains_more_than_nine_tenths_of_the_time_on_16384_gpus() -> None:
-    assert float(goodput(Reliability(failure_rate=RATE, restart=600.0, checkpoint_stall=5.0), 16384)) > 0.9
+    assert float(goodput(5.0, 600.0, 16384)) > 0.9
 
 
 def test_the_exact_form_stays_sensible_where_the_first_order_breaks_down() -> None:
     # FT-HSDP reports 44 % (synchronous) to 80 % (fault tolerant) at 100,000 GPUs.
-    slow = float(goodput(Reliability(failure_rate=RATE, restart=900.0, checkpoint_stall=60.0), 100_000))
-    fast = float(goodput(Reliability(failure_rate=RATE, restart=300.0, checkpoint_stall=1.0), 100_000))
+    slow = float(goodput(60.0, 900.0, 100_000))
+    fast = float(goodput(1.0, 300.0, 100_000))
     assert slow == pytest.approx(0.44, abs=0.03)
     assert fast == pytest.approx(0.80, abs=0.04)
 
@@ -64,5 +70,5 @@ def test_the_rule_of_young_and_daly_is_the_limit_of_the_optimal_interval(stall: 
 
 
 def test_more_gpus_train_a_smaller_share() -> None:
-    shares = goodput(Reliability(failure_rate=RATE, restart=600.0, checkpoint_stall=5.0), 2 ** np.arange(10, 18))
+    shares = goodput(5.0, 600.0, 2 ** np.arange(10, 18))
     assert np.all(np.diff(shares) < 0)

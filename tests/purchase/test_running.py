@@ -21,9 +21,8 @@ from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.designs.standby import standby
 from optimizer.purchase.dossier import dossier
-from optimizer.purchase.price.checkpoint import checkpoint
+from optimizer.purchase.price.goodput import blocked, cheapest_count, checkpoint, waiting
 from optimizer.purchase.price.run_cost import usual_reliability, wall_time
-from optimizer.purchase.price.spares import blocked, cheapest_count, waiting
 from optimizer.purchase.staged import Delivery, course, staged
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.words import checkpoint_sentence, probability_sentences, spares_sentence, summary

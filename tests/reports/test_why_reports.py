@@ -11,10 +11,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.reports.check_report import check_report
-from optimizer.reports.comparison_report import comparison_section, verdict
 from optimizer.reports.render.screen import screen_text
 from optimizer.reports.report import Block, Report, Section, section
 from optimizer.reports.sensitivity_report import loss_table, moves, sensitivity_report, tornado
+from optimizer.reports.why_report import comparison_section, verdict
 from optimizer.search.check.plan_rules import Finding
 from optimizer.search.check.verification import Verification
 from optimizer.search.lattice.oracle import Sweep

@@ -107,10 +107,8 @@ def _report(
     terms: Sequence[Explanation],
 ) -> Report:
     """The answer with what was asked about it."""
-    from optimizer.reports.comparison_report import comparison_section
-    from optimizer.reports.explain_report import explain_sections
     from optimizer.reports.plan_report import plan_report
-    from optimizer.reports.robustness_report import robustness_section
+    from optimizer.reports.why_report import comparison_section, explain_sections, robustness_section
 
     report = plan_report(answer, assumed, command=typed())
     more = (

@@ -28,9 +28,8 @@ from optimizer.purchase.price.catalogue import (
     racks,
     rent_offer,
 )
-from optimizer.purchase.price.checkpoint import Checkpoint
+from optimizer.purchase.price.goodput import Checkpoint, waiting
 from optimizer.purchase.price.run_cost import GPUS_PER_NODE, committed_cost, wall_time
-from optimizer.purchase.price.spares import waiting
 
 J_PER_KWH = 3.6e6
 OWNING = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")  # inputs of Ownership

@@ -156,13 +156,10 @@ def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:
     if campaign.buy or len(best) < 2:
         return ()
     ranked = sorted(best, key=lambda point: point.figures.cost)
-    found = []
+    fair = []
     for point in ranked:
         alternative = ranked[1] if point is ranked[0] else ranked[0]
-        hours = parity_price(alternative.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
-        found.append(
-            Parity(
-                device=point, alternative=alternative, price=float(hours), now=rent_offer(campaign, point.design).value
-            )
-        )
-    return tuple(found)
+        price = parity_price(alternative.figures.cost, point.figures.paid_gpus, point.figures.time_to_train)
+        now = rent_offer(campaign, point.design).value
+        fair.append(Parity(device=point, alternative=alternative, price=float(price), now=now))
+    return tuple(fair)

@@ -17,7 +17,7 @@ from optimizer.objectives.step.host_memory import on_host
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.designs.figures import Figures, figures
 from optimizer.purchase.price.catalogue import host_memory, paid, power_curve, price_row
-from optimizer.purchase.price.spares import cheapest_count
+from optimizer.purchase.price.goodput import cheapest_count
 from optimizer.studies.best_use import batches_near
 
 Planner = Callable[[Job], Answer]

@@ -10,8 +10,13 @@ from optimizer.catalog.economics import default_price
 from optimizer.catalog.offers import Offer
 from optimizer.catalog.whole import Lot, whole
 from optimizer.objectives.money import rent_cost
-from optimizer.purchase.price.checkpoint import Checkpoint, checkpoint
-from optimizer.purchase.price.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
+from optimizer.purchase.price.goodput import (
+    Checkpoint,
+    checkpoint,
+    exact_goodput,
+    mean_time_between_failures,
+    optimal_interval,
+)
 from optimizer.purchase.ranges import own_price
 
 GPUS_PER_NODE = 8  # of the failure rate's scope
@@ -75,15 +80,11 @@ def wall_time(
     >>> light.storage_share < 0.01, round(heavy.storage_share, 2), heavy.goodput < light.goodput
     (True, 0.35, True)
     """
-    reliability = Reliability(
-        failure_rate=values["failure_rate"] / GPUS_PER_NODE,
-        restart=values["restart"],
-        checkpoint_stall=values["checkpoint_stall"],
-    )
     written = checkpoint(params, gpus, values)
-    mtbf = mean_time_between_failures(reliability.failure_rate, gpus)
-    interval = max(float(optimal_interval(reliability.checkpoint_stall, mtbf)), written.write)
-    share = float(exact_goodput(interval, reliability.checkpoint_stall, reliability.restart + written.write, mtbf))
+    mtbf = mean_time_between_failures(values["failure_rate"] / GPUS_PER_NODE, gpus)
+    stall = values["checkpoint_stall"]
+    interval = max(float(optimal_interval(stall, mtbf)), written.write)
+    share = float(exact_goodput(interval, stall, values["restart"] + written.write, mtbf))
     share *= 1.0 - waiting
     return WallTime(wall=training / share, goodput=share, checkpoint_interval=interval, checkpoint=written)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optimizer.purchase.campaign import Campaign
@@ -60,16 +60,10 @@ def choice(campaign: Campaign, points: Sequence[Point], question: OpenQuestion, 
     for point in points:
         hit = value is not None and question.about in ("", point.design.title)
         values = campaign.scenario(point.design, **({question.name: value} if hit and value is not None else {}))
-        cost = _cost(campaign, point, values)
-        if cost is not None:
-            within.append((cost, point))
+        outcome = figures_in(campaign, point, values)
+        if not excesses(campaign, point.design, outcome, point.on_host):
+            within.append((outcome.cost, point))
     return min(within, key=lambda item: item[0])[1] if within else None
-
-
-def _cost(campaign: Campaign, point: Point, values: Mapping[str, float]) -> float | None:
-    """Cost of a point in a scenario [USD], None beyond a limit."""
-    outcome = figures_in(campaign, point, values)
-    return None if excesses(campaign, point.design, outcome, point.on_host) else outcome.cost
 
 
 def _ends(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> list[tuple[float, float]]:

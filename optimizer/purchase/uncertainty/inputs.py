@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optimizer.catalog.offers import USER, Offer
+from optimizer.catalog.offers import USER
 from optimizer.objectives.step.interval import Interval, interval
 from optimizer.purchase.campaign import Assumption, Campaign
 from optimizer.purchase.designs.points import Point
@@ -65,10 +65,6 @@ def _published(item: Assumption, device: str, cluster: str) -> Assumption:
 def _price(item: Assumption, campaign: Campaign, point: Point) -> Assumption:
     offer = price_row(campaign, point.design)
     if offer.own or offer.low < offer.high:
-        return replace(item, value=_span(offer), source=offer.source or offer.row, date=offer.date, grade=offer.grade)
+        span = Range(low=offer.low / offer.value, mid=1.0, high=offer.high / offer.value)  # over its middle [1]
+        return replace(item, value=span, source=offer.source or offer.row, date=offer.date, grade=offer.grade)
     return item
-
-
-def _span(offer: Offer) -> Range:
-    """The ends of a price over its middle [1]."""
-    return Range(low=offer.low / offer.value, mid=1.0, high=offer.high / offer.value)

@@ -53,16 +53,8 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
             figures_in(campaign, point, campaign.scenario(point.design, **{item.name: value}))
             for value in (item.value.low, item.value.high)
         ]
-        swings.append(
-            Swing(
-                name=item.name,
-                title=item.title,
-                low=item.value.low,
-                high=item.value.high,
-                unit=item.unit,
-                results=_pairs(ends),
-            )
-        )
+        low, high, results = item.value.low, item.value.high, _pairs(ends)
+        swings.append(Swing(name=item.name, title=item.title, low=low, high=high, unit=item.unit, results=results))
     swings += _network_swing(campaign, point)
     return tuple(sorted(swings, key=lambda swing: (-swing.width(result), swing.name)))
 

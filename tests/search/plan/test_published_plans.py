@@ -12,8 +12,8 @@ from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.cli import cli
 from optimizer.job.job import EVEN_RISK, Job
-from optimizer.reports.comparison_report import verdict
 from optimizer.reports.terms import label
+from optimizer.reports.why_report import verdict
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import Comparison, Pins, why_not
 

@@ -13,7 +13,7 @@ from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import SIDES
-from optimizer.reports.robustness_report import verdict
+from optimizer.reports.why_report import robustness_words
 from optimizer.search.why.robustness import Robustness, Standing, moved, robustness
 
 
@@ -72,8 +72,8 @@ def test_the_plan_with_the_least_expected_regret_is_named(gpt3_answer: Answer) -
         standings=(Standing(chance=0.4, regret=0.02), Standing(chance=0.6, regret=0.01)),
     )
     assert (found.steadiest, found.shape) == (1, "brittle")
-    assert "Least expected regret: number 2" in verdict(gpt3_answer, found)
-    assert "against 2.00%" in verdict(gpt3_answer, found)
+    assert "Least expected regret: number 2" in robustness_words(gpt3_answer, found)
+    assert "against 2.00%" in robustness_words(gpt3_answer, found)
     tied = replace(found, standings=(Standing(chance=0.5, regret=0.01),) * 2)
     assert (tied.steadiest, tied.shape) == (0, "broad")
     assert robustness(replace(gpt3_answer, plan=None)) is None

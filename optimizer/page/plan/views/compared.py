@@ -18,9 +18,9 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment, signed_bars
 from optimizer.reports.charts.chart import Chart
-from optimizer.reports.comparison_report import NOTICEABLE, plans, signed, verdict
 from optimizer.reports.plan_words import show_gigabytes, stack_words
 from optimizer.reports.terms import label
+from optimizer.reports.why_report import NOTICEABLE, plans, signed, verdict
 from optimizer.search.why.comparison import Comparison, Difference, why_not
 
 SHOWN = 6

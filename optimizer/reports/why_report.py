@@ -1,23 +1,27 @@
-"""Why not your plan: both side by side, every second and byte that sets them apart, or the rules in the way."""
+"""Why this plan and not another one: compared with yours, how sure it is the fastest, and every term's formula."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.base.units import GB, seconds
+from optimizer.base.units import GB, seconds, show
 from optimizer.objectives.minimised.registry import objective
 from optimizer.reports.plan_words import show_gigabytes
-from optimizer.reports.report import Heading, Pairs, Section, Table, columns, section
+from optimizer.reports.report import Heading, Pairs, Section, Table, Text, columns, section
 from optimizer.reports.terms import label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from optimizer.answer.answer import Answer
+    from optimizer.objectives.step.explain import Explanation
     from optimizer.search.why.comparison import Comparison, Difference
+    from optimizer.search.why.robustness import Robustness
 
 NOTICEABLE = 0.0005  # share of the whole below which a difference is left out
 PLANS = columns(" | plan ~ | step [text] | MFU [text] | memory [text]")
 DIFFERENCES = columns(" | [text] | [text] | [text] | [bar]")
+STANDINGS = columns("[text] | plan ~ | fastest [text] | expected regret [text]")
 
 
 def comparison_section(comparison: Comparison) -> Section:
@@ -102,3 +106,61 @@ def signed(value: float, write: Callable[[float], str]) -> str:
 
 def _worst(items: Sequence[Difference], count: int = 2) -> str:
     return ", ".join(f"{seconds(abs(item.more))} of {label(item.term)}" for item in items[:count])
+
+
+def robustness_section(answer: Answer, robustness: Robustness) -> Section:
+    """The verdict, then every plan with its chance of being the fastest and its expected regret."""
+    plans = [answer.plan, *(other.plan for other in answer.alternatives)]
+    rows = [
+        (str(rank), plan.summary() if plan else "", f"{standing.chance:.0%}", f"{standing.regret:.2%}")
+        for rank, (plan, standing) in enumerate(zip(plans, robustness.standings, strict=True), start=1)
+    ]
+    return section("Brittle or broad", robustness_words(answer, robustness), Table(STANDINGS, rows))
+
+
+def robustness_words(answer: Answer, robustness: Robustness) -> str:
+    """Whether the best plan stays the fastest, and which plan is expected to lose least where that is another one."""
+    best = robustness.standings[0]
+    stated = (
+        f"{robustness.shape.capitalize()}: of {robustness.draws} draws of the stack's parameters, as far apart "
+        f"as its errors, the best plan is the fastest in {best.chance:.0%}."
+    )
+    place = robustness.steadiest
+    if not place:
+        return f"{stated} No plan listed has less expected regret than its {best.regret:.2%}."
+    other = answer.alternatives[place - 1]
+    return (
+        f"{stated} Least expected regret: number {place + 1}, {other.plan.summary()}, with "
+        f"{robustness.standings[place].regret:.2%} against {best.regret:.2%}."
+    )
+
+
+def explain_sections(terms: Sequence[Explanation]) -> list[Section]:
+    """Terms by unit, largest first: value, formula, inputs with their origin, source and label."""
+    return [
+        section(
+            f"{title}, term by term",
+            *(
+                Text("\n".join(_lines(term)), block=True)
+                for term in sorted((term for term in terms if term.unit == unit), key=lambda term: -term.value)
+            ),
+        )
+        for unit, title in (("s", "Seconds"), ("B", "Bytes"))
+    ]
+
+
+def _lines(term: Explanation) -> Iterator[str]:
+    yield f"{label(term.name)}: {show(term.value, term.unit)} [{term.label}]"
+    yield f"  = {term.formula}"
+    yield f"  {', '.join(f'{name} = {_shown(value)}' for name, value in term.values.items())}"
+    yield f"  {term.about}"
+    yield from (f"  {name}: {text}" for name, text in term.kernels.items())
+    if term.inputs:
+        yield f"  inputs: {', '.join(f'{name} = {value}' for name, value in term.inputs.items())}"
+    if term.source:
+        yield f"  source: {term.source}"
+
+
+def _shown(value: float | tuple[float, ...]) -> str:
+    """A number, or one for each kind of layer (embedding, dense, MoE, MTP, head, as the model has them)."""
+    return f"{value:.6g}" if isinstance(value, float) else f"({', '.join(f'{number:.6g}' for number in value)})"
