@@ -1,6 +1,6 @@
 """Every kind of collective of a training step: its message, its group, and how often it happens. No times here.
 
-The messages are those of the bill, counted over the layers of the stages as `objectives.step.price` counts their
+The messages are those of the layer costs, counted over the layers of the stages as `objectives.step.price` counts their
 seconds; a test holds the two together.
 """
 

@@ -42,8 +42,8 @@ class HostActivations:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         return (
-            f"activations on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, of {_node(job):,.0f} GB "
-            f"of a node of {job.cluster.name}"
+            f"activations on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, "
+            f"of {_node(job):,.0f} GB of a node of {job.cluster.name}"
         )
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
