@@ -178,7 +178,7 @@ class AtNeed:
 
 
 def at_need(layer_costs: LayerCosts, knobs: Knobs, high: int) -> AtNeed:
-    """The one plan, its layers as assigned with at most so much on the host; all of that where updates are faster there."""
+    """The one plan, its layers as assigned with so much on the host at most, all of it where updates are faster."""
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
     share, _ = least_offload(layer_costs, stages)
     need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(layer_costs.job) else high
