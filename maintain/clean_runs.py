@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from optimizer.base.files import replace_file
-from optimizer.calibration.run_notes import ASSUMED, CLEAN, SEPARATOR, clean_columns
+from optimizer.calibration.rows.notes import ASSUMED, CLEAN, SEPARATOR, clean_columns
 from optimizer.calibration.runs import rows_of
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from maintain.gemm_samples import Samples, read_samples
-from maintain.gemm_solver import BOUNDS, Fit, fit_curve, fitted_parameters, starting_curve
+from maintain.gemm_solver import BOUNDS, GemmFit, fit_curve, fitted_parameters, starting_curve
 from optimizer.base.errors import OptimizerError
 from optimizer.catalog.hardware import load_device
 from optimizer.job.hardware import Device
@@ -63,9 +63,9 @@ HEADER = """\
 """
 
 
-def fit_all(samples: Mapping[tuple[str, str], Samples]) -> dict[tuple[str, str], Fit]:
+def fit_all(samples: Mapping[tuple[str, str], Samples]) -> dict[tuple[str, str], GemmFit]:
     """Fits by (gpu, dtype). An fp8 curve takes its launch time from the same GPU's bf16 one, where there is one."""
-    fits: dict[tuple[str, str], Fit] = {}
+    fits: dict[tuple[str, str], GemmFit] = {}
     for gpu, dtype in sorted(samples):
         wide = fits.get((gpu, "bf16")) if dtype == "fp8" else None
         start = starting_curve(_device(gpu), dtype, _memory_efficiency(gpu)[0], wide.curve.launch if wide else 0.0)
@@ -84,7 +84,7 @@ def _memory_efficiency(gpu: str) -> tuple[float, str]:
 
 
 def preset_rows(
-    samples: Mapping[tuple[str, str], Samples], fits: Mapping[tuple[str, str], Fit], date: str
+    samples: Mapping[tuple[str, str], Samples], fits: Mapping[tuple[str, str], GemmFit], date: str
 ) -> Iterator[dict[str, object]]:
     """Rows of presets/kernels.csv, one parameter each."""
     for (gpu, dtype), fit in fits.items():

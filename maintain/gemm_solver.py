@@ -39,7 +39,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class GemmFit:
     """A fitted curve and the absolute relative errors of its isolated_time [1], in the fit and on held-out weights."""
 
     curve: GemmCurve
@@ -64,7 +64,7 @@ def starting_curve(device: Device, dtype: str, memory_efficiency: float, launch:
     )
 
 
-def fit_curve(samples: Samples, start: GemmCurve, folds: int = FOLDS) -> Fit:
+def fit_curve(samples: Samples, start: GemmCurve, folds: int = FOLDS) -> GemmFit:
     """Fit a curve to samples, and again `folds` times without a share of the weight shapes (n, k) to measure error.
 
     A curve that casts keeps its launch time, which a product and its cast cannot tell apart.
@@ -78,7 +78,7 @@ def fit_curve(samples: Samples, start: GemmCurve, folds: int = FOLDS) -> Fit:
     for index in range(folds):
         outside = fold == index
         held_out[outside] = _errors(samples.part(outside), _best(samples.part(~outside), start))
-    return Fit(curve=curve, errors=_errors(samples, curve), held_out=held_out)
+    return GemmFit(curve=curve, errors=_errors(samples, curve), held_out=held_out)
 
 
 def predicted(samples: Samples, curve: GemmCurve) -> FloatArray:

@@ -95,10 +95,10 @@ TITAN_FILES = ("torchtitan/config/job_config.py", "torchtitan/config/configs.py"
 
 def source(clone: Path, commit: str, path: str) -> str:
     """A file of a commit; "" where there is none."""
-    found = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(clone), "show", f"{commit}:{path}"], capture_output=True, text=True, check=False
     )
-    return found.stdout if found.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""
 
 
 def fields_in(text: str, name: str) -> frozenset[str]:
@@ -120,16 +120,16 @@ def fields_in(text: str, name: str) -> frozenset[str]:
 def keys_of(folder: Path, release: Release) -> frozenset[str]:
     """Every key of a release."""
     commits = {BRIDGE: release.bridge, MEGATRON: release.megatron}
-    found: set[str] = set()
+    keys: set[str] = set()
     for section, owners in SECTIONS.items():
         if section == NESTED and release.name != RELEASES[-1].name:
             continue
         for clone, path, name in owners:
             text = source(folder / clone, commits[clone], path)
-            found |= {f"{section}{field}" for field in fields_in(text, name)}
+            keys |= {f"{section}{field}" for field in fields_in(text, name)}
     if release.name == RELEASES[0].name:
-        found.discard("dataset.seq_length")  # a property there
-    return frozenset(found)
+        keys.discard("dataset.seq_length")  # a property there
+    return frozenset(keys)
 
 
 def titan_keys(folder: Path, commit: str) -> frozenset[str]:
@@ -147,7 +147,7 @@ def titan_keys(folder: Path, commit: str) -> frozenset[str]:
 def table(keys: Mapping[str, Iterable[str]]) -> str:
     """The keys by name, and which releases have them."""
     releases = list(keys)
-    sets = {release: frozenset(found) for release, found in keys.items()}
+    sets = {release: frozenset(members) for release, members in keys.items()}
     rows = [
         ",".join([key, *("true" if key in sets[release] else "false" for release in releases)])
         for key in sorted(frozenset().union(*sets.values()))
@@ -161,14 +161,14 @@ def main(arguments: Sequence[str]) -> None:
     clones = (TITAN,) if launcher == TITAN else (BRIDGE, MEGATRON)
     if missing := [name for name in clones if not (folder / name).is_dir()]:
         sys.exit(f"launcher_names: {folder} has no clone named {' or '.join(missing)}")
-    said = "fields of its dataclasses, as maintain/launcher_names.py reads them"
+    origin = "fields of its dataclasses, as maintain/launcher_names.py reads them"
     if launcher == TITAN:
-        print(f"# Keys of the configuration of pytorch/torchtitan: {said}.")
+        print(f"# Keys of the configuration of pytorch/torchtitan: {origin}.")
         for name, commit in TITAN_COMMITS.items():
             print(f"# {name}: commit {commit}.")
         print(table({name: titan_keys(folder, commit) for name, commit in TITAN_COMMITS.items()}), end="")
         return
-    print(f"# Keys of the configuration of NVIDIA-NeMo/Megatron-Bridge and Megatron-LM: {said}.")
+    print(f"# Keys of the configuration of NVIDIA-NeMo/Megatron-Bridge and Megatron-LM: {origin}.")
     for release in RELEASES:
         print(f"# {release.name}: commit {release.bridge} with NVIDIA/Megatron-LM {release.megatron}.")
     print(table({release.name: keys_of(folder, release) for release in RELEASES}), end="")

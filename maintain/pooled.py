@@ -15,9 +15,8 @@ import numpy as np
 
 from maintain.left_out import errors_of, left_out
 from optimizer.calibration.groups import gathered
-from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors
+from optimizer.calibration.intervals import SLOPES, memory_errors, time_errors, weighted_quantile
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.shared_quantile import weighted_quantile
 from optimizer.catalog import load_stack
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -34,21 +33,21 @@ def pooled(runs: Sequence[Run]) -> dict[str, float]:
         for run, error in zip(timed, errors, strict=True)
         if run.job
     ]
-    found: dict[str, float] = {}
+    widths: dict[str, float] = {}
     shortest = np.inf
     for slope in SLOPES:
         scale = np.array([difficulty(share, slope) for share in utilisation])
         width = weighted_quantile(np.abs(errors) / scale, weights, LEVEL)
         mean = width * float(np.average(scale, weights=weights))
         if mean < shortest * 0.98:
-            shortest, found = mean, {"time_extrapolated": width, "time_slope": slope}
+            shortest, widths = mean, {"time_extrapolated": width, "time_slope": slope}
     known = _unfitted([run for run in clean if run.memory])
-    found["memory_extrapolated"] = weighted_quantile(np.abs(memory_errors(known, {})), _alike(known), LEVEL)
+    widths["memory_extrapolated"] = weighted_quantile(np.abs(memory_errors(known, {})), _alike(known), LEVEL)
     stacks = [load_stack(name) for name in sorted({run.stack_name for run in timed})]
     for quantity in ("time", "memory"):
         own = [stack.intervals[f"{quantity}_interpolated"] for stack in stacks if f"{quantity}_n" in stack.intervals]
-        found[f"{quantity}_interpolated"] = float(np.median(own)) if own else found[f"{quantity}_extrapolated"]
-    return found | {"stacks": float(len(stacks))}
+        widths[f"{quantity}_interpolated"] = float(np.median(own)) if own else widths[f"{quantity}_extrapolated"]
+    return widths | {"stacks": float(len(stacks))}
 
 
 def pooled_toml(runs: Sequence[Run], files: Sequence[str]) -> str:

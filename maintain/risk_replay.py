@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.calibration.groups import gathered, plan_group
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.validation import Priced, priced
+from optimizer.calibration.validation import PricedRun, priced
 from optimizer.catalog.files import presets_folder
 from optimizer.objectives.step.safe_memory import margin
 
@@ -51,7 +51,7 @@ class Replay:
 def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     """The answers at each risk, over groups of at least two plans of which one ran and one's memory could be too much.
 
-    A group counts where some run of it went out of memory or tells its memory.
+    A group counts where some run of it went out of memory or reports its memory.
     """
     chosen = [run for run in runs if run.job is not None and run.plan is not None and run.out_of_memory is not None]
     rows = [row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])]
@@ -61,39 +61,39 @@ def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     return tuple(_replayed(groups, bold, risk) for risk in risks)
 
 
-def answer(members: Sequence[Priced], risk: float) -> Priced | None:
+def answer(members: Sequence[PricedRun], risk: float) -> PricedRun | None:
     """The plan predicted to be the fastest of those that this risk allows; None without one."""
     allowed = [row for row in members if _allowed(row, risk)]
     return min(allowed, key=lambda row: row.step_time or np.inf, default=None)
 
 
-def _allowed(row: Priced, risk: float) -> bool:
+def _allowed(row: PricedRun, risk: float) -> bool:
     job = row.run.job
     return job is not None and row.reserved is not None and row.reserved <= job.usable_memory * margin(job, risk)
 
 
-def _telling(members: Sequence[Priced]) -> bool:
+def _telling(members: Sequence[PricedRun]) -> bool:
     """Whether a group has several plans, one that ran, and something known about memory."""
     plans = {row.run.plan for row in members}
     ran = any(not row.run.out_of_memory for row in members)
     return len(plans) > 1 and ran and any(row.run.out_of_memory or row.run.memory for row in members)
 
 
-def _replayed(groups: Sequence[Sequence[Priced]], bold: Sequence[Priced | None], risk: float) -> Replay:
+def _replayed(groups: Sequence[Sequence[PricedRun]], bold: Sequence[PricedRun | None], risk: float) -> Replay:
     answers = [answer(members, risk) for members in groups]
     regrets, dearer = [], []
-    for members, found, other in zip(groups, answers, bold, strict=True):
-        if found is None or found.run.out_of_memory or not found.run.step_time:
+    for members, choice, other in zip(groups, answers, bold, strict=True):
+        if choice is None or choice.run.out_of_memory or not choice.run.step_time:
             continue
         best = min(row.run.step_time for row in members if row.run.step_time and not row.run.out_of_memory)
-        regrets.append(found.run.step_time / best - 1.0)
+        regrets.append(choice.run.step_time / best - 1.0)
         if other is not None and not other.run.out_of_memory and other.run.step_time:
-            dearer.append(found.run.step_time / other.run.step_time - 1.0)
+            dearer.append(choice.run.step_time / other.run.step_time - 1.0)
     return Replay(
         risk=risk,
         groups=len(groups),
-        answered=sum(found is not None for found in answers),
-        failed=sum(bool(found and found.run.out_of_memory) for found in answers),
+        answered=sum(choice is not None for choice in answers),
+        failed=sum(bool(choice and choice.run.out_of_memory) for choice in answers),
         mean_regret=float(np.mean(regrets)) if regrets else 0.0,
         dearer=float(np.mean(dearer)) if dearer else 0.0,
     )
@@ -106,7 +106,7 @@ def main(runs: Path | None) -> None:
     click.echo("\n".join(table(replay(read_runs(runs or presets_folder() / "published.csv"), RISKS))))
 
 
-def table(found: Sequence[Replay]) -> list[str]:
+def table(replays: Sequence[Replay]) -> list[str]:
     """The replays as Markdown."""
     heads = ("--oom-risk", "groups", "answered", "out of memory", "rate", "mean regret", "slower than at 50%")
     rows = [
@@ -119,7 +119,7 @@ def table(found: Sequence[Replay]) -> list[str]:
             f"{item.mean_regret:.1%}",
             f"{item.dearer:.1%}",
         )
-        for item in found
+        for item in replays
     ]
     return [f"| {' | '.join(cells)} |" for cells in (heads, tuple("---" for _ in heads), *rows)]
 

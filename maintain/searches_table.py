@@ -61,7 +61,7 @@ SEARCHES = (
 
 
 def searches_section(top: int = 5) -> str:
-    """Every search without trials of Optuna, with so many runners-up, of which only the time is told, as Markdown
+    """Every search without trials of Optuna, with so many runners-up, of which only the time is shown, as Markdown
     between the markers.
     """
     rows = [row(search, plan(search.job(), top=top, trials=0)) for search in SEARCHES]
@@ -75,8 +75,8 @@ def row(search: Search, answer: Answer) -> list[str]:
 
     Raises InputError when the job has no plan.
     """
-    found, certificate = answer.plan, answer.certificate
-    if found is None or certificate is None or not certificate.proven:
+    best, certificate = answer.plan, answer.certificate
+    if best is None or certificate is None or not certificate.proven:
         raise InputError(f"{search.model} on {search.gpus:,} GPUs has no proven plan")
     model, gain = answer.job.model, certificate.layout_gain
     device = answer.job.cluster.device.name
@@ -88,8 +88,8 @@ def row(search: Search, answer: Answer) -> list[str]:
         f"{certificate.even:.4g} s" if gain is not None else "none fits",
         f"{certificate.best:.4g} s",
         f"{max(0.0, gain):.1%}" if gain is not None else "",
-        runs(stage_layers(found, model.layers)),
-        recomputed(found),
+        runs(stage_layers(best, model.layers)),
+        recomputed(best),
         chance(answer.job, answer.estimate) if answer.estimate else "",
         f"{answer.safety.cost:.1%}" if answer.safety else "",
         *(f"{1000 * answer.search_s[name]:.0f}" for name in TIMES),

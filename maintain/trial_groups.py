@@ -30,7 +30,7 @@ Parameters = Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class TrialGroup:
     """Runs of one job with different plans: what was measured [s], infinite where a plan ran out of memory."""
 
     name: str
@@ -55,7 +55,7 @@ class Group:
             fastest = float(ranked[np.isfinite(ranked)][0])
         return fastest / self.best - 1.0
 
-    def without_first(self) -> Group:
+    def without_first(self) -> TrialGroup:
         """The group whose plan that is ranked first runs out of memory."""
         measured = self.measured.copy()
         measured[ranking(self, 1)[0]] = np.inf
@@ -63,11 +63,11 @@ class Group:
 
 
 # Which plans of a group are tried, in order: so many, with this seed.
-Policy = Callable[[Group, int, int], Sequence[int]]
+Policy = Callable[[TrialGroup, int, int], Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class RegretCurve:
     """Mean regret after one trial, two, ... [1] over so many groups; `each` has a row per group."""
 
     name: str
@@ -79,13 +79,13 @@ class Curve:
         return [float(value) for value in self.each.mean(axis=0)]
 
 
-def ranking(group: Group, count: int, seed: int = 0) -> list[int]:
+def ranking(group: TrialGroup, count: int, seed: int = 0) -> list[int]:
     """The order that the model ranks the plans in: those that should fit before the others, the fastest first."""
     unfit = group.belief.memory.mean > 0.0
     return [int(place) for place in np.lexsort((group.belief.seconds.mean, unfit))[:count]]
 
 
-def adaptive(group: Group, count: int, seed: int = 0) -> list[int]:
+def adaptive(group: TrialGroup, count: int, seed: int = 0) -> list[int]:
     """Each trial is chosen after the outcomes of those before it are known."""
     belief, tried = group.belief, list[int]()
     for _ in range(min(count, len(group.plans))):
@@ -94,35 +94,35 @@ def adaptive(group: Group, count: int, seed: int = 0) -> list[int]:
     return tried
 
 
-def together(group: Group, count: int, seed: int = 0) -> list[int]:
+def together(group: TrialGroup, count: int, seed: int = 0) -> list[int]:
     """All trials are chosen before the first is run."""
     return chosen_trials(group.belief, count, seed=seed)
 
 
-def after(group: Group, belief: Belief, index: int) -> Belief:
+def after(group: TrialGroup, belief: Belief, index: int) -> Belief:
     """What is believed once a plan of the group was tried."""
     seconds = float(group.measured[index])
     return belief.trained(index, seconds) if np.isfinite(seconds) else belief.out_of_memory(index)
 
 
-def at_random(group: Group, count: int, seed: int = 0) -> list[int]:
+def at_random(group: TrialGroup, count: int, seed: int = 0) -> list[int]:
     """Plans drawn without replacement."""
     return [int(place) for place in np.random.default_rng(seed).permutation(len(group.plans))[:count]]
 
 
 def curve(
-    name: str, groups: Sequence[Group], policy: Policy, *, count: int = TRIALS, seeds: Iterable[int] = (0,)
-) -> Curve:
+    name: str, groups: Sequence[TrialGroup], policy: Policy, *, count: int = TRIALS, seeds: Iterable[int] = (0,)
+) -> RegretCurve:
     """Regret of a policy on every group, the mean over the seeds."""
     rows = []
     for group in groups:
         orders = [list(policy(group, count, seed)) for seed in seeds]
         regrets = [[group.regret(order[: k + 1]) for k in range(count)] for order in orders]
         rows.append(np.mean(regrets, axis=0))
-    return Curve(name=name, each=np.array(rows))
+    return RegretCurve(name=name, each=np.array(rows))
 
 
-def expected_losses(groups: Sequence[Group], count: int = TRIALS) -> FloatArray:
+def expected_losses(groups: Sequence[TrialGroup], count: int = TRIALS) -> FloatArray:
     """Loss that is said to be left after each adaptive trial of each group [1], to be held against the regret."""
     rows = []
     for group in groups:
@@ -135,7 +135,7 @@ def expected_losses(groups: Sequence[Group], count: int = TRIALS) -> FloatArray:
     return np.array(rows)
 
 
-def groups_of(runs: Sequence[Run], *, wrong: int | None = None, oom: bool = False) -> Iterator[Group]:
+def groups_of(runs: Sequence[Run], *, wrong: int | None = None, oom: bool = False) -> Iterator[TrialGroup]:
     """Groups of at least FEWEST_PLANS plans, each predicted by its stack refitted without the group.
 
     The stack moves by one Gauss-Newton step from its fit to all its runs, as optimizer.calibration.leave_out has it;
@@ -180,7 +180,7 @@ def made_wrong(values: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> Group:
+def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> TrialGroup:
     """One run for each plan, at its median time."""
     by_plan = gathered([run for run in members if run.step_time or oom], lambda run: run.plan)
     runs = [same[0] for same in by_plan.values()]
@@ -200,4 +200,4 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
     if not oom:
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])
-    return Group(name=name, stack=members[0].stack_name, plans=tuple(plans), measured=measured, belief=belief)
+    return TrialGroup(name=name, stack=members[0].stack_name, plans=tuple(plans), measured=measured, belief=belief)

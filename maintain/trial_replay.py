@@ -17,8 +17,8 @@ import numpy as np
 from maintain.trial_groups import (
     FEWEST_PLANS,
     TRIALS,
-    Group,
     Policy,
+    TrialGroup,
     adaptive,
     at_random,
     curve,
@@ -35,10 +35,10 @@ FIELDS = ("tp", "cp", "ep", "pp", "vpp", "micro_batch", "zero_stage", "recompute
 Curves = Mapping[str, Mapping[str, Sequence[float]]]
 
 
-def tpe(group: Group, count: int, seed: int = 0) -> list[int]:
+def tpe(group: TrialGroup, count: int, seed: int = 0) -> list[int]:
     """The plans that Optuna's TPE asks for: of those not tried, the one that shares most variables with what it draws.
 
-    Only the first plan is drawn at random, and what it is told are the plans that were tried. One that runs out of
+    Only the first plan is drawn at random, and it learns of the plans that were tried. One that runs out of
     memory counts as twice the slowest.
     """
     import optuna
@@ -47,7 +47,7 @@ def tpe(group: Group, count: int, seed: int = 0) -> list[int]:
     rows = [{name: asdict(plan)[name] for name in FIELDS} for plan in group.plans]
     values = {name: list(dict.fromkeys(row[name] for row in rows)) for name in FIELDS}
     space: dict[str, optuna.distributions.BaseDistribution] = {
-        name: optuna.distributions.CategoricalDistribution(found) for name, found in values.items()
+        name: optuna.distributions.CategoricalDistribution(choices) for name, choices in values.items()
     }
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(n_startup_trials=1, seed=seed))
     failed = 2.0 * float(group.measured[np.isfinite(group.measured)].max())
@@ -57,10 +57,10 @@ def tpe(group: Group, count: int, seed: int = 0) -> list[int]:
         left = [index for index in np.random.default_rng(seed).permutation(len(rows)).tolist() if index not in tried]
         tried.append(max(left, key=lambda index: _shared(rows[index], asked)))
         step = float(group.measured[tried[-1]])
-        told = optuna.trial.create_trial(
+        trial = optuna.trial.create_trial(
             params=rows[tried[-1]], distributions=space, value=step if np.isfinite(step) else failed
         )
-        study.add_trial(told)
+        study.add_trial(trial)
     return tried
 
 
@@ -77,7 +77,7 @@ POLICIES: Mapping[str, tuple[Policy, Sequence[int]]] = {
 }
 
 
-SCENARIOS: Mapping[str, Callable[[Sequence[Run]], list[Group]]] = {
+SCENARIOS: Mapping[str, Callable[[Sequence[Run]], list[TrialGroup]]] = {
     "as predicted": lambda runs: list(groups_of(runs)),
     "parameters 20 % wrong": lambda runs: [group for seed in WRONG_SEEDS for group in groups_of(runs, wrong=seed)],
     "the first runs out of memory": lambda runs: [group.without_first() for group in groups_of(runs)],
@@ -85,28 +85,28 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Run]], list[Group]]] = {
 }
 
 
-def scenarios(runs: Sequence[Run]) -> dict[str, list[Group]]:
+def scenarios(runs: Sequence[Run]) -> dict[str, list[TrialGroup]]:
     """Groups by what is made difficult, without those that these runs do not have."""
-    found = {name: make(runs) for name, make in SCENARIOS.items()}
-    return {name: groups for name, groups in found.items() if groups}
+    made = {name: make(runs) for name, make in SCENARIOS.items()}
+    return {name: groups for name, groups in made.items() if groups}
 
 
-def curves(groups: Mapping[str, Sequence[Group]]) -> Curves:
+def curves(groups: Mapping[str, Sequence[TrialGroup]]) -> Curves:
     """Mean regret of every policy in every scenario."""
-    found: dict[str, dict[str, Sequence[float]]] = {}
+    means: dict[str, dict[str, Sequence[float]]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna's own experimental features
         for scenario, members in groups.items():
             for name, (policy, seeds) in POLICIES.items():
-                found.setdefault(name, {})[scenario] = curve(name, members, policy, seeds=seeds).mean
-    return found
+                means.setdefault(name, {})[scenario] = curve(name, members, policy, seeds=seeds).mean
+    return means
 
 
-def table(found: Curves, groups: Mapping[str, Sequence[Group]]) -> str:
+def table(means: Curves, groups: Mapping[str, Sequence[TrialGroup]]) -> str:
     """The curves as a table in Markdown: regret after one, two and three trials."""
     head = [f"{scenario} ({len(members)})" for scenario, members in groups.items()]
     lines = ["| trials | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
-    for name, row in found.items():
+    for name, row in means.items():
         cells = [" / ".join(map(percent, row[scenario])) for scenario in groups]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -133,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no group of at least {FEWEST_PLANS} measured runs differs only in the plan")
     print(f"Mean regret [%] after 1 / 2 / {TRIALS} trials (groups)\n")
     print(table(curves(groups), groups))
-    said = 100 * np.nanmean(expected_losses(next(iter(groups.values()))), axis=0)
-    print("\nSaid to be left, one by one: " + " / ".join(f"{value:.2g}" for value in said))
+    expected = 100 * np.nanmean(expected_losses(next(iter(groups.values()))), axis=0)
+    print("\nSaid to be left, one by one: " + " / ".join(f"{value:.2g}" for value in expected))
 
 
 if __name__ == "__main__":

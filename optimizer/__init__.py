@@ -26,57 +26,24 @@ if _typing.TYPE_CHECKING:
 
     __version__: str
 
-_HOME = {
-    "Alternative": "optimizer.answer.answer",
-    "Answer": "optimizer.answer.answer",
-    "Certificate": "optimizer.answer.answer",
-    "Clash": "optimizer.answer.answer",
-    "Cluster": "optimizer.job.hardware",
-    "Device": "optimizer.job.hardware",
-    "Estimate": "optimizer.objectives.step.estimate",
-    "Infeasible": "optimizer.base.errors",
-    "InputError": "optimizer.base.errors",
-    "Job": "optimizer.job.job",
-    "Knobs": "optimizer.job.plan",
-    "Limits": "optimizer.job.job",
-    "Link": "optimizer.job.hardware",
-    "Model": "optimizer.job.model",
-    "OptimizerError": "optimizer.base.errors",
-    "Plan": "optimizer.job.plan",
-    "Stack": "optimizer.job.stack",
-    "load_cluster": "optimizer.catalog",
-    "load_device": "optimizer.catalog",
-    "load_link": "optimizer.catalog",
-    "load_model": "optimizer.catalog",
-    "load_stack": "optimizer.catalog",
-    "plan": "optimizer.api",
+# The public names of each module.
+_NAMES = {
+    "optimizer.answer.answer": ("Alternative", "Answer", "Certificate", "Clash"),
+    "optimizer.api": ("plan",),
+    "optimizer.base.errors": ("Infeasible", "InputError", "OptimizerError"),
+    "optimizer.catalog": ("load_cluster", "load_device", "load_link", "load_model", "load_stack"),
+    "optimizer.job.hardware": ("Cluster", "Device", "Link"),
+    "optimizer.job.job": ("Job", "Limits"),
+    "optimizer.job.model": ("Model",),
+    "optimizer.job.plan": ("Knobs", "Plan"),
+    "optimizer.job.stack": ("Stack",),
+    "optimizer.objectives.step.estimate": ("Estimate",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "Alternative",
-    "Answer",
-    "Certificate",
-    "Clash",
-    "Cluster",
-    "Device",
-    "Estimate",
-    "Infeasible",
-    "InputError",
-    "Job",
-    "Knobs",
-    "Limits",
-    "Link",
-    "Model",
-    "OptimizerError",
-    "Plan",
-    "Stack",
-    "load_cluster",
-    "load_device",
-    "load_link",
-    "load_model",
-    "load_stack",
-    "plan",
-]
+__all__ = ["Alternative", "Answer", "Certificate", "Clash", "Cluster", "Device", "Estimate", "Infeasible"]
+__all__ += ["InputError", "Job", "Knobs", "Limits", "Link", "Model", "OptimizerError", "Plan", "Stack"]
+__all__ += ["load_cluster", "load_device", "load_link", "load_model", "load_stack", "plan"]
 
 
 def __getattr__(name: str) -> _typing.Any:

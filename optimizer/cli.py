@@ -52,7 +52,7 @@ class Optimize(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the options; what is wrong with them is told as all else."""
+        """Read the options; what is wrong with them is reported as all else."""
         with _guarded():
             if any("\0" in word for word in args):  # no shell passes one on
                 raise InputError("an argument holds a zero byte; leave it out")
@@ -61,7 +61,7 @@ class Optimize(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first word; one that is none is told what to write."""
+        """The command of the first word; for one that is none the error says what to write."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -81,7 +81,7 @@ def _guarded() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = _told(error.message)  # type: ignore[misc]
+        error.message = _shown(error.message)  # type: ignore[misc]
         raise
     except (click.exceptions.Exit, click.Abort):
         raise
@@ -132,10 +132,10 @@ def _no_output() -> None:
 
 
 def _report(message: str) -> None:
-    click.echo(f"optimize: {_told(message)}", err=True)
+    click.echo(f"optimize: {_shown(message)}", err=True)
 
 
-def _told(message: str) -> str:
+def _shown(message: str) -> str:
     """A message for a terminal: short, without passwords and control characters."""
     return terminal_text(without_passwords(shortened(message)))
 

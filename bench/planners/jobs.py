@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.planners.score import FORMAT, HERE
-from optimizer.calibration.row_recipe import switched_off
-from optimizer.calibration.run_notes import clean_columns
+from optimizer.calibration.rows.notes import clean_columns
+from optimizer.calibration.rows.recipe import switched_off
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog.files import presets_folder
 

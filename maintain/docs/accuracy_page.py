@@ -63,8 +63,8 @@ def _fitted(stacks: Sequence[Stack]) -> list[str]:
     labels = ("stack", "runs", "devices", "fitted", "fixed", "default", "MAPE", "median", "left out: MAPE", "median")
     lines = [f"| {' | '.join(labels)} |", f"|{'---|' * len(labels)}"]
     for stack in sorted(stacks, key=lambda stack: -stack.runs):
-        found = stack.residuals
-        shares = (found["mape"], found["median"], found[LEFT_OUT], found["left_out_median"])
+        residuals = stack.residuals
+        shares = (residuals["mape"], residuals["median"], residuals[LEFT_OUT], residuals["left_out_median"])
         counts = map(str, stack.counts)
         values = (stack.name, f"{stack.runs:,}", ", ".join(stack.devices), *counts, *(f"{x:.1%}" for x in shares))
         lines.append(f"| {' | '.join(values)} |")

@@ -60,8 +60,8 @@ class Block:
         >>> next(blocks("<!-- exit code 3 -->\n```bash\noptimize\n```\n")).exit_code
         3
         """
-        found = CODE.match(self.note)
-        return int(found[1]) if found else 0
+        match = CODE.match(self.note)
+        return int(match[1]) if match else 0
 
     def chosen(self, output: str, messages: str) -> str:
         r"""The lines of the output, or of the messages, that its note asks for: from one to another, or until one.
@@ -82,14 +82,14 @@ class Block:
 
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, in their order."""
-    for found in _FENCE.finditer(page):
+    for match in _FENCE.finditer(page):
         yield Block(
-            language=found["language"],
-            title=found["title"] or "",
-            note=(found["note"] or "").strip(),
-            text=found["text"],
-            start=found.start("text"),
-            end=found.end("text"),
+            language=match["language"],
+            title=match["title"] or "",
+            note=(match["note"] or "").strip(),
+            text=match["text"],
+            start=match.start("text"),
+            end=match.end("text"),
         )
 
 

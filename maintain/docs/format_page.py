@@ -107,19 +107,19 @@ def words(hint: Any) -> str:
     """
     metadata = hint.metadata if isinstance(hint, FieldInfo) else getattr(hint, "__metadata__", ())
     inner = hint.annotation if isinstance(hint, FieldInfo) else hint
-    said = next((word for word in metadata if isinstance(word, str)), "")
-    if dimension := next((found for found in map(dimension_of, metadata) if found), ""):
-        return f'{said or f"a quantity [{dimension}]"}, such as "{EXAMPLES[dimension]}"'
-    if read := next((found for found in map(_as_written, metadata) if found), ""):
+    words_given = next((word for word in metadata if isinstance(word, str)), "")
+    if dimension := next((phrase for phrase in map(dimension_of, metadata) if phrase), ""):
+        return f'{words_given or f"a quantity [{dimension}]"}, such as "{EXAMPLES[dimension]}"'
+    if read := next((phrase for phrase in map(_as_written, metadata) if phrase), ""):
         return read
-    if said or inner in READ:
-        return said.replace("one of ,", 'one of "",') or READ[inner]
+    if words_given or inner in READ:
+        return words_given.replace("one of ,", 'one of "",') or READ[inner]
     if get_origin(inner) is dict:
         return f"a table: for each name {words(get_args(inner)[1])}"
     if any(tables(inner)):
         return "a table" if "tuple" not in str(inner) else "tables"
-    found = next((found for part in get_args(inner) if (found := words(part))), "")
-    return found + ", a range or a list" * any(_reads(each, counts) for each in metadata)
+    phrase = next((phrase for part in get_args(inner) if (phrase := words(part))), "")
+    return phrase + ", a range or a list" * any(_reads(each, counts) for each in metadata)
 
 
 def _reads(validator: object, function: Callable[..., object]) -> bool:
@@ -128,13 +128,13 @@ def _reads(validator: object, function: Callable[..., object]) -> bool:
 
 def _as_written(validator: object) -> str:
     """What is written where a function reads it first, "" where the type says it."""
-    return next((told for function, told in WRITTEN.items() if _reads(validator, function)), "")
+    return next((phrase for function, phrase in WRITTEN.items() if _reads(validator, function)), "")
 
 
 def dimension_of(validator: object) -> str:
     """The dimension of the quantity that a validator reads, "" for any other."""
-    found = validator.func if isinstance(validator, BeforeValidator) else None
-    return str(found.keywords.get("dimension", "")) if isinstance(found, partial) else ""
+    reader = validator.func if isinstance(validator, BeforeValidator) else None
+    return str(reader.keywords.get("dimension", "")) if isinstance(reader, partial) else ""
 
 
 def default(kind: type[BaseModel], key: str) -> str:

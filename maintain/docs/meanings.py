@@ -103,13 +103,13 @@ def comments(kind: type) -> dict[str, str]:
     >>> comments(Features)["dispatcher"][:31]
     'how tokens travel where a run n'
     """
-    found, above = {}, list[str]()
+    meanings, above = {}, list[str]()
     for line in inspect.getsource(kind).splitlines():
         code, _, comment = line.strip().partition("# ")
         if not code:
             above.append(comment)
             continue
         if field := re.match(r"(\w+): ", code):
-            found[field[1]] = comment or " ".join(above)
+            meanings[field[1]] = comment or " ".join(above)
         above = []
-    return found
+    return meanings

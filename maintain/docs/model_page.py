@@ -38,7 +38,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class PageQuestion:
     """A job by the names of its presets; without a plan the best one is searched for."""
 
     title: str
@@ -70,8 +70,8 @@ class Question:
 
 # A term is worked out for the first of these in which it is above zero.
 QUESTIONS = (
-    Question(title="A", model="gpt3", gpus=1024, seq_len=2048, global_batch=1536),
-    Question(
+    PageQuestion(title="A", model="gpt3", gpus=1024, seq_len=2048, global_batch=1536),
+    PageQuestion(
         title="B",
         model="mixtral-8x7b",
         gpus=64,
@@ -79,7 +79,7 @@ QUESTIONS = (
         global_batch=512,
         plan=Plan(tp=2, ep=8, dp=32, num_microbatches=16, sequence_parallel=True, zero_stage=1, dispatcher="alltoall"),
     ),
-    Question(
+    PageQuestion(
         title="C",
         model="llama3-8b",
         gpus=64,
@@ -160,11 +160,13 @@ def _formula(formula: Formula) -> list[str]:
 def _worked(term: Term, unit: str) -> list[str]:
     """A worked number, what of the stack enters it, and the formulas behind its inputs."""
     key = f"{term.name} [{unit}]"
-    case, found = next((case, case.terms[key]) for case in cases() if key in case.terms and case.terms[key].value > 0)
-    tuples = [value for value in found.values.values() if isinstance(value, tuple)]
+    case, explanation = next(
+        (case, case.terms[key]) for case in cases() if key in case.terms and case.terms[key].value > 0
+    )
+    tuples = [value for value in explanation.values.values() if isinstance(value, tuple)]
     rows = f" (rows: {', '.join(_rows(case.job, len(tuples[0])))})" if tuples else ""
     lines = [f"`{term.name}` of plan {case.title}{rows}:"]
-    lines += ["", "```text", f"{substituted(found)}", f"= {_number(found.value)} {unit}", "```"]
+    lines += ["", "```text", f"{substituted(explanation)}", f"= {_number(explanation.value)} {unit}", "```"]
     if term.parameters:
         lines += ["", "| parameter of the stack | value | unit | what it is |", "|---|---|---|---|"]
         lines += [_parameter(case.job, name) for name in term.parameters]
@@ -179,14 +181,14 @@ def _rows(job: Job, count: int) -> list[str]:
     return [HEAD] if count == 1 else kinds[:count]
 
 
-def substituted(found: Explanation) -> str:
+def substituted(explanation: Explanation) -> str:
     """The formula with numbers for its names.
 
     >>> substituted(Explanation(name="a", value=6.0, unit="s", formula="x * y", values={"x": 2.0, "y": 3.0}, about=""))
     '2 * 3'
     """
-    tree = ast.parse(found.formula, mode="eval")
-    text = ast.unparse(_Numbers(found.values).visit(tree))
+    tree = ast.parse(explanation.formula, mode="eval")
+    text = ast.unparse(_Numbers(explanation.values).visit(tree))
     return text.replace("'", "")
 
 
@@ -235,18 +237,18 @@ def _kernel(function: Callable[..., object]) -> list[str]:
 def _paragraphs(function: Callable[..., object]) -> list[str]:
     """What a docstring says before its source and its example; lines that are indented are formulas."""
     text = re.split(r"^(?:Source:|>>>)", inspect.getdoc(function) or "", maxsplit=1, flags=re.MULTILINE)[0]
-    found = []
+    texts = []
     for part in text.strip().split("\n\n"):
         formulas = all(line.startswith("    ") for line in part.splitlines())
-        found.append(f"```text\n{inspect.cleandoc(part)}\n```" if formulas else " ".join(part.split()))
-    return found
+        texts.append(f"```text\n{inspect.cleandoc(part)}\n```" if formulas else " ".join(part.split()))
+    return texts
 
 
 def _doctest(function: Callable[..., object]) -> list[str]:
     """The example in a docstring, without what is imported for it."""
     text = inspect.getdoc(function) or ""
-    found = re.search(r"^>>> .*", text, re.MULTILINE | re.DOTALL)
-    return found[0].rstrip().splitlines() if found else []
+    match = re.search(r"^>>> .*", text, re.MULTILINE | re.DOTALL)
+    return match[0].rstrip().splitlines() if match else []
 
 
 def _mfu() -> list[str]:

@@ -51,9 +51,9 @@ class Written(GenerateJsonSchema):
         return {"anyOf": [one, {**inner, "items": one}]}
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        """As for models, whichever release of pydantic writes it: said what it is, and nothing beside its fields."""
-        said = {"description": getdoc(schema["cls"]), "additionalProperties": False}
-        return {**super().dataclass_schema(schema), **said}
+        """As for models, whichever release of pydantic writes it: what it is, and no other fields."""
+        described = {"description": getdoc(schema["cls"]), "additionalProperties": False}
+        return {**super().dataclass_schema(schema), **described}
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -63,18 +63,18 @@ def schema(name: str) -> dict[str, Any]:
     ['name', 'device', 'tiers']
     """
     kind = FILES[name]
-    found = kind.model_json_schema(schema_generator=Written, by_alias=True)
-    parts = found.get("$defs", {})
-    _completed(found, kind, "#")
+    written = kind.model_json_schema(schema_generator=Written, by_alias=True)
+    parts = written.get("$defs", {})
+    _completed(written, kind, "#")
     for table in set(_within(kind)):
         if table.__name__ in parts:
             _completed(parts[table.__name__], table, f"#/$defs/{table.__name__}")
     if name in ("model", "stack"):  # without a name the file's own is taken
-        found["required"].remove("name")
-    for part in (found, *found.get("$defs", {}).values()):
+        written["required"].remove("name")
+    for part in (written, *written.get("$defs", {}).values()):
         if "properties" in part:
             part["additionalProperties"] = False
-    return {"$schema": DIALECT, **found}
+    return {"$schema": DIALECT, **written}
 
 
 def text(name: str) -> str:
@@ -105,7 +105,7 @@ def _completed(part: dict[str, Any], table: type[BaseModel], place: str) -> None
         alias = field.validation_alias
         names = [str(name) for name in alias.choices] if isinstance(alias, AliasChoices) else [key]
         first = properties[names[0]]
-        if said := meaning(table.__name__, key):
+        if described := meaning(table.__name__, key):
             unit = f" {first['description']}" if "description" in first else ""
-            first["description"] = f"{said}{unit}"
+            first["description"] = f"{described}{unit}"
         properties.update({name: {"$ref": f"{place}/properties/{names[0]}"} for name in names[1:]})

@@ -24,38 +24,22 @@ WIDEST = 98  # columns of a line of `repr`
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was proven. Values are of what is minimised, in `unit`, and hold for each plan's own knobs.
+    """What was proven. Values are of what is minimised, in `unit`, and hold for each plan's own knobs."""
 
-    Attributes:
-        proven: Whether no plan is better.
-        lower_bound: Value that no plan beats [unit].
-        best: Value of the best plan [unit]; infinite without one.
-        space: Plans that satisfy every rule but memory, all priced.
-        fitting: Plans of these that fit.
-        candidates: Plans of these that CP-SAT read: all (`held_all`), or those that could be best.
-        knob_bound: Value that no setting of the continuous knobs beats on any plan [unit].
-        even: Value of the best even split [unit]; infinite where none fits.
-        band: Plans that could beat the best even split under some layer assignment.
-        solved: Plans of these whose layers CP-SAT assigned.
-        method: In words, what was proven over what.
-        given: Whether the user placed the layers, so that no other layer assignment was compared.
-        minimize: What the values are of, a name of optimizer.objectives.minimised.registry.
-        by_format: Where several number formats were searched, the certificate of each; this one holds over all.
-    """
-
-    proven: bool
-    lower_bound: float
-    best: float = float("inf")
-    space: int
-    fitting: int = 0
-    candidates: int = 0
-    knob_bound: float = 0.0
-    even: float = float("inf")
-    band: int = 0
-    solved: int = 0
-    method: str = ""
-    given: bool = False
-    minimize: str = TIME
+    proven: bool  # whether no plan is better
+    lower_bound: float  # value that no plan beats [unit]
+    best: float = float("inf")  # value of the best plan [unit]; infinite without one
+    space: int  # plans that satisfy every rule but memory, all priced
+    fitting: int = 0  # plans of these that fit
+    candidates: int = 0  # plans of these that CP-SAT read: all (`held_all`), or those that could be best
+    knob_bound: float = 0.0  # value that no setting of the continuous knobs beats on any plan [unit]
+    even: float = float("inf")  # value of the best even split [unit]; infinite where none fits
+    band: int = 0  # plans that could beat the best even split under some layer assignment
+    solved: int = 0  # plans of these whose layers CP-SAT assigned
+    method: str = ""  # in words, what was proven over what
+    given: bool = False  # whether the user placed the layers, so that no other layer assignment was compared
+    minimize: str = TIME  # what the values are of, a name of optimizer.objectives.minimised.registry
+    # where several number formats were searched, the certificate of each; this one holds over all
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
 
     @property
@@ -88,26 +72,24 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A runner-up of another structure at its own knobs; `slower`: its value over the best plan's, minus one."""
+    """A runner-up of another structure."""
 
     plan: Plan
-    knobs: Knobs = Knobs()
+    knobs: Knobs = Knobs()  # its own
     estimate: Estimate
-    slower: float
+    slower: float  # its value over the best plan's, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """The best plan in another number format at its own knobs, None if none fits; `slower`: its value over the best
-    plan's, minus one.
-    """
+    """The best plan in another number format."""
 
     dtype: str
-    status: str
-    plan: Plan | None = None
-    knobs: Knobs = field(default_factory=Knobs)
+    status: str  # as of the answer
+    plan: Plan | None = None  # None if none fits
+    knobs: Knobs = field(default_factory=Knobs)  # its own
     estimate: Estimate | None = None
-    slower: float = 0.0
+    slower: float = 0.0  # its value over the best plan's, minus one [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +102,9 @@ class NearTies:
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """What the job's risk of going out of memory costs: the fastest plan that is predicted to fit, None where that is
-    the best plan itself.
-    """
+    """What the job's risk of going out of memory costs."""
 
-    fastest: Alternative | None = None
+    fastest: Alternative | None = None  # fastest plan that is predicted to fit, None where that is the best plan
 
     @property
     def cost(self) -> float:
@@ -134,15 +114,12 @@ class Safety:
 
 @dataclass(frozen=True, kw_only=True)
 class Clash:
-    """One rule of a minimal conflict: why it fails, and the smallest relaxation that helps ("" if none).
-
-    `note` says what was looked at where nothing helps.
-    """
+    """One rule of a minimal conflict."""
 
     rule: str
-    reason: str
-    relaxation: str = ""
-    note: str = ""
+    reason: str  # why it fails
+    relaxation: str = ""  # the smallest one that helps, "" if none
+    note: str = ""  # what was looked at where nothing helps
 
     @property
     def remedy(self) -> str:
@@ -152,31 +129,25 @@ class Clash:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer:
-    """What `optimize` found for one job. `plan`, `estimate` and `certificate` are None when there is no plan.
+    """The answer of `optimize` to one job."""
 
-    `formats` are the number formats besides the job's that were searched too; `safety` is None where what it costs was
-    not looked for; `simpler` is as fast as the best within what a measurement tells apart, with fewer moving parts;
-    `trials` and `seed` are those of the search for knobs; `assumptions` say what was chosen unasked, None
-    where a whole Job was given.
-    """
-
-    status: str
+    status: str  # one of optimizer.answer.keys.STATUSES
     job: Job
-    plan: Plan | None = None
-    knobs: Knobs = field(default_factory=Knobs)
+    plan: Plan | None = None  # the best one; None, as the next but one and its certificate, when there is none
+    knobs: Knobs = field(default_factory=Knobs)  # its own
     estimate: Estimate | None = None
     certificate: Certificate | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    formats: tuple[Format, ...] = ()
-    conflict: tuple[Clash, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()  # runners-up, best first
+    formats: tuple[Format, ...] = ()  # number formats besides the job's that were searched too
+    conflict: tuple[Clash, ...] = ()  # rules that cannot all hold
     near_ties: NearTies = field(default_factory=NearTies)
-    safety: Safety | None = None
-    simpler: Alternative | None = None
-    flags: tuple[str, ...] = ()
-    trials: int = 0
-    seed: int = 0
-    search_s: Mapping[str, float] = field(default_factory=dict)
-    assumptions: tuple[str, ...] | None = None
+    safety: Safety | None = None  # None where what it costs was not looked for
+    simpler: Alternative | None = None  # as fast within what a measurement tells apart, with fewer moving parts
+    flags: tuple[str, ...] = ()  # warnings
+    trials: int = 0  # of the search for knobs
+    seed: int = 0  # of the search for knobs
+    search_s: Mapping[str, float] = field(default_factory=dict)  # time of the search by phase [s]
+    assumptions: tuple[str, ...] | None = None  # what was chosen unasked, None where a whole Job was given
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keyed as `optimize --json` prints them."""

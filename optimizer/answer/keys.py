@@ -29,19 +29,12 @@ GIVEN: Any = ...  # as the default when read: a saved answer must have the key
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """What values of a type are.
+    """What values of a type are."""
 
-    Attributes:
-        unit: As the docs and the schema write it, "" for none.
-        low: Least value; None for no limit.
-        high: Largest value; None for no limit.
-        options: The values that there are; empty for no such list.
-    """
-
-    unit: str = ""
-    low: int | None = None
-    high: int | None = None
-    options: tuple[Any, ...] = ()
+    unit: str = ""  # as the docs and the schema write it, "" for none
+    low: int | None = None  # least value; None for no limit
+    high: int | None = None  # largest value; None for no limit
+    options: tuple[Any, ...] = ()  # the values that there are; empty for no such list
 
 
 Seconds = Annotated[float, Values(unit="s", low=0)]
@@ -65,23 +58,15 @@ Version = Annotated[int, Values(options=(SCHEMA_VERSION,))]
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a table; its name and type are those of the class variable that holds it.
+    """One key of a table; its name and type are those of the class variable that holds it."""
 
-    Attributes:
-        about: What it means.
-        of: Its value: an attribute of the subject, else a function of the subject and what that is part of.
-        read: What stands for it where a saved answer lacks it; GIVEN, or NOT_READ.
-        extra: Whether it is there only when asked for, or where it is not what is implied.
-        implied: What an answer without it means.
-        valued: Whether it is a value of what is minimised: named without _s where the subject's unit is another.
-    """
-
-    about: str
+    about: str  # what it means
+    # its value: an attribute of the subject, else a function of the subject and what that is part of
     of: str | Callable[..., Any] = ""
-    read: Any = NOT_READ
-    extra: bool = False
-    implied: Any = ()
-    valued: bool = False
+    read: Any = NOT_READ  # what stands for it where a saved answer lacks it; GIVEN, or NOT_READ
+    extra: bool = False  # whether it is there only when asked for, or where it is not what is implied
+    implied: Any = ()  # what an answer without it means
+    valued: bool = False  # a value of what is minimised: named without _s where the subject's unit is another
 
 
 key: Any = Key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from optimizer.answer.answer import Certificate
 from optimizer.answer.keys import SCHEMA_VERSION
 from optimizer.base.errors import InvalidFile
+from optimizer.base.files import read_stream
 from optimizer.catalog import known_cluster, known_model, known_stack, load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
@@ -38,37 +40,45 @@ class SavedFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedAnswer:
-    """An answer as it was written: what can be priced again, and what it states.
+    """An answer as it was written: what can be priced again, and what it states."""
 
-    Attributes:
-        job: What was asked.
-        plan: The best plan.
-        knobs: Its knobs.
-        claims: The certificate as far as no other search can find it again, without best, method and what is minimised.
-        alternatives: The runners-up.
-        risked: Whether it states what the risk to go out of memory costs.
-        fastest: The fastest plan that is predicted to fit.
-        formats: The best plans of the other number formats.
-        trials: Of the search for knobs.
-        seed: Of the search for knobs.
-        pins: Of --why-not.
-        document: The whole of it; empty where only a plan is given.
-        places: Where the user said to find what the answer names, such as "model", to its name there.
-    """
-
-    job: Job
-    plan: Plan | None
-    knobs: Knobs = Knobs()
+    job: Job  # what was asked
+    plan: Plan | None  # the best plan
+    knobs: Knobs = Knobs()  # its knobs
+    # the certificate as far as no other search can find it again, without best, method and what is minimised
     claims: Certificate | None = None
-    alternatives: tuple[SavedPlan, ...] = ()
-    risked: bool = False
-    fastest: SavedPlan | None = None
-    formats: tuple[SavedFormat, ...] = ()
-    trials: int = 0
-    seed: int = 0
-    pins: str = ""
-    document: Mapping[str, Any] = field(default_factory=dict)
+    alternatives: tuple[SavedPlan, ...] = ()  # the runners-up
+    risked: bool = False  # whether it states what the risk to go out of memory costs
+    fastest: SavedPlan | None = None  # the fastest plan that is predicted to fit
+    formats: tuple[SavedFormat, ...] = ()  # the best plans of the other number formats
+    trials: int = 0  # of the search for knobs
+    seed: int = 0  # of the search for knobs
+    pins: str = ""  # of --why-not
+    document: Mapping[str, Any] = field(default_factory=dict)  # the whole of it; empty where only a plan is given
+    # where the user said to find what the answer names, such as "model", to its name there
     places: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_answer_file(file: str, **places: str) -> SavedAnswer:
+    """The answer in a file, or in what comes through stdin for "-".
+
+    Args:
+        file: the output of `optimize --json`.
+        **places: as of read_answer.
+
+    Raises:
+        InvalidFile: as of read_answer, and for a file that cannot be read.
+        UnknownName: as of read_answer.
+    """
+    from optimizer.catalog.readers.text import decoded, readable
+
+    if file != "-":
+        return read_answer(readable(file, "give the output of optimize --json"), file, **places)
+    try:
+        text = decoded(read_stream(sys.stdin.buffer))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
+    return read_answer(text, "stdin", **places)
 
 
 def read_answer(text: str, name: str = "answer", *, model: str = "", cluster: str = "", stack: str = "") -> SavedAnswer:

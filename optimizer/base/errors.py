@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 LONGEST_MESSAGE = 1800  # bytes that a message may have on stderr, beside the usage of a command
 MOST_PROBLEMS = 12
@@ -48,7 +49,8 @@ class InvalidFile(InputError):
 
     def __init__(self, path: object, problems: Sequence[str]) -> None:
         self.path, self.problems = str(path), tuple(problems)
-        lines = "\n".join(f"  - {_cut(problem, LONGEST_PROBLEM)}" for problem in self.problems[:MOST_PROBLEMS])
+        shown = (p if len(p) <= LONGEST_PROBLEM else f"{p[: LONGEST_PROBLEM - 3]}..." for p in self.problems)
+        lines = "\n".join(f"  - {problem}" for problem in islice(shown, MOST_PROBLEMS))
         if more := len(self.problems) - MOST_PROBLEMS:
             lines += f"\n  - and {more:,} more" * (more > 0)
         super().__init__(f"{self.path}: {len(self.problems)} problem{'s' * (len(self.problems) != 1)}\n{lines}")
@@ -95,7 +97,3 @@ def shortened(message: str) -> str:
     half = LONGEST_MESSAGE // 2 - 30
     start, end = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
     return f"{start} ... ({len(message):,} characters) ... {end}"
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -1,4 +1,4 @@
-"""Files as they are opened: one bounded way to read a file, one way to write one that is whole or not at all."""
+"""Files: one bounded way to read one, one way to write one that is whole or not at all, and where a user's own lie."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import BinaryIO
 
 from optimizer.base.errors import InputError
 
+HOME, PROGRAM = "XDG_CONFIG_HOME", "mfu-optimizer"
 MB = 1_000_000
 MOST = 64 * MB  # bytes of a file that is read at once, unless its reader says otherwise
 # Where a shell puts the output of another command, as in `optimize check <(optimize ... --json)`.
 PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 SQLITE = b"SQLite format 3\0"
 HTML, CSV = "html", "csv"
-AT_CWD, EXCHANGE = -100, 2  # of renameat2
+AT_CWD, SWAP = -100, 2  # of renameat2
 ALIKE = 3  # first columns by which a table of ours is told from another
 
 
@@ -42,17 +43,14 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
             raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", name)
         if piped:
             os.set_blocking(handle, True)
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file", name)
-    return data
+        return read_stream(file, most, name)
 
 
-def read_stream(stream: BinaryIO, most: int = MOST) -> bytes:
+def read_stream(stream: BinaryIO, most: int = MOST, name: str | None = None) -> bytes:
     """What comes through a pipe, such as stdin; raises OSError as read_bytes where it is more than `most` bytes."""
     data = stream.read(most + 1)
     if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file")
+        raise OSError(errno.EFBIG, f"it has more than the {most / MB:,.0f} MB that are read of such a file", name)
     return data
 
 
@@ -89,11 +87,11 @@ def take_place(new: Path, folder: Path, ours: Collection[str]) -> bool:
 
     new.chmod(stat.S_IMODE(folder.stat().st_mode))
     try:
-        exchange = ctypes.CDLL(None, use_errno=True).renameat2
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
         return False
     # Linux, renameat2(2), since glibc 2.28: both names change at once.
-    return bool(exchange(AT_CWD, os.fsencode(new), AT_CWD, os.fsencode(folder), EXCHANGE) == 0)
+    return bool(swap(AT_CWD, os.fsencode(new), AT_CWD, os.fsencode(folder), SWAP) == 0)
 
 
 def free_for(path: Path, kind: str = "") -> None:
@@ -141,14 +139,25 @@ def _replace(target: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+        os.umask(mask := os.umask(0o077))
+        os.chmod(name, stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~mask)
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def config_folder() -> Path:
+    """The folder of a user's own files; it need not exist.
+
+    Source: XDG Base Directory Specification, 0.8: $XDG_CONFIG_HOME counts where it is an absolute path.
+    """
+    home = os.environ.get(HOME, "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config")) / PROGRAM
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it, with "~" for the user's home."""
+    home = os.path.expanduser("~")
+    text = str(path)
+    return f"~{text[len(home) :]}" if home != os.sep and text.startswith(home + os.sep) else text

@@ -18,55 +18,26 @@ LARGEST, HUGE, BEYOND = 2**31 - 1, 1e24, 1e60
 YEAR = 365.25 * DAY
 
 _PREFIX = {
-    "": 1.0,
-    "p": 1e-12,
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "k": 1e3,
-    "K": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
-    "Ki": KiB,
-    "Mi": MiB,
-    "Gi": GiB,
-    "Ti": TiB,
+    **{"": 1.0, "p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3},
+    **{"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB},
 }
-# base symbol -> (dimension, factor to SI)
-_BASE = {
-    "B": ("B", 1.0),
-    "b": ("B", 0.125),
-    "bit": ("B", 0.125),
-    "B/s": ("B/s", 1.0),
-    "b/s": ("B/s", 0.125),
-    "bit/s": ("B/s", 0.125),
-    "FLOP": ("FLOP", 1.0),
-    "FLOP/s": ("FLOP/s", 1.0),
-    "FLOPS": ("FLOP/s", 1.0),
-    "s": ("s", 1.0),
-    "min": ("s", 60.0),
-    "h": ("s", 3600.0),
-    "d": ("s", DAY),
-    "hours": ("s", 3600.0),
-    "days": ("s", DAY),
-    "weeks": ("s", 7 * DAY),
-    "yr": ("s", YEAR),
-    "W": ("W", 1.0),
-    "J": ("J", 1.0),
-    "Wh": ("J", 3600.0),
-    "J/bit": ("J/bit", 1.0),
-    "USD": ("USD", 1.0),
-    "USD/h": ("USD/s", 1.0 / 3600.0),
-    "USD/yr": ("USD/s", 1.0 / YEAR),
-    "USD/kWh": ("USD/J", 1.0 / 3.6e6),
-    "USD/kW-month": ("USD/J", 12.0 / (1e3 * YEAR)),
-    "1/yr": ("1/s", 1.0 / YEAR),
-    "1": ("1", 1.0),
-    "%": ("1", 0.01),
+# Factors to SI of the symbols of each dimension.
+_SIZES = {
+    "B": {"B": 1.0, "b": 0.125, "bit": 0.125},
+    "B/s": {"B/s": 1.0, "b/s": 0.125, "bit/s": 0.125},
+    "FLOP": {"FLOP": 1.0},
+    "FLOP/s": {"FLOP/s": 1.0, "FLOPS": 1.0},
+    "s": {"s": 1.0, "min": 60.0, "h": 3600.0, "hours": 3600.0, "d": DAY, "days": DAY, "weeks": 7 * DAY, "yr": YEAR},
+    "W": {"W": 1.0},
+    "J": {"J": 1.0, "Wh": 3600.0},
+    "J/bit": {"J/bit": 1.0},
+    "USD": {"USD": 1.0},
+    "USD/s": {"USD/h": 1.0 / 3600.0, "USD/yr": 1.0 / YEAR},
+    "USD/J": {"USD/kWh": 1.0 / 3.6e6, "USD/kW-month": 12.0 / (1e3 * YEAR)},
+    "1/s": {"1/yr": 1.0 / YEAR},
+    "1": {"1": 1.0, "%": 0.01},
 }
+_BASE = {symbol: (dimension, size) for dimension, sizes in _SIZES.items() for symbol, size in sizes.items()}
 WHOLE = ("1", "%", "min", "h", "d", "hours", "days", "weeks", "yr", "1/yr")  # units that take no prefix
 _EXAMPLES = {"s": "us, ms, s, h, 90d or 2 weeks", "W": "W, kW, MW", "B": "GB, GiB", "B/s": "TB/s, GB/s, Gb/s"}
 MOST_DIGITS = 15  # of a count in a text: more mean nothing, and thousands of them cannot be read at all
@@ -192,12 +163,9 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     """
     if value == 0:
         return f"0 {unit}"
-    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)):
-        if abs(value) >= size * 0.9995:
-            return f"{value / size:.{digits}g} {prefix}{unit}"
-    for prefix, size in (("m", 1e-3), ("u", 1e-6), ("n", 1e-9), ("p", 1e-12)):
-        if abs(value) >= size * 0.9995:
-            return f"{value / size:.{digits}g} {prefix}{unit}"
+    for prefix in ("P", "T", "G", "M", "k", "", "m", "u", "n", "p"):
+        if abs(value) >= _PREFIX[prefix] * 0.9995:
+            return f"{value / _PREFIX[prefix]:.{digits}g} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
 
 

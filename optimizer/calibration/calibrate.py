@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.base.errors import InputError
 from optimizer.calibration import settle
-from optimizer.calibration.fit import TIME_PARAMETERS, Fit, fit_times
-from optimizer.calibration.groups import device_name, gathered, model_name, source_name
+from optimizer.calibration.fit import TIME_PARAMETERS, fit_times
+from optimizer.calibration.groups import device_name, model_name, places_by, source_name
 from optimizer.calibration.intervals import time_errors, with_intervals
+from optimizer.calibration.least_squares import Optimum
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, errors_of
@@ -33,9 +33,18 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A fitted stack and how it came about. `errors` are log(predicted / measured) of the `timed` runs.
+    """A fitted stack and how it came about.
 
-    `spreads` are those of the fitted parameters, after the runs / before them.
+    Attributes:
+        stack: with the fitted parameters.
+        start: the stack that the fit started from.
+        timed: the runs whose step times were fitted.
+        errors: log(predicted / measured) of the timed runs [1].
+        spreads: of the fitted parameters, after the runs / before them [1].
+        memory: the fit of the memory.
+        refused: runs that cannot be priced.
+        doubtful: number of runs that are no clean measurement.
+        suspects: timed runs that look wrong, with their robust z [1].
     """
 
     stack: Stack
@@ -52,10 +61,8 @@ class Calibration:
         """Residuals by source, device and model."""
         by_kind: dict[str, dict[str, Errors]] = {}
         for by, key in (("source", source_name), ("device", device_name), ("model", model_name)):
-            places = gathered(zip(self.timed, self.errors, strict=True), partial(_name, key))
-            by_kind[by] = {
-                str(name): _errors(np.array([error for _, error in members])) for name, members in places.items()
-            }
+            places = places_by(self.timed, key)
+            by_kind[by] = {str(name): _errors(self.errors[members]) for name, members in places.items()}
         return by_kind
 
 
@@ -90,7 +97,7 @@ def calibrate(
     stack, solutions = home, []
     if not keep:
         stack, fit = _settled_times(clean, home, start.parameters, evaluations, report)
-        solutions.append(fit.solution)
+        solutions.append(fit)
     stack, memory = _settled_memory(clean, stack, start.parameters, keep == "all", report)
     if memory.solution:
         solutions.append(memory.solution)
@@ -124,24 +131,24 @@ def calibrate(
 
 def _settled_times(
     clean: Sequence[Run], home: Stack, guess: Mapping[str, float], evaluations: int, report: Report
-) -> tuple[Stack, Fit]:
-    """The parameters of time that the runs tell, fitted from the better of two starts."""
+) -> tuple[Stack, Optimum]:
+    """The parameters of time that the runs identify, fitted from the better of two starts."""
     timed = [run for run in clean if run.step_time]
     free = tuple(name for name in informed(timed) if name not in home.fixed)
 
-    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> Fit:
+    def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> Optimum:
         report(f"times: {len(timed)} runs, {len(names)} parameters")
         under = [_under(run, stack) for run in timed]
         return fit_times(under, stack, free=names, evaluations=evaluations, guess=begin)
 
-    first = min((fit(home, free, {**guess, **other}) for other in STARTS), key=lambda found: found.cost)
-    return settle.settled(fit, lambda found: found.solution, home, free, first, len(timed))
+    first = min((fit(home, free, {**guess, **other}) for other in STARTS), key=lambda optimum: optimum.cost)
+    return settle.settled(fit, lambda optimum: optimum, home, free, first, len(timed))
 
 
 def _settled_memory(
     clean: Sequence[Run], home: Stack, guess: Mapping[str, float], keep: bool, report: Report
 ) -> tuple[Stack, MemoryFit]:
-    """The parameters of memory that the runs tell."""
+    """The parameters of memory that the runs identify."""
     free = () if keep else tuple(name for name in MEMORY_PARAMETERS if name not in home.fixed)
 
     def fit(stack: Stack, names: Sequence[str], begin: Mapping[str, float]) -> MemoryFit:
@@ -149,11 +156,7 @@ def _settled_memory(
         return fit_memory([_under(run, stack) for run in clean], stack, free=names, guess=begin)
 
     first = fit(home, free, guess)
-    return settle.settled(fit, lambda found: found.solution, home, free, first, first.informative)
-
-
-def _name(key: Callable[[Run], str], pair: tuple[Run, float]) -> str:
-    return key(pair[0])
+    return settle.settled(fit, lambda fitted: fitted.solution, home, free, first, first.informative)
 
 
 def informed(runs: Sequence[Run]) -> tuple[str, ...]:
@@ -190,14 +193,13 @@ def _under(run: Run, stack: Stack) -> Run:
     """The run priced with the fitted parameters; the features stay those of its row."""
     if run.job is None:
         return run
-    return replace(
-        run, job=replace(run.job, stack=replace(run.job.stack, parameters=stack.parameters, fixed=stack.fixed))
-    )
+    priced_by = replace(run.job.stack, parameters=stack.parameters, fixed=stack.fixed)
+    return replace(run, job=replace(run.job, stack=priced_by))
 
 
 def _errors(log_errors: FloatArray) -> Errors:
-    errors_known = errors_of(np.exp(log_errors), np.ones(len(log_errors)))
-    return errors_known or Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
+    nothing = Errors(runs=0, mape=0.0, median=0.0, p90=0.0, bias=0.0)
+    return errors_of(np.exp(log_errors), np.ones(len(log_errors))) or nothing
 
 
 def _residuals(errors: FloatArray, memory: MemoryFit) -> dict[str, float]:

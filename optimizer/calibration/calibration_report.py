@@ -51,7 +51,7 @@ def calibration_report(calibration: Calibration) -> Report:
             notes("Memory", _memory(calibration)),
             notes(f"{LEVEL:.0%} intervals, from runs left out of the fit", _intervals(calibration)),
             section(wrong, Table(SUSPECT, suspects)),
-            notes("Set aside", _set_aside(calibration)),
+            notes("Set aside", _not_counted(calibration)),
         ),
         note="Fitted to measured runs by mfu-optimizer.",
     )
@@ -112,14 +112,14 @@ def _memory(calibration: Calibration) -> list[str]:
 
 
 def _intervals(calibration: Calibration) -> list[str]:
-    found = calibration.stack.intervals
+    intervals = calibration.stack.intervals
     lines = []
     for quantity, what in (("time", "step time"), ("memory", "memory")):
-        if f"{quantity}_n" in found:
-            inside, outside = (np.expm1(found[f"{quantity}_{how}"]) for how in ("interpolated", "extrapolated"))
+        if f"{quantity}_n" in intervals:
+            inside, outside = (np.expm1(intervals[f"{quantity}_{how}"]) for how in ("interpolated", "extrapolated"))
             lines.append(f"{what}: within {inside:.1%}, extrapolated within {outside:.1%}")
-    if found.get("time_slope"):
-        lines.append(f"below 40% MFU the width of step times grows as (40% / MFU)^{found['time_slope']:g}")
+    if intervals.get("time_slope"):
+        lines.append(f"below 40% MFU the width of step times grows as (40% / MFU)^{intervals['time_slope']:g}")
     return lines or ["too few runs: the pooled widths of all stacks are used"]
 
 
@@ -129,7 +129,7 @@ def _suspects(calibration: Calibration) -> list[Sequence[Value]]:
     return [(run.id, run.step_time, float(np.expm1(errors[run.id])), f"{z:+.1f}") for run, z in worst]
 
 
-def _set_aside(calibration: Calibration) -> list[str]:
+def _not_counted(calibration: Calibration) -> list[str]:
     doubts = f"{calibration.doubtful:,} rows that their source doubts (column quality) or that name no micro_batch"
     reasons = Counter(run.refused for run in calibration.refused).most_common(MOST)
     return [doubts] * bool(calibration.doubtful) + [f"{count:,} × {reason}" for reason, count in reasons]

@@ -4,53 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.base.errors import InputError
-from optimizer.calibration.least_squares import PRIOR, Solution, solve
-from optimizer.calibration.predict import Batch, batches, step_times
+from optimizer.calibration.least_squares import PRIOR, Optimum, solve
+from optimizer.calibration.predict import PlanBatch, batches, step_times
 from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 
 TIME_PARAMETERS = (
-    "gemm_efficiency",
-    "attention_efficiency",
-    "score_passes",
-    "hbm_efficiency",
-    "elementwise_passes",
-    "launch",
-    "microbatch_overhead",
-    "network_efficiency",
-    "scale_up_efficiency",
-    "collective_skew",
-    "tp_overlap",
-    "dp_overlap",
-    "p2p_overlap",
-    "optimizer_passes",
-    "step_overhead",
-    "straggler",
+    *("gemm_efficiency", "attention_efficiency", "score_passes", "hbm_efficiency", "elementwise_passes", "launch"),
+    *("microbatch_overhead", "network_efficiency", "scale_up_efficiency", "collective_skew", "tp_overlap"),
+    *("dp_overlap", "p2p_overlap", "optimizer_passes", "step_overhead", "straggler"),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """The parameters at the least cost, and log(predicted / measured) of each run."""
-
-    solution: Solution
-    residuals: FloatArray
-
-    @property
-    def parameters(self) -> Mapping[str, float]:
-        """The fitted values."""
-        return self.solution.parameters
-
-    @property
-    def cost(self) -> float:
-        """What the fit minimised: weighted soft-L1 losses of the runs, and the prior."""
-        return self.solution.cost
 
 
 def fit_times(
@@ -60,14 +28,26 @@ def fit_times(
     evaluations: int = 40,
     prior: float = PRIOR,
     guess: Mapping[str, float] | None = None,
-) -> Fit:
-    """Fit `free` parameters so that log(predicted / measured step time) is small for most runs, all else as in `start`.
+) -> Optimum:
+    """Fit parameters so that log(predicted / measured step time) is small for most runs, all else as in `start`.
 
     The soft-L1 loss bounds the pull of wrong rows, table_weights that of long tables, and a prior as strong as one run
     holds at the values of `start` what the others do not inform: many runs outvote it, seven cannot be met exactly by
-    fifteen parameters. The search begins at `guess`, else at `start`.
+    fifteen parameters.
 
-    Raises InputError when no run has a step time.
+    Args:
+        runs: Measured ones; those without a step time do not count.
+        start: Has the values of the prior.
+        free: The parameters to fit.
+        evaluations: Most steps of the search.
+        prior: Weight of the distance from `start` against the error of a run [1].
+        guess: Where the search begins; at `start` for what it does not name.
+
+    Returns:
+        The parameters at the least cost; its errors are log(predicted / measured) of each run [1].
+
+    Raises:
+        InputError: No run has a step time.
     """
     usable = [run for run in runs if run.job is not None and run.step_time]
     if not usable:
@@ -79,16 +59,8 @@ def fit_times(
     def errors(values: Mapping[str, float]) -> FloatArray:
         return log_error(grouped, measured, {**start.parameters, **values})
 
-    solution = solve(
-        errors,
-        free,
-        home,
-        home | dict(guess or {}),
-        weights=table_weights(usable),
-        prior=prior,
-        evaluations=evaluations,
-    )
-    return Fit(solution=solution, residuals=solution.errors)
+    start_at, weights = home | dict(guess or {}), table_weights(usable)
+    return solve(errors, free, home, start_at, weights=weights, prior=prior, evaluations=evaluations)
 
 
 def table_weights(runs: Sequence[Run]) -> FloatArray:
@@ -107,6 +79,6 @@ def table_weights(runs: Sequence[Run]) -> FloatArray:
     return np.asarray(weights / weights.mean(), dtype=np.float64)
 
 
-def log_error(grouped: Sequence[Batch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
+def log_error(grouped: Sequence[PlanBatch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) of every run [1]."""
     return np.asarray(np.log(step_times(grouped, len(measured), parameters) / measured))

@@ -58,6 +58,11 @@ def gathered(items: Iterable[Item], key: Callable[[Item], object]) -> dict[objec
     return groups
 
 
+def places_by(runs: Sequence[Run], key: Callable[[Run], object]) -> dict[object, list[int]]:
+    """Positions of the runs by key."""
+    return gathered(range(len(runs)), lambda place: key(runs[place]))
+
+
 def folds(runs: Sequence[Run]) -> list[NDArray[np.intp]]:
     """Parts to leave out of a fit, as positions: groups of like runs, then whole devices, sources and far ends.
 
@@ -65,13 +70,8 @@ def folds(runs: Sequence[Run]) -> list[NDArray[np.intp]]:
     sequence length and GPU count. At most MOST_FOLDS parts of whole groups cover every run once; the far ends are
     the runs at the lowest and highest value of each coordinate.
     """
-    positions = range(len(runs))
-    parts = _spread(list(gathered(positions, lambda i: _kin(runs[i])).values()))
-    if len(parts) < FEWEST_GROUPS:
-        parts = _spread(list(gathered(positions, lambda i: (*_kin(runs[i]), *_size(runs[i]))).values()))
-    whole = [*gathered(positions, lambda i: device_name(runs[i])).values()]
-    whole += [*gathered(positions, lambda i: source_name(runs[i])).values()]
-    whole += _far_ends(runs)
+    parts = _spread(_of_like_runs(runs))
+    whole = [*places_by(runs, device_name).values(), *places_by(runs, source_name).values(), *_far_ends(runs)]
     large = [part for part in whole if SMALLEST_PART <= len(part) <= len(runs) / 2]
     distinct = dict.fromkeys(tuple(sorted(part)) for part in [*parts, *large] if len(part) < len(runs))
     return [np.array(part, dtype=np.intp) for part in distinct]
@@ -79,21 +79,23 @@ def folds(runs: Sequence[Run]) -> list[NDArray[np.intp]]:
 
 def like_runs(runs: Sequence[Run]) -> NDArray[np.intp]:
     """The number of each run's group of like ones, as `folds` tells them before it deals them into parts."""
-    groups = gathered(range(len(runs)), lambda i: _kin(runs[i]))
-    if len(groups) < FEWEST_GROUPS:
-        groups = gathered(range(len(runs)), lambda i: (*_kin(runs[i]), *_size(runs[i])))
     numbers = np.zeros(len(runs), dtype=np.intp)
-    for number, places in enumerate(groups.values()):
+    for number, places in enumerate(_of_like_runs(runs)):
         numbers[places] = number
     return numbers
 
 
-def _kin(run: Run) -> tuple[object, ...]:
-    return source_name(run), run.job.model if run.job else model_name(run), device_name(run)
+def _of_like_runs(runs: Sequence[Run]) -> list[list[int]]:
+    """The places of each group of like runs."""
 
+    def kin(run: Run) -> tuple[object, ...]:
+        return source_name(run), run.job.model if run.job else model_name(run), device_name(run)
 
-def _size(run: Run) -> tuple[object, ...]:
-    return (run.job.seq_len, run.job.gpus, run.row.get("attention_kernel", "")) if run.job else ()
+    def kin_of_size(run: Run) -> tuple[object, ...]:
+        return (*kin(run), *((run.job.seq_len, run.job.gpus, run.row.get("attention_kernel", "")) if run.job else ()))
+
+    groups = places_by(runs, kin)
+    return list((groups if len(groups) >= FEWEST_GROUPS else places_by(runs, kin_of_size)).values())
 
 
 def _spread(groups: list[list[int]]) -> list[list[int]]:

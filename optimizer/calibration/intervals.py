@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from optimizer.calibration.fit import log_error
 from optimizer.calibration.groups import folds
-from optimizer.calibration.leave_out import DEFAULTS, HeldOut, held_out
-from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error, measured_memory
+from optimizer.calibration.leave_out import DEFAULTS, HeldOut, devices_of, held_out, ranges_of
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, log_memory_error
 from optimizer.calibration.predict import batches
-from optimizer.calibration.ranges import devices_of, ranges_of
 from optimizer.calibration.runs import Run
-from optimizer.calibration.shared_quantile import shared_quantile
-from optimizer.catalog.intervals import errors_of_others
+from optimizer.catalog.stacks import errors_of_others
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import (
@@ -28,33 +26,29 @@ from optimizer.objectives.step.interval import (
     RECOMPUTED,
     STARVED,
     STARVED_MFU,
-    Interval,
     difficulty,
-    interval,
     mfu,
     recomputes_something,
 )
-
-__all__ = ["Interval", "conformal", "half_widths", "interval", "with_intervals"]
 
 FEWEST = 10  # a 90 % quantile needs at least nine residuals
 ENOUGH = 60  # below, the coverage of a 90 % quantile scatters by more than four points
 SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 LEFT_OUT = "left_out_"  # begins the names of residuals of runs left out
-
+QUANTILES = np.arange(0.025, 1.0, 0.05)  # of the errors of other stacks: twenty of equal weight
 
 Others = Mapping[str, Sequence[float]]  # errors in log of other stacks' runs left out, by quantity, category and kind
 
 
-def conformal(scores: FloatArray, level: float = LEVEL) -> float:
-    """The smallest width that covers `level` of new scores: the ceil((n + 1) level)-th smallest [1].
+def conformal(scores: FloatArray) -> float:
+    """The smallest width that covers LEVEL of new scores: the ceil((n + 1) LEVEL)-th smallest [1].
 
     Source: Lei et al., JASA 113 (2018), algorithm 2.
 
     >>> conformal(np.arange(1.0, 20.0))
     18.0
     """
-    rank = min(len(scores), ceil((len(scores) + 1) * level))
+    rank = min(len(scores), ceil((len(scores) + 1) * LEVEL))
     return float(np.sort(scores)[rank - 1])
 
 
@@ -90,7 +84,7 @@ def with_intervals(stack: Stack, runs: Sequence[Run], free: Sequence[str] = (), 
 
 
 def memory_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
-    """Half-widths of memory: of plain plans, and of mixtures and plans that recompute where such runs print a peak."""
+    """Half-widths of memory: of plain plans, and of MoE models and plans that recompute where such runs have a peak."""
     kinds, scores = memory_categories(left, runs), np.abs(left.errors)
     widths: dict[str, float] = {}
     for kind in dict.fromkeys(("", *kinds)):
@@ -106,9 +100,7 @@ def memory_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
 def time_categories(left: HeldOut, runs: Sequence[Run]) -> NDArray[np.str_]:
     """The category of the step time of each run that was left out: STARVED, else EXPERTS, else ""."""
     slow = _hardness(left, runs) < STARVED_MFU
-    of_moe = np.array(
-        [job is not None and job.model.experts is not None for job in (runs[place].job for place in left.places)]
-    )
+    of_moe = np.array([bool(job and job.model.experts) for job in (runs[place].job for place in left.places)])
     return np.where(slow, STARVED, np.where(of_moe, EXPERTS, ""))
 
 
@@ -143,13 +135,13 @@ def time_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatAr
 
 def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured memory) of every run [1]."""
-    return log_memory_error(batches(runs), measured_memory(runs), parameters)
+    return log_memory_error(batches(runs), runs, parameters)
 
 
 def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
     """Half-widths at the slope whose intervals are shortest on average; few runs tell no slope.
 
-    Steps of less than STARVED_MFU have widths of their own, and of the others mixtures, where there are such runs.
+    Steps of less than STARVED_MFU have widths of their own, and of the others MoE models, where there are such runs.
     """
     hardness, kinds = _hardness(left, runs), time_categories(left, runs)
     starved = kinds == STARVED
@@ -171,20 +163,14 @@ def _time_widths(left: HeldOut, runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _hardness(left: HeldOut, runs: Sequence[Run]) -> FloatArray:
-    """MFU of each left-out prediction [1]."""
-    return np.array([_utilisation(runs[place], error) for place, error in zip(left.places, left.errors, strict=True)])
+    """MFU of each left-out prediction, which is what the interval will see [1]."""
+    pairs = [(runs[place], float(np.exp(error))) for place, error in zip(left.places, left.errors, strict=True)]
+    return np.array([mfu(run.job, run.step_time * ratio) if run.job and run.step_time else 1.0 for run, ratio in pairs])
 
 
 def _scales(hardness: FloatArray, slope: float) -> FloatArray:
     """How much wider than the easiest each of these steps is [1]."""
     return np.array([difficulty(share, slope) for share in hardness])
-
-
-def _utilisation(run: Run, error: float) -> float:
-    """MFU of the left-out prediction, which is what the interval will see."""
-    if run.job is None or not run.step_time:
-        return 1.0
-    return mfu(run.job, run.step_time * float(np.exp(error)))
 
 
 def _enough(left: HeldOut) -> bool:
@@ -223,3 +209,38 @@ def of_others(others: Others, quantity: str, kind: str) -> Sequence[float]:
     (0.1,)
     """
     return others.get(f"{quantity}_{kind}") or others.get(f"{quantity.split('_')[0]}_{kind}", ())
+
+
+def shared_quantile(scores: FloatArray, groups: NDArray[np.intp], others: Sequence[float]) -> float:
+    """The width that covers LEVEL of one's own scores and those of others together [1].
+
+    Every group of like runs weighs 1, whatever its number of runs, and so do all `others` together: of many groups it
+    is their own quantile, of few it is nearly that of the others; 0 where there are none at all.
+
+    Source: Lei et al., JASA 113 (2018), algorithm 2, for widths from runs left out; Tibshirani et al., Conformal
+    prediction under covariate shift (2019), section 2, for scores of unequal weight.
+
+    >>> others = [0.1, 0.2, 0.3, 0.4]
+    >>> shared_quantile(np.zeros(0), np.zeros(0, dtype=np.intp), others)
+    0.4
+    >>> own = np.full(40, 0.05)
+    >>> [shared_quantile(own, np.arange(40) // runs, others) for runs in (1, 40)]
+    [0.05, 0.4]
+    """
+    values, weights = np.asarray(others, dtype=np.float64), np.full(len(others), 1.0 / max(len(others), 1))
+    if len(scores):
+        _, place, count = np.unique(groups, return_inverse=True, return_counts=True)
+        values, weights = np.concatenate([scores, values]), np.concatenate([1.0 / count[place], weights])
+    return weighted_quantile(values, weights, LEVEL) if len(values) else 0.0
+
+
+def weighted_quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
+    """The smallest value below or at which lies `level` of the weight.
+
+    >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), 0.9)
+    2.0
+    """
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    place = int(np.searchsorted(reached, (level - 1e-12) * reached[-1]))
+    return float(values[order[min(place, len(values) - 1)]])

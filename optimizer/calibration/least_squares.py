@@ -20,10 +20,17 @@ EDGE = 0.005  # on the unit scale: nearer to a bound than this is on it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solution:
-    """Parameters at the least cost: places between their bounds, homes of their priors, and the curvature there.
+class Optimum:
+    """Parameters at the least cost.
 
-    errors: of every run there.
+    Attributes:
+        names: of the parameters.
+        unit: their places between their bounds [1].
+        home: places of their priors [1].
+        information: curvature of the cost by the places.
+        cost: weighted soft-L1 losses of the runs, and the prior [1].
+        evaluations: steps of the search.
+        errors: of every run [1].
     """
 
     names: tuple[str, ...]
@@ -43,7 +50,7 @@ class Solution:
     def at_bound(self) -> dict[str, float]:
         """The bound of each parameter that lies on one."""
         near = {name: round(u) for name, u in zip(self.names, self.unit, strict=True) if min(u, 1 - u) < EDGE}
-        return {name: from_unit(name, end) for name, end in near.items()}
+        return {name: PARAMETERS[name].at(end) for name, end in near.items()}
 
     @property
     def spreads(self) -> dict[str, float]:
@@ -56,8 +63,8 @@ class Solution:
         after = np.sqrt(np.diag(np.linalg.inv(self.information))) if self.names else np.zeros(0)
         return dict(zip(self.names, (after / PRIOR_SPREAD).tolist(), strict=True))
 
-    def untold(self, most: int) -> tuple[str, ...]:
-        """Parameters to send home so that the data tell each of the others, `most` of them at most.
+    def unidentified(self, most: int) -> tuple[str, ...]:
+        """Parameters to send home so that the data identify each of the others, `most` of them at most.
 
         One at a time the one whose return costs the least, its home distance^2 / (2 variance), the others following.
         """
@@ -86,7 +93,7 @@ def solve(
     weights: FloatArray | float = 1.0,
     prior: float = PRIOR,
     evaluations: int = 40,
-) -> Solution:
+) -> Optimum:
     """Least sum of weighted soft-L1 losses of `errors` and of squared distances from home, from a first guess.
 
     Each parameter moves on [0, 1] between its bounds, in log where they are positive and far apart. `cost` is what was
@@ -94,8 +101,8 @@ def solve(
     """
     from scipy.optimize import least_squares
 
-    centre = np.array([to_unit(name, home[name]) for name in names])
-    start = np.clip([to_unit(name, guess[name]) for name in names], 0.02, 0.98)
+    centre = np.array([PARAMETERS[name].place(home[name]) for name in names])
+    start = np.clip([PARAMETERS[name].place(guess[name]) for name in names], 0.02, 0.98)
     count = len(names)
 
     @lru_cache(maxsize=1)  # the slopes are asked for where the residuals just were
@@ -115,7 +122,7 @@ def solve(
         return np.concatenate([derivatives(errors, names, unit, errors_at(tuple(unit))), prior * np.eye(count)])
 
     optimum = least_squares(residuals, start, jac=slopes, bounds=(0, 1), loss=loss, f_scale=SCALE, max_nfev=evaluations)
-    return Solution(
+    return Optimum(
         names=tuple(names),
         unit=optimum.x,
         home=centre,
@@ -143,14 +150,4 @@ def derivatives(
 
 def values_at(names: Sequence[str], unit: Sequence[float] | FloatArray) -> dict[str, float]:
     """Parameters at places between their bounds."""
-    return {name: from_unit(name, u) for name, u in zip(names, unit, strict=True)}
-
-
-def to_unit(name: str, value: float) -> float:
-    """Position of a parameter's value between its bounds, 0 to 1."""
-    return PARAMETERS[name].place(value)
-
-
-def from_unit(name: str, unit: float) -> float:
-    """The value at a position between the bounds."""
-    return PARAMETERS[name].at(unit)
+    return {name: PARAMETERS[name].at(u) for name, u in zip(names, unit, strict=True)}

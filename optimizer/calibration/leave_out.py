@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from optimizer.calibration.fit import table_weights
 from optimizer.calibration.groups import like_runs
-from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, to_unit, values_at
-from optimizer.calibration.ranges import ranges_of
+from optimizer.calibration.least_squares import PRIOR, SCALE, derivatives, values_at
 from optimizer.calibration.runs import Run
-from optimizer.job.stack import Stack
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.interval import COORDINATES
 
@@ -23,15 +22,20 @@ DEFAULTS = Stack(name="defaults")
 LARGEST_STEP = 0.3  # on the unit scale: the linear step is not trusted further
 
 # log(predicted / measured) of some runs under some parameters
-Errors = Callable[[Sequence[Run], Mapping[str, float]], FloatArray]
+LogErrors = Callable[[Sequence[Run], Mapping[str, float]], FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Errors of left-out runs in log: of which run, with which part, and whether the other runs surround it.
+    """Errors of left-out runs, one entry a run and part.
 
-    `like`: left out for the first time, with its like; later parts are whole devices, sources and far ends. `groups`:
-    the number of its group of like runs.
+    Attributes:
+        places: of the runs in their list.
+        errors: log(predicted / measured) [1].
+        inside: whether the other runs surround it.
+        parts: the number of the part that it is left out with.
+        like: left out for the first time, with its like; later parts are whole devices, sources and far ends.
+        groups: the number of its group of like runs.
     """
 
     places: NDArray[np.intp]
@@ -51,7 +55,7 @@ def held_out(
     parts: Sequence[NDArray[np.intp]],
     fitted: Stack,
     free: Sequence[str],
-    errors: Errors,
+    errors: LogErrors,
     home: Stack = DEFAULTS,
 ) -> HeldOut:
     """For each part: refit `free` to the other runs by one Gauss-Newton step, then price the part exactly.
@@ -63,26 +67,24 @@ def held_out(
 
     Source: Björck, Numerical Methods for Least Squares Problems (1996), section 9.2 for the Gauss-Newton step.
     """
-    unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
+    unit = np.array([np.clip(PARAMETERS[name].place(fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
-    places, left_errors, inside = [], [], []
+    left_errors, inside = [], []
     for part, values in zip(parts, refitted(runs, parts, fitted, free, errors, home), strict=True):
-        rest = np.setdiff1d(np.arange(len(runs)), part)
         left = [runs[place] for place in part]
-        places.append(part)
-        left_errors.append(_larger(errors(left, values), at_fit[part]))
-        inside.append(_surrounded(left, [runs[place] for place in rest.tolist()]))
-    whole = np.concatenate(places)
-    like = np.zeros(len(whole), dtype=bool)
-    like[np.unique(whole, return_index=True)[1]] = True
-    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        alone, whole = errors(left, values), at_fit[part]
+        left_errors.append(np.where(np.abs(alone) >= np.abs(whole), alone, whole))
+        inside.append(_surrounded(left, [runs[place] for place in np.setdiff1d(np.arange(len(runs)), part).tolist()]))
+    places = np.concatenate(parts)
+    like = np.zeros(len(places), dtype=bool)
+    like[np.unique(places, return_index=True)[1]] = True
     return HeldOut(
-        places=whole,
+        places=places,
         errors=np.concatenate(left_errors),
         inside=np.concatenate(inside),
-        parts=numbers,
+        parts=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
         like=like,
-        groups=like_runs(runs)[whole],
+        groups=like_runs(runs)[places],
     )
 
 
@@ -91,17 +93,17 @@ def refitted(
     parts: Sequence[NDArray[np.intp]],
     fitted: Stack,
     free: Sequence[str],
-    errors: Errors,
+    errors: LogErrors,
     home: Stack = DEFAULTS,
 ) -> Iterator[dict[str, float]]:
     """The values of `free` for each part after one such step to the runs outside of it."""
     from scipy.optimize import lsq_linear
 
-    unit = np.array([np.clip(to_unit(name, fitted[name]), 0.0, 1.0) for name in free])
+    unit = np.array([np.clip(PARAMETERS[name].place(fitted[name]), 0.0, 1.0) for name in free])
     at_fit = errors(runs, values_at(free, unit))
     jacobian = derivatives(partial(errors, runs), free, unit, at_fit)
     pull = PRIOR * np.eye(len(free))
-    away = np.array([to_unit(name, home[name]) for name in free]) - unit
+    away = np.array([PARAMETERS[name].place(home[name]) for name in free]) - unit
     low, high = np.maximum(-unit, -LARGEST_STEP) - 1e-12, np.minimum(1.0 - unit, LARGEST_STEP) + 1e-12
     for part in parts:
         rest = np.setdiff1d(np.arange(len(runs)), part)
@@ -115,15 +117,21 @@ def refitted(
         yield values_at(free, np.clip(unit + step, 0, 1))
 
 
-def _larger(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Of each pair the one farther from zero."""
-    return np.where(np.abs(one) >= np.abs(other), one, other)
+def ranges_of(runs: Iterable[Run]) -> dict[str, tuple[float, float]]:
+    """Lowest and highest value of each coordinate over the runs: beyond them, predictions are extrapolations."""
+    jobs = [run.job for run in runs if run.job]
+    values = {name: [coordinate(job) for job in jobs] for name, coordinate in COORDINATES.items() if jobs}
+    return {name: (min(each), max(each)) for name, each in values.items()}
+
+
+def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Names of the devices that the runs used, sorted."""
+    return tuple(sorted({run.job.cluster.device.name for run in runs if run.job}))
 
 
 def _surrounded(left: Sequence[Run], rest: Sequence[Run]) -> NDArray[np.bool_]:
     """Whether each left-out run lies within the devices and ranges of the rest."""
-    devices = {run.job.cluster.device.name for run in rest if run.job}
-    ranges = ranges_of(rest)
+    devices, ranges = devices_of(rest), ranges_of(rest)
 
     def within(run: Run) -> bool:
         if run.job is None or run.job.cluster.device.name not in devices:

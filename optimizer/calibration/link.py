@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.base.errors import InputError
+from optimizer.base.names import one_line, toml_string
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.job.model import Provenance
@@ -97,13 +98,12 @@ def predicted(samples: Sequence[CollectiveSample], link: Link, scale_up: Link | 
         tiers.append(Tier(name="network", link=link, size=max(largest, gpus_per_node)))
     device = Device(name="any", peak_flops={}, memory=0.0, memory_nominal=0.0, memory_bandwidth=0.0)
     cluster = Cluster(name="measured", device=device, tiers=tuple(tiers))
+    columns = ("kind", "message", "ranks")
+    kinds, messages, ranks = (np.array([getattr(sample, name) for sample in samples]) for name in columns)
     times = np.empty(len(samples))
-    kinds = np.array([sample.kind for sample in samples])
     for kind in sorted(set(kinds)):
         these = kinds == kind
-        message = np.array([sample.message for sample in samples])[these]
-        ranks = np.array([sample.ranks for sample in samples])[these]
-        times[these] = collective_time(kind, message, span(cluster, ranks, 1), cluster)
+        times[these] = collective_time(kind, messages[these], span(cluster, ranks[these], 1), cluster)
     return times
 
 
@@ -114,3 +114,40 @@ def _chosen(samples: Iterable[CollectiveSample]) -> tuple[CollectiveSample, ...]
     if len(chosen) < 4:
         raise InputError(f"{len(chosen)} usable samples; fitting a link takes four or more, on two GPUs or more")
     return chosen
+
+
+def link_lines(link: Link, like: str = "") -> list[str]:
+    """The lines of a tier's table about a link whose protocols are all in `quantities`; `like` names its preset.
+
+    `half_message` is written too: that of the preset would make each step longer than it was fitted.
+    """
+    return [
+        *([f"link = {toml_string(like)}"] if like else []),
+        f'latency = "{link.latency * 1e6:.4g} us"',
+        f"efficiency = {min(1.0, link.efficiency):.4g}",
+        f'half_message = "{link.half_message:.6g} B"',
+    ]
+
+
+def quantity_lines(link: Link) -> list[str]:
+    """The table of a tier's quantities; it must be the last of the tier."""
+    return ["[tiers.quantities]", *(f"{name} = {float(value):.6g}" for name, value in sorted(link.quantities.items()))]
+
+
+def tier_lines(tier: Tier, known: bool, notes: Sequence[str] = ()) -> list[str]:
+    """A tier of a cluster file whose link `scaled_link` made, from a preset that is known by name or not."""
+    link = tier.link
+    inner = [f'p2p_bandwidth_one_way = "{link.p2p_bandwidth / 1e9:.6g} GB/s"'] if link.p2p_bandwidth else []
+    return [
+        "[[tiers]]",
+        *(f"# {one_line(note)}" for note in notes),
+        f"name = {toml_string(tier.name)}",
+        *link_lines(link, link.name.removesuffix(FITTED) if known else ""),
+        f'bandwidth_one_way = "{link.bandwidth / 1e9:.6g} GB/s"',
+        *inner,
+        f"in_switch_reduction = {'true' if link.in_switch_reduction else 'false'}",
+        f"topology = {toml_string(link.topology)}",
+        f"size = {tier.size}",
+        f"oversubscription = {float(tier.oversubscription)}",
+        *quantity_lines(link),
+    ]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.least_squares import PRIOR, SCALE, Solution, solve
-from optimizer.calibration.predict import Batch, batches
+from optimizer.calibration.least_squares import PRIOR, SCALE, Optimum, solve
+from optimizer.calibration.predict import PlanBatch, batches
 from optimizer.calibration.runs import Run
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -22,17 +22,23 @@ RESERVED, ALLOCATED, USED = "reserved", "allocated", "used of the device"
 COUNTED = (RESERVED, ALLOCATED, USED)
 FEWEST = 10  # peaks, or runs out of memory, that a fit needs
 SOFTNESS = 0.02  # log distance from the limit within which a verdict is not yet certain
+EVALUATIONS = 30  # most steps of the search
 VERDICTS = 0.5  # weight of all verdicts against as many measured peaks
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """The parameters at the least cost, log(predicted / measured) of the runs with a peak, and wrong verdicts.
+    """The parameters of memory at the least cost.
 
-    `informative` counts peaks, runs out of memory or verdicts wrong before the fit, whichever are most.
+    Attributes:
+        solution: None where the runs are too few to fit any.
+        residuals: log(predicted / measured) of the runs with a peak [1].
+        informative: number of peaks, runs out of memory or verdicts wrong before the fit, whichever are most.
+        verdicts: number of runs of which it is known whether they fitted.
+        wrong_verdicts: how many of these the fit predicts wrongly.
     """
 
-    solution: Solution | None
+    solution: Optimum | None
     residuals: FloatArray
     informative: int
     verdicts: int
@@ -42,14 +48,6 @@ class MemoryFit:
     def parameters(self) -> Mapping[str, float]:
         """The fitted values."""
         return self.solution.parameters if self.solution else {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peaks:
-    """Measured peaks [B] and what each counts, of COUNTED, as places."""
-
-    memory: FloatArray
-    counted: NDArray[np.intp]
 
 
 def counted(run: Run) -> str:
@@ -65,22 +63,15 @@ def counted(run: Run) -> str:
     return RESERVED if reserved else ALLOCATED
 
 
-def measured_memory(runs: Sequence[Run]) -> Peaks:
-    """The peaks of runs that have one."""
-    return Peaks(
-        memory=np.array([run.memory for run in runs], dtype=np.float64),
-        counted=np.array([COUNTED.index(counted(run)) for run in runs], dtype=np.intp),
-    )
-
-
-def log_memory_error(grouped: Sequence[Batch], peaks: Peaks, parameters: Mapping[str, float]) -> FloatArray:
-    """log(predicted / measured) peak of every run [1]."""
-    predicted = predicted_memory(grouped, len(peaks.memory), parameters)
-    return np.asarray(np.log(np.choose(peaks.counted, predicted) / peaks.memory))
+def log_memory_error(grouped: Sequence[PlanBatch], runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:
+    """log(predicted / measured) peak of every run, each of which has one [1]."""
+    kinds = np.array([COUNTED.index(counted(run)) for run in runs], dtype=np.intp)
+    measured = np.array([run.memory for run in runs], dtype=np.float64)
+    return np.asarray(np.log(np.choose(kinds, predicted_memory(grouped, len(runs), parameters)) / measured))
 
 
 def predicted_memory(
-    grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]
+    grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Peaks of every run as each of COUNTED, without pricing its time [B]."""
     reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
@@ -99,7 +90,6 @@ def fit_memory(
     runs: Sequence[Run],
     start: Stack,
     free: Sequence[str] = MEMORY_PARAMETERS,
-    evaluations: int = 30,
     prior: float = PRIOR,
     guess: Mapping[str, float] | None = None,
 ) -> MemoryFit:
@@ -113,7 +103,7 @@ def fit_memory(
     known = [run for run in runs if run.job is not None and run.memory]
     judged = [run for run in runs if run.job is not None and run.out_of_memory is not None]
     failed = np.array([bool(run.out_of_memory) for run in judged], dtype=bool)
-    peaks, grouped_peaks, grouped_verdicts = measured_memory(known), batches(known), batches(judged)
+    grouped_peaks, grouped_verdicts = batches(known), batches(judged)
     balance = _balance(failed) * np.sqrt(VERDICTS * max(len(known), len(judged)))
 
     def errors(values: Mapping[str, float]) -> FloatArray:
@@ -121,19 +111,19 @@ def fit_memory(
         excess = _excess(grouped_verdicts, judged, start, values)
         beyond = np.where(failed, -excess, excess) / SOFTNESS
         doubt = SCALE * np.sqrt(np.logaddexp(0.0, beyond))
-        return np.concatenate([log_memory_error(grouped_peaks, peaks, values), balance * doubt])
+        return np.concatenate([log_memory_error(grouped_peaks, known, values), balance * doubt])
 
     wrong = int(np.sum((_excess(grouped_verdicts, judged, start, start.parameters) > 0) != failed))
     informative = max(len(known), int(failed.sum()), wrong)
     solution = None
     if free and informative >= FEWEST:
         home = {name: start[name] for name in free}
-        solution = solve(errors, free, home, home | dict(guess or {}), prior=prior, evaluations=evaluations)
+        solution = solve(errors, free, home, home | dict(guess or {}), prior=prior, evaluations=EVALUATIONS)
     values = {**start.parameters, **(solution.parameters if solution else {})}
     excess = _excess(grouped_verdicts, judged, start, values)
     return MemoryFit(
         solution=solution,
-        residuals=log_memory_error(grouped_peaks, peaks, values),
+        residuals=log_memory_error(grouped_peaks, known, values),
         informative=informative,
         verdicts=len(judged),
         wrong_verdicts=int(np.sum((excess > 0) != failed)),
@@ -148,12 +138,10 @@ def _balance(failed: NDArray[np.bool_]) -> FloatArray:
     return np.asarray(np.sqrt(share), dtype=np.float64)
 
 
-def _excess(grouped: Sequence[Batch], runs: Sequence[Run], start: Stack, values: Mapping[str, float]) -> FloatArray:
+def _excess(grouped: Sequence[PlanBatch], runs: Sequence[Run], start: Stack, values: Mapping[str, float]) -> FloatArray:
     """log(reserved / usable memory) of every run, above zero where it cannot fit [1]."""
     if not runs:
         return np.zeros(0)
-    context = values.get("context_memory", start["context_memory"])
-    usable = np.array(
-        [(run.job.limits.hbm or run.job.cluster.device.memory) - context for run in runs if run.job is not None]
-    )
+    memory = np.array([run.job.limits.hbm or run.job.cluster.device.memory for run in runs if run.job is not None])
+    usable = memory - values.get("context_memory", start["context_memory"])
     return np.asarray(np.log(predicted_memory(grouped, len(runs), values)[0] / usable))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from optimizer.base.errors import InputError
-from optimizer.base.names import one_line, toml_string
+from optimizer.base.names import toml_string
 from optimizer.catalog import link_names, load_link
 from optimizer.catalog.readers.nvidia_topo import Topology
 from optimizer.job.hardware import Cluster, Link
@@ -15,8 +15,14 @@ PCIE_LINKS = tuple(f"pcie{generation}" for generation in range(3, 8))
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCluster:
-    """Machines like one node in a network. `usual`: the preset that tells what the matrix leaves open; `link`: the
-    NVLink of a GPU, None for the usual one; `network`: one port between nodes, None for the usual one.
+    """Machines like one node in a network.
+
+    Attributes:
+        name: of the cluster.
+        node: the matrix of nvidia-smi.
+        usual: the preset that has what the matrix leaves open.
+        link: the NVLink of a GPU, None for the usual one.
+        network: one port between nodes, None for the usual one.
     """
 
     name: str
@@ -24,13 +30,12 @@ class NodeCluster:
     usual: Cluster
     link: Link | None = None
     network: Link | None = None
-    source: str = field(default="nvidia-smi topo -m")
 
     def toml(self) -> str:
         """The file, as `--cluster` takes it; raises InputError where a link is missing."""
         gpus = len(self.node.gpus)
         lines = [
-            f"# {one_line(self.source)}; what that does not tell is of {self.usual.name}.",
+            f"# nvidia-smi topo -m; what that does not tell is of {self.usual.name}.",
             f"name = {toml_string(self.name)}",
             f"device = {toml_string(self.usual.device.name)}",
             f"gpus_per_node = {gpus}",
@@ -92,11 +97,8 @@ class NodeCluster:
             raise InputError(f"{self.usual.name} has no network between nodes; name a link with --network")
         near = {nic for number in range(gpus) for nic in self.node.nearest_nics(number)}
         ports = len(near) / gpus if near else 1.0
-        why = (
-            f"{len(near)} NICs are nearest to the {gpus} GPUs."
-            if near
-            else "No NIC is listed: one port a GPU is assumed."
-        )
+        assumed = "No NIC is listed: one port a GPU is assumed."
+        why = f"{len(near)} NICs are nearest to the {gpus} GPUs." if near else assumed
         known = link.name in link_names()
         return [
             "",

@@ -19,7 +19,7 @@ from optimizer.objectives.step.price import Step, price
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class PlanBatch:
     """Plans priced under one job (its gpus and global_batch are those of the plans), and their places in the list."""
 
     job: Job
@@ -46,7 +46,7 @@ class Predictions:
     time: Mapping[str, FloatArray]
 
 
-def batches(runs: Sequence[Run]) -> list[Batch]:
+def batches(runs: Sequence[Run]) -> list[PlanBatch]:
     """Group runs that can be priced in one call; every run must have a job and a plan."""
     groups: dict[object, tuple[Job, list[Plan], list[int]]] = {}
     for place, run in enumerate(runs):
@@ -60,10 +60,10 @@ def batches(runs: Sequence[Run]) -> list[Batch]:
         _, plans, places = groups.setdefault(key, (job, [], []))
         plans.append(plan)
         places.append(place)
-    return [Batch(job=job, plans=Plans.of(plans), places=tuple(places)) for job, plans, places in groups.values()]
+    return [PlanBatch(job=job, plans=Plans.of(plans), places=tuple(places)) for job, plans, places in groups.values()]
 
 
-def predict(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float] | None = None) -> Predictions:
+def predict(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float] | None = None) -> Predictions:
     """Price every batch; `parameters` override those of each run's stack."""
     step, reserved, allocated = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
     time: dict[str, FloatArray] = {}
@@ -76,7 +76,7 @@ def predict(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float
     return Predictions(step_time=step, reserved=reserved, allocated=allocated, time=time)
 
 
-def step_times(grouped: Sequence[Batch], count: int, parameters: Mapping[str, float]) -> FloatArray:
+def step_times(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]) -> FloatArray:
     """Step time of every run [s], without its memory and its breakdown, which a fit does not need."""
     seconds = np.full(count, np.nan)
     for batch in grouped:

@@ -14,13 +14,14 @@ from typing import Any
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.base.units import GB, GiB
-from optimizer.calibration.row_cluster import read_cluster
-from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_model import read_model
-from optimizer.calibration.row_numbers import flag, integer, number, number_problems
-from optimizer.calibration.row_recipe import (
+from optimizer.calibration.rows.cluster import read_cluster
+from optimizer.calibration.rows.device import device_name
+from optimizer.calibration.rows.model import read_model
+from optimizer.calibration.rows.notes import clean_columns
+from optimizer.calibration.rows.numbers import flag, integer, number, number_problems
+from optimizer.calibration.rows.recipe import (
     dispatcher,
-    kept_away,
+    in_usual_micro_batches,
     number_format,
     printed_layout,
     recomputation,
@@ -29,8 +30,6 @@ from optimizer.calibration.row_recipe import (
     under_recipe,
     usual_vpp,
 )
-from optimizer.calibration.run_notes import clean_columns
-from optimizer.calibration.usual_batch import in_usual_micro_batches
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack
@@ -147,8 +146,8 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
 def stack_for(row: Row, assumed: list[str]) -> str:
     """The stack preset that a row names, else that of the same software, else its vendor's usual one, with a remark.
 
-    >>> said: list[str] = []
-    >>> stack_for({"stack": "maxtext-2025", "gpu": "TPU v6e"}, said), stack_for({"gpu": "H100"}, said), said
+    >>> assumed: list[str] = []
+    >>> stack_for({"stack": "maxtext-2025", "gpu": "TPU v6e"}, assumed), stack_for({"gpu": "H100"}, assumed), assumed
     ('maxtext', 'megatron-core', ['stack maxtext for maxtext-2025', 'stack megatron-core for blank'])
     """
     name = row.get("stack", "")
@@ -180,7 +179,7 @@ def family(stack: str) -> str:
 def _usual_stack(row: Row) -> str:
     """The stack of a row that names none that is known: its device's usual one, for a MoE model that of MOE_STACK.
 
-    Mixtures of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the exchange.
+    Models of many experts that anybody trains are of 2025 or later, when Megatron's host waited for the all-to-all.
     """
     try:
         device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
@@ -201,9 +200,8 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
-    tp, cp, pp = (integer(row, name, 1) for name in ("tp", "cp", "pp"))
+    tp, cp, ep, pp = (integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
-    ep = integer(row, "ep", 1)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
     dp = gpus // (tp * cp * pp)
@@ -213,18 +211,17 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     micro_batch = integer(row, "micro_batch", 1)
     global_batch = integer(row, "global_batch", dp * micro_batch if one_micro_batch(row) else None, assumed)
     zero, shard = sharding(row, stack, cluster)
-    sequence_parallel = flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1
     plan = Plan(
         tp=tp,
         cp=cp,
         ep=ep,
-        etp=integer(row, "etp", 1) if model.experts else 1,
         pp=pp,
+        etp=integer(row, "etp", 1) if model.experts else 1,
         vpp=vpp,
         dp=dp,
         micro_batch=micro_batch,
         num_microbatches=max(1, round(global_batch / (dp * micro_batch))),
-        sequence_parallel=sequence_parallel,
+        sequence_parallel=flag(row, "seq_parallel", stack.features.sequence_parallel) and tp > 1,
         zero_stage=zero,
         shard=shard,
         recompute=recomputation(row, assumed),
@@ -243,7 +240,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
     )
-    if modules := kept_away(row):
+    if modules := re.findall(r"\w+", row.get("offload_modules", "")):
         plan = replace(plan, activation_offload=share_on_host(job, plan, modules))
     return job, plan if row.get("micro_batch") else in_usual_micro_batches(job, plan, assumed)
 
@@ -263,8 +260,8 @@ def one_micro_batch(row: Row) -> bool:
 def chips(row: Row, assumed: list[str]) -> int:
     """Devices of a row: one is one chip; a table that counts the two cores of each says so with the slice's name.
 
-    >>> said: list[str] = []
-    >>> chips({"gpu": "TPU v5p-1024", "gpus": "1024"}, said), said
+    >>> assumed: list[str] = []
+    >>> chips({"gpu": "TPU v5p-1024", "gpus": "1024"}, assumed), assumed
     (512, ['512 chips of two cores each'])
     """
     count = integer(row, "gpus")
@@ -301,9 +298,4 @@ def _one_step(row: Row) -> Row:
 def _group(row: Row) -> str:
     """Rows that differ only in the plan share this key."""
     keys = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
-    return "|".join([_table(row), *(row.get(key, "") for key in keys)])
-
-
-def _table(row: Row) -> str:
-    """What its source calls the table, or the place, that a row is from."""
-    return row.get("table") or row.get("source_ref", "")
+    return "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in keys)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,15 @@ from optimizer.objectives.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Relative errors, predicted / measured - 1, of `runs` runs."""
+    """Relative errors, predicted / measured - 1.
+
+    Attributes:
+        runs: number of runs.
+        mape: mean of the sizes [1].
+        median: of the sizes [1].
+        p90: 90th percentile of the sizes [1].
+        bias: mean of the signed errors [1].
+    """
 
     runs: int
     mape: float
@@ -34,7 +42,7 @@ class Verdicts:
     @property
     def runs(self) -> int:
         """Runs of which it is known whether they fitted."""
-        return sum((self.fits_predicted_fits, self.fits_predicted_oom, self.oom_predicted_fits, self.oom_predicted_oom))
+        return sum(astuple(self))
 
     @property
     def balanced_accuracy(self) -> float | None:
@@ -51,7 +59,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PlanChoice:
     """How well the model ranks plans: regret of its first choice, rank correlation, over groups of runs."""
 
     groups: int
@@ -112,7 +120,7 @@ def ranks(values: FloatArray) -> FloatArray:
     return np.asarray(mean[inverse], dtype=np.float64)
 
 
-def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Choice | None:
+def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> PlanChoice | None:
     """Regret and rank correlation over groups of (predicted, measured) times; None without groups.
 
     The correlation is the mean over the groups of at least three runs.
@@ -121,7 +129,7 @@ def choice_of(groups: Sequence[tuple[FloatArray, FloatArray]]) -> Choice | None:
         return None
     regrets = [regret(predicted, measured) for predicted, measured in groups]
     correlations = [spearman(predicted, measured) for predicted, measured in groups if len(measured) >= 3]
-    return Choice(
+    return PlanChoice(
         groups=len(groups),
         mean_regret=float(np.mean(regrets)),
         p90_regret=float(np.quantile(regrets, 0.9)),

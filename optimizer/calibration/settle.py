@@ -1,4 +1,4 @@
-"""Which parameters a stack's runs tell: the others go home, those on a bound become facts, and the rest is refitted."""
+"""Which parameters the runs of a stack identify: others go home, those on a bound are fixed, the rest is refitted."""
 
 from __future__ import annotations
 
@@ -6,60 +6,66 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Solution
+from optimizer.calibration.least_squares import RUNS_PER_PARAMETER, Optimum
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
 
 Fitted = TypeVar("Fitted")
 NOT_IDENTIFIED = "these runs do not tell it"
-LOW, HIGH = "low", "high"
-AT_BOUND: Mapping[tuple[str, str], str] = {
-    ("gemm_efficiency", HIGH): "products run at the rate of isolated kernels",
-    ("score_passes", LOW): "scores are written and read once",
-    ("launch", LOW): "kernels are replayed without the host",
-    ("pipelined_collective", LOW): "collectives of pipelines wait for nobody",
-    ("microbatch_overhead", LOW): "no host time per micro-batch shows",
-    ("network_efficiency", HIGH): "collectives across nodes run as isolated ones",
-    ("scale_up_efficiency", HIGH): "collectives inside the node run as isolated ones",
-    ("collective_skew", LOW): "ranks enter their collectives together",
-    ("tp_overlap", LOW): "TP collectives hide nothing",
-    ("tp_overlap", HIGH): "TP collectives hide wherever there are products to hide under",
-    ("cp_overlap", LOW): "the CP exchange hides nothing",
-    ("cp_overlap", HIGH): "the CP exchange hides wherever there is attention to hide under",
-    ("ep_overlap", LOW): "the MoE all-to-all hides nothing",
-    ("ep_overlap", HIGH): "the MoE all-to-all hides wherever there are products to hide under",
-    ("dp_overlap", LOW): "DP collectives hide nothing",
-    ("dp_overlap", HIGH): "DP collectives hide wherever there are passes to hide under",
-    ("p2p_overlap", LOW): "pipeline transfers hide nothing",
-    ("p2p_overlap", HIGH): "all pipeline transfers hide",
-    ("optimizer_passes", LOW): "the optimizer step is one fused kernel",
-    ("step_overhead", LOW): "no host time per step shows",
-    ("straggler", LOW): "no slowdown shows with the number of nodes",
-    ("expert_imbalance", LOW): "routing is even",
-    ("expert_efficiency", HIGH): "grouped products run as dense ones",
-    ("fragmentation", LOW): "the allocator holds no fragments",
-    ("workspace", LOW): "workspaces are held outside of the allocator",
+# what it says of the software that a parameter lies on its lower bound, and on its upper one
+AT_BOUND: Mapping[str, tuple[str, str]] = {
+    "gemm_efficiency": ("", "products run at the rate of isolated kernels"),
+    "score_passes": ("scores are written and read once", ""),
+    "launch": ("kernels are replayed without the host", ""),
+    "pipelined_collective": ("collectives of pipelines wait for nobody", ""),
+    "microbatch_overhead": ("no host time per micro-batch shows", ""),
+    "network_efficiency": ("", "collectives across nodes run as isolated ones"),
+    "scale_up_efficiency": ("", "collectives inside the node run as isolated ones"),
+    "collective_skew": ("ranks enter their collectives together", ""),
+    "tp_overlap": ("TP collectives hide nothing", "TP collectives hide wherever there are products to hide under"),
+    "cp_overlap": ("the CP exchange hides nothing", "the CP exchange hides wherever there is attention to hide under"),
+    "ep_overlap": (
+        "the MoE all-to-all hides nothing",
+        "the MoE all-to-all hides wherever there are products to hide under",
+    ),
+    "dp_overlap": ("DP collectives hide nothing", "DP collectives hide wherever there are passes to hide under"),
+    "p2p_overlap": ("pipeline transfers hide nothing", "all pipeline transfers hide"),
+    "optimizer_passes": ("the optimizer step is one fused kernel", ""),
+    "step_overhead": ("no host time per step shows", ""),
+    "straggler": ("no slowdown shows with the number of nodes", ""),
+    "expert_imbalance": ("routing is even", ""),
+    "expert_efficiency": ("", "grouped products run as dense ones"),
+    "fragmentation": ("the allocator holds no fragments", ""),
+    "workspace": ("workspaces are held outside of the allocator", ""),
 }
 
 
 def settled(
     fit: Callable[[Stack, Sequence[str], Mapping[str, float]], Fitted],
-    solution_of: Callable[[Fitted], Solution | None],
+    solution_of: Callable[[Fitted], Optimum | None],
     start: Stack,
     free: Sequence[str],
     first: Fitted,
     runs: int,
 ) -> tuple[Stack, Fitted]:
-    """Refit with ever fewer parameters until the runs tell each of them and none lies on a bound.
+    """Refit with ever fewer parameters until the runs identify each of them and none lies on a bound.
 
-    What the runs do not tell keeps the value of `start`; a parameter on its bound is fixed there, after which the
-    others may be told again. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs, and
-    at least the one that they tell best.
+    What the runs do not identify has the value of `start`; a parameter on its bound is fixed there, after which they
+    may identify the others. A stack has at most one fitted parameter for RUNS_PER_PARAMETER runs, and at least the one
+    that they identify best.
+
+    Args:
+        fit: A fit of some parameters of a stack from a first guess.
+        solution_of: The optimum of such a fit, None where it fitted nothing.
+        start: The stack before.
+        free: The parameters that may be fitted.
+        first: The fit of all of them.
+        runs: Number of runs that inform the fit.
     """
     stack, fitted, identified = start, first, tuple(free)
     while (solution := solution_of(fitted)) is not None:
-        gone = set(solution.untold(max(1, runs // RUNS_PER_PARAMETER)))
+        gone = set(solution.unidentified(max(1, runs // RUNS_PER_PARAMETER)))
         if gone.issuperset(identified) and identified:
-            # Runs far from the start, which all count as outliers, tell nothing sharply; what they tell best moves.
+            # Runs far from the start, which all count as outliers, identify nothing sharply: the best identified moves.
             gone.discard(min(identified, key=lambda name: solution.spreads[name]))
         identified = tuple(name for name in identified if name not in gone)
         if not gone:
@@ -75,10 +81,9 @@ def settled(
 
 def bound_words(name: str, value: float) -> str:
     """What it says of the software that a parameter lies on a bound."""
-    end = LOW if value == PARAMETERS[name].low else HIGH
-    return AT_BOUND.get(
-        (name, end), f"the {'lowest' if end == LOW else 'highest'} of its bounds: {PARAMETERS[name].meaning}"
-    )
+    upper, meaning = value != PARAMETERS[name].low, PARAMETERS[name].meaning
+    words = AT_BOUND.get(name, ("", ""))[upper]
+    return words or f"the {'highest' if upper else 'lowest'} of its bounds: {meaning}"
 
 
 def anew(stack: Stack, names: Collection[str], parent: Stack | None = None) -> Stack:
@@ -91,7 +96,7 @@ def anew(stack: Stack, names: Collection[str], parent: Stack | None = None) -> S
 
 
 def inherited(stack: Stack, origin: str, names: Collection[str]) -> Stack:
-    """The stack whose `names`, which its runs do not tell, are known from the one that the fit started from."""
+    """The stack whose `names`, which its runs do not identify, are known from the one that the fit started from."""
     taken = {name: value for name, value in stack.parameters.items() if name in names}
     fixed = {
         name: Fixed(value=value, why=f"as in {origin}; {NOT_IDENTIFIED}")

@@ -1,10 +1,7 @@
-"""Write a fitted Stack as the TOML that presets/stacks holds."""
+"""A fitted Stack as the TOML that presets/stacks holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from optimizer.base.files import replace_file
 from optimizer.base.names import toml_string
 from optimizer.job.stack import FEATURES, PARAMETERS, Features, Stack
 
@@ -44,11 +41,6 @@ def stack_toml(stack: Stack) -> str:
         if text := getattr(stack.provenance, key):
             lines.append(f"{key} = {_value(text)}")
     return "\n".join(lines) + "\n"
-
-
-def write_stack(stack: Stack, path: Path) -> None:
-    """Write the file whole or not at all. Raises InputError where it cannot be written."""
-    replace_file(path, stack_toml(stack), "toml")
 
 
 def _value(value: object) -> str:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
-from optimizer.calibration.groups import device_name, gathered, model_name, plan_group, source_name
+from optimizer.calibration.groups import device_name, gathered, model_name, places_by, plan_group, source_name
 from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
-from optimizer.calibration.scores import Choice, Errors, Verdicts, choice_of, errors_of
+from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import Interval, interval
+from optimizer.objectives.step.formula import COMPUTE
+from optimizer.objectives.step.interval import Interval, interval, mfu
+from optimizer.objectives.step.time_terms import burning
+
+LARGE_SHARE = 0.25  # of the predicted time, for a term other than compute to be named
+SLOW = 0.10  # MFU below which a measurement is suspect
 
 BY: Mapping[str, Callable[[Run], str]] = {
     "source": source_name,
@@ -24,8 +30,18 @@ BY: Mapping[str, Callable[[Run], str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
-    """One row and what was predicted for it: times [s], memory [B]; all None where it is refused."""
+class PricedRun:
+    """One row and what was predicted for it, all None where it is refused.
+
+    Attributes:
+        run: the row.
+        step_time: predicted [s].
+        interval: of the step time.
+        reserved: memory of the fullest GPU [B].
+        allocated: the same without fragments [B].
+        fits: whether that is usable.
+        terms: the step time by term [s].
+    """
 
     run: Run
     step_time: float | None = None
@@ -60,19 +76,19 @@ class Score:
     reserved: Errors | None
     memory_coverage: float | None
     verdicts: Verdicts
-    choice: Choice | None
+    choice: PlanChoice | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
     """Every row in its order, and the scores: of all rows first, then by source, stack, device and model."""
 
-    rows: tuple[Priced, ...]
+    rows: tuple[PricedRun, ...]
     scores: tuple[Score, ...]
 
     @property
     def doubtful(self) -> int:
-        """Rows that were priced but kept out of the scores, as Run.doubted says."""
+        """Rows that were priced but do not count in the scores, as Run.doubted says."""
         return sum(row.step_time is not None and not row.clean for row in self.rows)
 
     @property
@@ -95,27 +111,24 @@ def validate(runs: Sequence[Run]) -> Validation:
     rows = priced(runs)
     clean = [row for row in rows if row.clean]
     scores = [score("all", "all", clean)] if clean else []
+    of_clean = [row.run for row in clean]
     for by, key in BY.items():
-        scores += _scores(by, key, clean)
+        groups = sorted((str(name), places) for name, places in places_by(of_clean, key).items())
+        scores += [score(by, name, [clean[place] for place in places]) for name, places in groups]
     return Validation(rows=tuple(rows), scores=tuple(scores))
 
 
-def _scores(by: str, key: Callable[[Run], str], clean: Sequence[Priced]) -> list[Score]:
-    groups = gathered(clean, lambda row: key(row.run))
-    return [score(by, str(name), members) for name, members in sorted(groups.items(), key=lambda group: str(group[0]))]
-
-
-def priced(runs: Sequence[Run]) -> list[Priced]:
+def priced(runs: Sequence[Run]) -> list[PricedRun]:
     """Predicted time, interval, memory and verdict of every run, in order."""
     costs = predict(batches(runs), len(runs))
     rows = []
     for place, run in enumerate(runs):
         if run.job is None or run.plan is None:
-            rows.append(Priced(run=run))
+            rows.append(PricedRun(run=run))
             continue
         step, reserved = float(costs.step_time[place]), float(costs.reserved[place])
         rows.append(
-            Priced(
+            PricedRun(
                 run=run,
                 step_time=step,
                 interval=interval(run.job, run.plan, step),
@@ -128,7 +141,7 @@ def priced(runs: Sequence[Run]) -> list[Priced]:
     return rows
 
 
-def score(by: str, name: str, rows: Sequence[Priced]) -> Score:
+def score(by: str, name: str, rows: Sequence[PricedRun]) -> Score:
     """The errors of one group of clean rows."""
     timed = [row for row in rows if row.step_time and row.run.step_time]
     covered = [
@@ -156,24 +169,24 @@ def _share(hits: Sequence[bool]) -> float | None:
     return sum(hits) / len(hits) if hits else None
 
 
-def _predicted_memory(row: Priced) -> float:
+def _predicted_memory(row: PricedRun) -> float:
     kind = counted(row.run)
     outside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
     return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + outside
 
 
-def _memory_errors(rows: Sequence[Priced]) -> Errors | None:
+def _memory_errors(rows: Sequence[PricedRun]) -> Errors | None:
     return errors_of([_predicted_memory(row) for row in rows], [row.run.memory or 1.0 for row in rows])
 
 
-def _memory_covered(row: Priced) -> bool:
+def _memory_covered(row: PricedRun) -> bool:
     if row.run.job is None or row.run.plan is None or row.run.memory is None:
         return False
     within = interval(row.run.job, row.run.plan, _predicted_memory(row), "memory")
     return within.low <= row.run.memory <= within.high
 
 
-def _verdicts(rows: Sequence[Priced]) -> Verdicts:
+def _verdicts(rows: Sequence[PricedRun]) -> Verdicts:
     outcomes = [(row.run.out_of_memory, bool(row.fits)) for row in rows if row.run.out_of_memory is not None]
     return Verdicts(
         fits_predicted_fits=outcomes.count((False, True)),
@@ -183,7 +196,7 @@ def _verdicts(rows: Sequence[Priced]) -> Verdicts:
     )
 
 
-def _choices(timed: Sequence[Priced]) -> list[tuple[FloatArray, FloatArray]]:
+def _choices(timed: Sequence[PricedRun]) -> list[tuple[FloatArray, FloatArray]]:
     """(predicted, measured) times of every group of runs with at least two plans."""
     groups = []
     for members in gathered(timed, lambda row: plan_group(row.run)).values():
@@ -192,3 +205,36 @@ def _choices(timed: Sequence[Priced]) -> list[tuple[FloatArray, FloatArray]]:
             measured = np.array([row.run.step_time for row in members], dtype=np.float64)
             groups.append((predicted, measured))
     return groups
+
+
+def worst(rows: Sequence[PricedRun], count: int = 10) -> list[PricedRun]:
+    """The clean rows farthest from their measurement, in log; the farthest first."""
+    timed = [row for row in rows if row.clean and row.ratio]
+    return sorted(timed, key=lambda row: -abs(log(row.ratio or 1.0)))[:count]
+
+
+def suspicion(row: PricedRun) -> str:
+    """What may be wrong with a prediction or a row: extrapolation, assumptions, a doubtful term, the row itself."""
+    reasons = list(row.interval.reasons) if row.interval else []
+    if row.run.assumed:
+        reasons.append("assumed " + ", ".join(row.run.assumed))
+    if row.run.job and row.run.step_time and (measured := mfu(row.run.job, row.run.step_time)) < SLOW:
+        reasons.append(f"measured MFU {measured:.1%}: bound by the host or the network")
+    if row.fits is False and row.run.out_of_memory is False:
+        reasons.append("predicted not to fit")
+    if row.run.doubted:
+        reasons.append(row.run.doubted)
+    return "; ".join([*reasons, _dominant(row)])
+
+
+def _dominant(row: PricedRun) -> str:
+    """The largest term of the predicted time besides compute if it is large, otherwise compute."""
+    terms = {name: value for name, value in (row.terms or {}).items() if name not in burning(COMPUTE)}
+    if not terms or not row.step_time:
+        return "not priced"
+    name = max(terms, key=lambda term: terms[term])
+    share = terms[name] / row.step_time
+    if share >= LARGE_SHARE:
+        return f"{name.replace('_', ' ')} is {share:.0%} of the predicted time"
+    compute = sum((row.terms or {}).get(term, 0.0) for term in burning(COMPUTE)) / row.step_time
+    return f"matrix products and attention are {compute:.0%} of the predicted time"

@@ -10,8 +10,7 @@ from typing import Any
 
 from optimizer.calibration.groups import device_name, gathered, model_name, source_name
 from optimizer.calibration.scores import Errors, Verdicts
-from optimizer.calibration.suspects import suspicion, worst
-from optimizer.calibration.validation import Priced, Score, Validation
+from optimizer.calibration.validation import PricedRun, Score, Validation, suspicion, worst
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.charts.chart import Chart, figure, points
 from optimizer.reports.palette import GREY, PALETTE
@@ -50,7 +49,7 @@ def validation_report(validation: Validation, file: str) -> Report:
         title=headline(validation),
         subject=(f"Predicted against measured: {file}",),
         note="Predicted by mfu-optimizer; the dotted lines and the groups say how far it is off.",
-        conclusion=(coverage_line(overall) if overall else "", set_aside_line(validation)),
+        conclusion=(coverage_line(overall) if overall else "", doubtful_line(validation)),
         sections=(
             section("Step time", *([scatter(validation)] if overall and overall.time else []), on="page"),
             section("What the columns say", LEGEND if groups else "", on="page"),
@@ -103,7 +102,7 @@ def coverage_line(score: Score) -> str:
     )
 
 
-def set_aside_line(validation: Validation) -> str:
+def doubtful_line(validation: Validation) -> str:
     """Rows that do not count, and why."""
     parts = []
     if validation.doubtful:
@@ -220,25 +219,25 @@ def _stack_row(name: str, errors: Sequence[float]) -> tuple[str, ...]:
     return (name, f"{len(errors):,}", f"{median(map(abs, errors)):.1%}", f"{within:.0%}")
 
 
-def drawn(rows: Sequence[Priced], of: int) -> Sequence[Priced]:
+def drawn(rows: Sequence[PricedRun], of: int) -> Sequence[PricedRun]:
     """Those of the rows that the plot shows: all, or every so many by their error where there are too many to draw."""
     step = -(-of // MOST_POINTS)
     return rows if step <= 1 else sorted(rows, key=lambda row: row.ratio or 1.0)[::step]
 
 
-def _points(rows: Sequence[Priced], name: str, index: int) -> Mapping[str, Any]:
+def _points(rows: Sequence[PricedRun], name: str, index: int) -> Mapping[str, Any]:
     """The runs of one stack, in the colour and with the symbol of its place."""
     return points(
         [row.run.step_time or 0.0 for row in rows],
         [row.step_time for row in rows],
         PALETTE[index % len(PALETTE)],
         name=name,
-        text=[_told(row) for row in rows],
+        text=[_pointer_text(row) for row in rows],
         marker={"size": 6, "opacity": 0.65, "symbol": SYMBOLS[(index // len(PALETTE)) % len(SYMBOLS)]},
     )
 
 
-def _told(row: Priced) -> str:
+def _pointer_text(row: PricedRun) -> str:
     """What a pointer over a run shows."""
     of, plan = row.run.row, f"{row.run.plan.summary()}, " if row.run.plan else ""
     times = f"measured {cell(row.run.step_time, 's')}, predicted {cell(row.step_time, 's')}"
@@ -258,17 +257,14 @@ def _guides(measured: Sequence[float]) -> list[Mapping[str, Any]]:
 
 def validation_json(validation: Validation) -> str:
     """schema_version, the scores of every group, and one entry per row of the file in its order."""
-    groups = [group_record(score) for score in validation.scores]
+    groups = []
+    for score in validation.scores:
+        verdicts = asdict(score.verdicts) | {"balanced_accuracy": score.verdicts.balanced_accuracy}
+        groups.append(asdict(score) | {"verdicts": verdicts})
     return json_text({"groups": groups, "rows": [row_record(row) for row in validation.rows]})
 
 
-def group_record(score: Score) -> dict[str, Any]:
-    """One group's errors; the matrix of verdicts and its balanced accuracy under `verdicts`."""
-    accuracy = score.verdicts.balanced_accuracy
-    return asdict(score) | {"verdicts": asdict(score.verdicts) | {"balanced_accuracy": accuracy}}
-
-
-def row_record(row: Priced) -> dict[str, Any]:
+def row_record(row: PricedRun) -> dict[str, Any]:
     """What was predicted for one row; nulls and the reason in `refused` where it could not be priced."""
     return {
         "id": row.run.id,
@@ -282,7 +278,7 @@ def row_record(row: Priced) -> dict[str, Any]:
     }
 
 
-def validation_record(row: Priced) -> Record:
+def validation_record(row: PricedRun) -> Record:
     """A row with its group, measurement, prediction, error and suspected reason."""
     run = row.run
     return {

@@ -15,7 +15,7 @@ from optimizer.catalog.hardware import (
     preset_device,
 )
 from optimizer.catalog.models import known_model, load_model, model_names, model_spellings, preset_model
-from optimizer.catalog.own import own_files
+from optimizer.catalog.places import own_files
 from optimizer.catalog.stacks import known_stack, load_stack, preset_stack, stack_names
 
 # Every kind of preset that is shipped: its names, and what loads one.
@@ -34,25 +34,6 @@ def names_of(kind: str) -> tuple[str, ...]:
     return (*own, *(name for name in shipped if name not in own)) if own else shipped
 
 
-__all__ = [
-    "KINDS",
-    "cluster_names",
-    "device_names",
-    "known_cluster",
-    "known_model",
-    "known_stack",
-    "link_names",
-    "load_cluster",
-    "load_device",
-    "load_link",
-    "load_model",
-    "load_stack",
-    "model_names",
-    "model_spellings",
-    "names_of",
-    "preset_cluster",
-    "preset_device",
-    "preset_model",
-    "preset_stack",
-    "stack_names",
-]
+__all__ = ["KINDS", "cluster_names", "device_names", "known_cluster", "known_model", "known_stack", "link_names"]
+__all__ += ["load_cluster", "load_device", "load_link", "load_model", "load_stack", "model_names", "model_spellings"]
+__all__ += ["names_of", "preset_cluster", "preset_device", "preset_model", "preset_stack", "stack_names"]

@@ -15,23 +15,19 @@ PRICES = "prices.csv"
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """One figure of money or power, in SI: `value` in `unit` ("USD/s", "USD", "W", "USD/J", "1", ...) for one `scope`.
+    """One figure of money or power, in SI."""
 
-    `name` is a cluster, a device, a provider's offer or "default"; `low` and `high` bound what the sources say, and
-    equal `value` when they agree.
-    """
-
-    name: str
-    quantity: str
-    value: float
-    low: float
-    high: float
-    unit: str
-    scope: str
-    source: str
-    date: str
-    grade: str
-    note: str = ""
+    name: str  # a cluster, a device, a provider's offer or "default"
+    quantity: str  # what is measured
+    value: float  # in `unit`
+    low: float  # least that the sources say; `value` where they agree
+    high: float  # most that they say
+    unit: str  # "USD/s", "USD", "W", "USD/J", "1", ...
+    scope: str  # what it is for: a node, a GPU, ...
+    source: str  # where it is written
+    date: str  # when it was written or read
+    grade: str  # as of Provenance
+    note: str = ""  # what else is to be known
 
     @property
     def mid(self) -> float:
@@ -72,8 +68,8 @@ def _price(row: Row) -> Price:
 def find_price(quantity: str, *names: str) -> Price | None:
     """The row of this quantity for the first of the names that has one.
 
-    >>> found = find_price("node_power_max", "my-cluster", "dgx-h100")
-    >>> found.value if found else None
+    >>> price = find_price("node_power_max", "my-cluster", "dgx-h100")
+    >>> price.value if price else None
     10200.0
     """
     table = _table(quantity)

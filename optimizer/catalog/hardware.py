@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import existing, file_of
+from optimizer.catalog.places import existing, file_of, own_file, own_files
 from optimizer.catalog.rows import Row, canonical, index, names, plain, rows
 from optimizer.job.hardware import DIMENSIONS, Cluster, Device, Link, Tier
 from optimizer.job.model import Provenance
@@ -18,6 +17,7 @@ from optimizer.job.model import Provenance
 DEVICES, LINKS, CLUSTERS = "devices.csv", "links.csv", "clusters.csv"
 T = TypeVar("T", Device, Link, Cluster)
 _CONVERT = {"int": int, "bool": bool}
+_OF_TIER = ("link", "size", "ports_per_gpu", "oversubscription")  # quantities of a tier; its others are of its link
 
 
 def device_names() -> tuple[str, ...]:
@@ -121,20 +121,18 @@ def with_network(
     >>> [tier.bandwidth for tier in with_network(load_cluster("h100"), nic_bandwidth=100e9, oversubscription=2).tiers]
     [450000000000.0, 100000000000.0, 50000000000.0]
     """
-    changes = {
-        "nic_bandwidth": nic_bandwidth,
-        "oversubscription": oversubscription,
-        "scale_up_size": scale_up_size,
-        "memory": memory,
-    }
-    given = {key: value for key, value in changes.items() if value is not None}
+    changes = {"nic_bandwidth": nic_bandwidth, "oversubscription": oversubscription, "scale_up_size": scale_up_size}
+    given = {key: value for key, value in {**changes, "memory": memory}.items() if value is not None}
     if wrong := [f"{key} must be positive, but got {value}" for key, value in given.items() if value <= 0]:
         raise InputError("; ".join(wrong))
     inner, *outer = cluster.tiers
     if not outer and (nic_bandwidth or oversubscription):
         raise InputError(f"{cluster.name} has no network between nodes to change; describe one in a cluster file")
     if scale_up_size:
-        inner, outer = replace(inner, size=scale_up_size), _beyond(cluster, scale_up_size)
+        inner, reach = replace(inner, size=scale_up_size), cluster.tiers[-1].size
+        if outer and reach <= scale_up_size:
+            raise InputError(f"scale_up_size must be below the {reach} GPUs of {cluster.name}, but got {scale_up_size}")
+        outer = [tier for tier in outer if tier.size > scale_up_size]
     if nic_bandwidth:
         outer = [replace(tier, link=tier.link.scaled(nic_bandwidth)) for tier in outer]
     if oversubscription:
@@ -150,15 +148,6 @@ def with_network(
         max_gpus=cluster.max_gpus if outer else inner.size,
         provenance={**cluster.provenance, **dict.fromkeys(given, assumed)},
     )
-
-
-def _beyond(cluster: Cluster, scale_up_size: int) -> list[Tier]:
-    """The outer tiers that still reach further than a scale-up domain of another size."""
-    outer = [tier for tier in cluster.tiers[1:] if tier.size > scale_up_size]
-    if not outer and len(cluster.tiers) > 1:
-        reach = cluster.tiers[-1].size
-        raise InputError(f"scale_up_size must be below the {reach} GPUs of {cluster.name}, but got {scale_up_size}")
-    return outer
 
 
 @cache
@@ -204,26 +193,17 @@ def _cluster(name: str) -> Cluster:
 
 def _tier(name: str, rows_of_one: list[Row], reach: int) -> Tier:
     """A tier: its link, with as many ports as a GPU has, and whatever the rows say of the link in this place."""
-    link, size, ports, oversubscription = None, reach, 1.0, 1.0
-    overrides = []
-    for row in rows_of_one:
-        if row.quantity == "link":
-            link = load_link(row.text)
-        elif row.quantity == "size":
-            size = int(row.number("1"))
-        elif row.quantity == "ports_per_gpu":
-            ports = row.number("1")
-        elif row.quantity == "oversubscription":
-            oversubscription = row.number("1")
-        else:
-            overrides.append(row)
-    if link is None:
+    own = {row.quantity: row for row in rows_of_one if row.quantity in _OF_TIER}
+    if "link" not in own:
         raise InputError(f"presets/{CLUSTERS}: {rows_of_one[0].name} lacks the row {name}.link")
-    values = _values(overrides, Link)
+    link = load_link(own.pop("link").text)
+    numbers = {"size": reach, "ports_per_gpu": 1.0, "oversubscription": 1.0}
+    numbers |= {quantity: row.number("1") for quantity, row in own.items()}
+    values = _values([row for row in rows_of_one if row.quantity not in _OF_TIER], Link)
     values["provenance"] = {**link.provenance, **values["provenance"]}
     values["quantities"] = {**link.quantities, **values.get("quantities", {})}
-    link = replace(link.scaled(link.bandwidth * ports), **values)
-    return Tier(name=name, link=link, size=size, oversubscription=oversubscription)
+    link = replace(link.scaled(link.bandwidth * numbers["ports_per_gpu"]), **values)
+    return Tier(name=name, link=link, size=int(numbers["size"]), oversubscription=numbers["oversubscription"])
 
 
 def _values(rows_of_one: Iterable[Row], kind: type[Device] | type[Link] | type[Cluster]) -> dict[str, Any]:

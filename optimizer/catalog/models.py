@@ -15,8 +15,7 @@ from typing import Any
 
 from optimizer.base.errors import InvalidFile, UnknownName, nearest
 from optimizer.catalog.files import csv_rows, presets_folder
-from optimizer.catalog.own import own_file, own_files, spelling
-from optimizer.catalog.places import existing, file_of
+from optimizer.catalog.places import existing, file_of, own_file, own_files, spelling
 from optimizer.job.model import Experts, LatentAttention, Model, Provenance, SlidingWindow
 
 _PARTS: Mapping[str, type[Experts] | type[LatentAttention] | type[SlidingWindow]] = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import HUGE, YEAR, factor, parse
@@ -34,36 +35,30 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?$")
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """One price of one offer, for one GPU: rent [USD/s] or sale [USD], with the range that its source leaves open.
+    """One price of one offer, for one GPU: rent [USD/s] or sale [USD]."""
 
-    device: what is sold; cluster: the preset that describes this very machine, "" for any of that device. sold: sizes
-    on offer [GPUs], () for any number of nodes, under the name sold_as. commitment: shortest time paid for [s].
-    lifetime [s], residual value [1], pue [1], electricity [USD/J]: of this offer, None where the assumptions hold.
-    row: file and line. fabric: whether a network for training comes with it.
-    """
-
-    provider: str
-    offer: str
-    device: str
-    term: str
-    value: float
-    low: float
-    high: float
-    row: str
-    cluster: str = ""
-    region: str = ""
-    sold: tuple[int, ...] = ()
-    sold_as: str = ""
-    commitment: float = 0.0
-    lifetime: float | None = None
-    residual: float | None = None
-    pue: float | None = None
-    electricity: float | None = None
-    fabric: bool = True
-    source: str = ""
-    date: str = ""
-    grade: str = ""
-    note: str = ""
+    provider: str  # who sells
+    offer: str  # what the provider calls it
+    device: str  # what is sold
+    term: str  # one of RENTS or SALES
+    value: float  # the price
+    low: float  # least price that its source leaves open
+    high: float  # largest price that its source leaves open
+    row: str  # file and line
+    cluster: str = ""  # preset that describes this very machine, "" for any of that device
+    region: str = ""  # where it is
+    sold: tuple[int, ...] = ()  # sizes on offer [GPUs], () for any number of nodes
+    sold_as: str = ""  # name of such a size
+    commitment: float = 0.0  # shortest time paid for [s]
+    lifetime: float | None = None  # as the next three of this offer, None where the assumptions hold [s]
+    residual: float | None = None  # value at the end of it, over the price [1]
+    pue: float | None = None  # power of the site over that of the machines [1]
+    electricity: float | None = None  # price of energy [USD/J]
+    fabric: bool = True  # a network for training comes with it
+    source: str = ""  # where the price is written
+    date: str = ""  # when it was written or read
+    grade: str = ""  # as of Provenance, or USER
+    note: str = ""  # what else is to be known
 
     @property
     def own(self) -> bool:
@@ -89,20 +84,25 @@ class Offer:
         return (today - datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1))).days
 
 
-def _presets() -> tuple[Offer, ...]:
-    return load_offers()
+@cache
+def load_offers() -> tuple[Offer, ...]:
+    """Every row of presets/offers.csv.
+
+    >>> book = PriceBook()
+    >>> offer = book.rent("h100", "p5")
+    >>> offer.title(), round(offer.value * 3600, 2), offer.row.startswith("presets/offers.csv line ")
+    ('AWS p5.48xlarge, on demand', 6.88, True)
+    """
+    return _read(presets_folder() / OFFERS, f"presets/{OFFERS}", own=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PriceBook:
-    """Every offer that may be taken, the user's before the presets'.
+    """Every offer that may be taken, the user's before the presets'."""
 
-    term and provider: the only ones to take where they are named.
-    """
-
-    offers: tuple[Offer, ...] = field(default_factory=_presets)
-    term: str = ""
-    provider: str = ""
+    offers: tuple[Offer, ...] = field(default_factory=load_offers)
+    term: str = ""  # the only one to take, "" for all
+    provider: str = ""  # the only one to take, "" for all
 
     def rent(self, device: str, cluster: str = "") -> Offer | None:
         """The rent that holds for a device in a cluster, None where the book has none.
@@ -141,45 +141,23 @@ class PriceBook:
 
     def _of(self, term: str, device: str) -> list[Offer]:
         wanted = plain(self.provider)
-        return [
-            item
-            for item in self.offers
-            if item.term == term
-            and item.device == device
-            and (item.own or term in SALES or not wanted or plain(item.provider) == wanted)
-        ]
+        every = [item for item in self.offers if item.term == term and item.device == device]
+        free = term in SALES or not wanted
+        return [item for item in every if free or item.own or plain(item.provider) == wanted]
 
     def _ranked(self, term: str, device: str, cluster: str) -> list[Offer]:
         offers = sorted(self._of(term, device), key=lambda item: item.value)
         mine = [item for item in offers if item.own and item.cluster in ("", cluster)]
-        if mine or (not self.term and self._quoted(device, cluster)):
-            return mine
+        quotes = (item for item in self.offers if item.own and item.term in RENTS and item.device == device)
+        if mine or (not self.term and any(item.cluster in ("", cluster) for item in quotes)):
+            return mine  # where a user has any quote of this machine, the book's own prices are not asked
         named = [item for item in offers if cluster and item.cluster == cluster]
         usual = [item for item in offers if (item.fabric or self.provider) and not item.own]
         return named or (usual[(len(usual) - 1) // 2 :] if usual else [])
 
-    def _quoted(self, device: str, cluster: str) -> bool:
-        """Whether the user has any quote of a rent of this machine: then the book's own are not asked."""
-        return any(
-            item.own and item.term in RENTS and item.device == device and item.cluster in ("", cluster)
-            for item in self.offers
-        )
-
     def with_quotes(self, quotes: Sequence[Offer]) -> PriceBook:
         """The book with quotes in front."""
         return replace(self, offers=(*quotes, *self.offers))
-
-
-@cache
-def load_offers() -> tuple[Offer, ...]:
-    """Every row of presets/offers.csv.
-
-    >>> book = PriceBook()
-    >>> found = book.rent("h100", "p5")
-    >>> found.title(), round(found.value * 3600, 2), found.row.startswith("presets/offers.csv line ")
-    ('AWS p5.48xlarge, on demand', 6.88, True)
-    """
-    return _read(presets_folder() / OFFERS, f"presets/{OFFERS}", own=False)
 
 
 def read_quotes(path: str | Path) -> tuple[Offer, ...]:
@@ -277,29 +255,29 @@ def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
     if not low <= value <= high:
         raise InputError(f"value {get('value')} must lie between low {get('low')} and high {get('high')}")
     _possible(term, high)
-    extras = {name: _number(name, get(name, ""), kind) for name, kind in EXTRAS.items() if get(name)}
+    texts: Any = {name: get(name, "") for name in ("provider", "offer", "region", "sold_as", "source", "date", "note")}
+    extras: Any = {name: _number(name, get(name, ""), kind) for name, kind in EXTRAS.items() if get(name)}
     if extras.get("residual", 0.0) >= 1 or extras.get("pue", 1.0) < 1:
         raise InputError("residual must be below 1 (a share of the price), and pue at least 1")
     if get("date") and not _DATE.match(get("date", "")):
         raise InputError(f"date {get('date')!r} must be written as 2026-07-16, 2026-07 or 2026")
+    sizes = get("sold", "").split()  # "72" or "4 8 16"
+    if not all(word.isdecimal() and int(word) > 0 for word in sizes):
+        raise InputError(
+            f"sold {get('sold', '')!r} must be the GPUs that are sold together: 72, or several sizes as in 4 8 16"
+        )
     return Offer(
-        provider=get("provider", ""),
-        offer=get("offer", ""),
-        region=get("region", ""),
+        **texts,
         device=device,
         cluster=cluster,
         term=term,
         value=value,
         low=low,
         high=high,
-        sold=_sizes(get("sold", "")),
-        sold_as=get("sold_as", ""),
+        sold=tuple(sorted(map(int, sizes))),
         commitment=extras.pop("commitment", COMMITMENTS.get(term, 0.0)),
         fabric=get("fabric", "") != "none",
-        source=get("source", ""),
-        date=get("date", ""),
         grade=USER if own else get("grade", ""),
-        note=get("note", ""),
         row=row,
         **extras,
     )
@@ -314,17 +292,7 @@ def _device(name: str, cluster: str) -> str:
         return own
     if not name:
         raise InputError("names neither a device nor a cluster, such as h100 or gb200-nvl72")
-    if plain(name) in device_names():
-        return plain(name)
-    return load_cluster(name).device.name
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    """The sizes on offer, as "72" or "4 8 16"."""
-    words = text.split()
-    if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise InputError(f"sold {text!r} must be the GPUs that are sold together: 72, or several sizes as in 4 8 16")
-    return tuple(sorted(map(int, words)))
+    return plain(name) if plain(name) in device_names() else load_cluster(name).device.name
 
 
 def _number(name: str, text: str, dimension: str) -> float:

@@ -16,17 +16,17 @@ TEXT = "text"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a preset file: `text` as printed, in `unit` ("text" for a word)."""
+    """One row of a preset file."""
 
     file: str
-    line: int
-    name: str
+    line: int  # its number
+    name: str  # of the preset
     quantity: str
-    text: str
-    unit: str
-    low: str = ""
-    high: str = ""
-    scope: str = ""
+    text: str  # the value as printed
+    unit: str  # of the value; "text" for a word
+    low: str = ""  # least value that the sources say
+    high: str = ""  # largest value that they say
+    scope: str = ""  # what the value is for
     provenance: Provenance
 
     @property
@@ -36,17 +36,14 @@ class Row:
 
     def number(self, dimension: str = "") -> float:
         """The value in SI; raises InputError when it is no number, or of another dimension than the given one."""
-        found, size = factor(self.unit)
-        if dimension and found != dimension:
-            raise InputError(
-                f"{self.file} line {self.line}: {self.name}.{self.quantity} is in [{found}]; expected [{dimension}]"
-            )
+        measured, size = factor(self.unit)
+        where = f"{self.file} line {self.line}: {self.name}.{self.quantity}"
+        if dimension and measured != dimension:
+            raise InputError(f"{where} is in [{measured}]; expected [{dimension}]")
         try:
             return float(self.text) * size
         except ValueError as error:
-            raise InputError(
-                f"{self.file} line {self.line}: {self.name}.{self.quantity} must be a number, but got {self.text!r}"
-            ) from error
+            raise InputError(f"{where} must be a number, but got {self.text!r}") from error
 
 
 @cache
@@ -71,14 +68,14 @@ def names(file: str, having: str = "") -> tuple[str, ...]:
 @cache
 def rows(file: str, name: str) -> tuple[Row, ...]:
     """The rows of one name, after those that it inherits with `like`."""
-    found: list[Row] = []
+    every: list[Row] = []
     for line, cells in _table(file)[name]:
         row = _row(file, line, cells)
         if row.quantity == "like":
-            found = [*rows(file, row.text), *found]
+            every = [*rows(file, row.text), *every]
         else:
-            found.append(row)
-    return tuple(found)
+            every.append(row)
+    return tuple(every)
 
 
 def _row(file: str, line: int, cells: Mapping[str, str]) -> Row:
@@ -87,17 +84,10 @@ def _row(file: str, line: int, cells: Mapping[str, str]) -> Row:
     return Row(
         file=file,
         line=line,
-        name=get("name", ""),
-        quantity=get("quantity", ""),
         text=get("value", ""),
-        unit=get("unit", ""),
-        low=get("low", ""),
-        high=get("high", ""),
-        scope=scope,
+        **{column: get(column, "") for column in ("name", "quantity", "unit", "low", "high", "scope")},
         provenance=Provenance(
-            source=get("source", ""),
-            date=get("date", ""),
-            grade=get("grade", ""),
+            **{column: get(column, "") for column in ("source", "date", "grade")},
             note=f"{scope}; {note}" if scope and note else scope or note,
         ),
     )

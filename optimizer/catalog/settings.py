@@ -29,12 +29,12 @@ _UNITS: Mapping[str, str] = {"B": "GB", "B/s": "GB/s", "FLOP/s": "TFLOP/s"}
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Model, cluster and stack of a job, and which of their fields were changed: `settings`, whole paths, as typed."""
+    """What a job asks about, and which fields of it were changed."""
 
     model: Model
     cluster: Cluster
     stack: Stack
-    settings: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()  # the changes, with whole paths and values as typed
 
 
 def with_settings(asked: Asked, settings: Sequence[str]) -> Asked:
@@ -85,14 +85,13 @@ def paths(asked: Asked) -> tuple[str, ...]:
 def _path(name: str, known: Sequence[str], absent: Sequence[str]) -> str:
     """The one path that a name means; fields of parts that are absent give way to others."""
     wanted = name.lower().replace("-", "_")
-    found = [path for path in known if path.replace("-", "_") == wanted]
-    found = found or [path for path in known if path.replace("-", "_").endswith(f".{wanted}")]
-    present = [path for path in found if path.split(".")[1] not in absent]
-    found = present or found
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(f"--set {name}: several fields are called so; write one of {', '.join(found)}")
+    fitting = [path for path in known if path.replace("-", "_") == wanted]
+    fitting = fitting or [path for path in known if path.replace("-", "_").endswith(f".{wanted}")]
+    fitting = [path for path in fitting if path.split(".")[1] not in absent] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InputError(f"--set {name}: several fields are called so; write one of {', '.join(fitting)}")
     shorts = {path.rpartition(".")[2]: path for path in reversed(known)}
     near = [shorts[end] for end in nearest(wanted.rpartition(".")[2], shorts)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"fields are called like {', '.join(known[:MOST_SHOWN])}"
@@ -110,8 +109,7 @@ def _value(text: str) -> Any:
 
 
 def _model(model: Model, path: Sequence[str], text: str) -> Model:
-    from optimizer.catalog.readers.model_checks import impossible
-    from optimizer.catalog.readers.model_file import KEYS
+    from optimizer.catalog.readers.model_file import KEYS, impossible
     from optimizer.catalog.readers.problems import validated
 
     data = {key: value for key, value in asdict(model).items() if value is not None}
@@ -134,7 +132,12 @@ def _cluster(cluster: Cluster, path: Sequence[str], text: str) -> Cluster:
     if len(path) == 1:
         return replace(cluster, **{path[0]: number})
     if path[0] == DEVICE:
-        return replace(cluster, device=_device(cluster.device, path[1:], number))
+        device, changes = cluster.device, {path[1]: number}
+        if path[1] == "peak_flops":
+            changes = {path[1]: {**device.peak_flops, path[2]: number}}
+        elif path[1] == "memory":
+            changes["memory_nominal"] = max(number, device.memory_nominal)
+        return replace(cluster, device=replace(device, **changes))
     tiers = []
     for tier in cluster.tiers:
         if tier.name == path[0]:
@@ -149,14 +152,6 @@ def _cluster(cluster: Cluster, path: Sequence[str], text: str) -> Cluster:
     if sizes != sorted(set(sizes)):
         raise InputError(f"--set {CLUSTER}.{'.'.join(path)}={text}: tiers must grow outwards, but would be {sizes}")
     return replace(cluster, tiers=tuple(tiers), max_gpus=min(cluster.max_gpus, sizes[-1]))
-
-
-def _device(device: Device, path: Sequence[str], number: float) -> Device:
-    if path[0] == "peak_flops":
-        return replace(device, peak_flops={**device.peak_flops, path[1]: number})
-    more = {"memory_nominal": max(number, device.memory_nominal)} if path[0] == "memory" else {}
-    changes: dict[str, Any] = {path[0]: number, **more}
-    return replace(device, **changes)
 
 
 def _quantity(name: str, path: Sequence[str], text: str) -> Any:
@@ -178,7 +173,7 @@ def _stack(stack: Stack, name: str, text: str) -> Stack:
     part = "parameters" if name in PARAMETERS else "features"
     problems: list[str] = []
     own = {key: getattr(stack.features, key) for key in ("selective", "recompute_modules")}
-    data: dict[str, Any] = {"name": stack.name, "features": dict(own)}
+    data: dict[str, Any] = {"name": stack.name, "features": own}
     data.setdefault(part, {})[name] = _value(text)
     table = validated(KEYS, data, problems)
     if table is None:

@@ -1,4 +1,4 @@
-"""Stack presets: one TOML file each in presets/stacks, written by `optimize calibrate`."""
+"""Stack presets, one TOML file each in presets/stacks, written by `optimize calibrate`; intervals of other software."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 from optimizer.base.errors import UnknownName
 from optimizer.catalog.files import presets_folder
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import ENDINGS, existing, file_of
+from optimizer.catalog.places import ENDINGS, existing, file_of, own_file, own_files
 from optimizer.catalog.targets import aimed
 from optimizer.job.hardware import Device
 from optimizer.job.model import Provenance
@@ -20,6 +19,7 @@ from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
 from optimizer.job.target import AT
 
 DEFAULT_STACK = "megatron-core"
+INTERVALS = "intervals.toml"
 USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
 
 
@@ -96,3 +96,23 @@ def _preset(name: str) -> Stack:
     values["ranges"] = {key: (float(low), float(high)) for key, (low, high) in data.get("ranges", {}).items()}
     values["features"], values["provenance"] = Features(**features), Provenance(**data["provenance"])
     return Stack(**{**data, **values, "devices": tuple(data.get("devices", ()))})
+
+
+@cache
+def pooled_intervals() -> Mapping[str, float]:
+    """Half-widths in log of prediction intervals by quantity and kind, pooled over every stack with measured runs.
+
+    For software without measured runs of its own.
+    """
+    return {key: float(value) for key, value in _intervals()["intervals"].items()}
+
+
+@cache
+def errors_of_others() -> Mapping[str, tuple[float, ...]]:
+    """Errors in log of runs left out of the fits of all stacks, by quantity, category and kind: their quantiles."""
+    return {key: tuple(map(float, values)) for key, values in _intervals()["errors"].items()}
+
+
+@cache
+def _intervals() -> Mapping[str, Any]:
+    return tomllib.loads((presets_folder() / INTERVALS).read_text(encoding="utf-8"))

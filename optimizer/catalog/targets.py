@@ -1,4 +1,4 @@
-"""The launchers that a plan can be for: presets/launchers/targets.toml."""
+"""The launchers that a plan can be for, and what they call their arguments, by release: presets/launchers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,26 @@ from functools import cache
 from typing import Any
 
 from optimizer.base.errors import InputError, nearest
-from optimizer.catalog.files import presets_folder
+from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.job.stack import Stack
 from optimizer.job.target import ANY, Launcher, lifted, narrowed
+
+MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
+
+
+@cache
+def argument_names(launcher: str, release: str) -> frozenset[str]:
+    """Every argument of a launcher's release, keys of a configuration joined with dots, from the commit named there.
+
+    >>> "--recompute-num-layers" in argument_names("megatron-lm", "core_v0.19.0")
+    True
+    >>> "dataset.sequence_length" in argument_names("megatron-bridge", "0.3.1")
+    True
+    >>> "training.seq_len" in argument_names("torchtitan", "v0.3.0")
+    True
+    """
+    rows = csv_rows(presets_folder() / "launchers" / f"{launcher}.csv")
+    return frozenset(row["name"] for _, row in rows if row[release] == "true")
 
 
 @cache
@@ -55,7 +72,7 @@ def aimed(stack: Stack, target: str) -> Stack:
     return narrowed(stack, target, launchers()[target])
 
 
-def held_to(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:
+def fixed_for(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:
     """The variables that a job fixes, with those of which its target has one value.
 
     Args:

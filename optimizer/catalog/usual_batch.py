@@ -7,25 +7,38 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedStep:
-    """Accelerators and tokens per optimizer step of a run, at its largest batch."""
+    """An optimizer step of a run at its largest batch."""
 
-    run: str
-    accelerators: int
-    tokens: int
-    source: str
+    run: str  # what is trained
+    accelerators: int  # that train it
+    tokens: int  # of the step
+    source: str  # where it is written
+    presets: tuple[str, ...] = ()  # models whose usual batch it is
 
 
+LLAMA2 = ("llama2-7b", "llama2-13b", "llama2-70b")
 STEPS = (
     PublishedStep(run="BLOOM-176B", accelerators=384, tokens=2048 * 2048, source="arXiv 2211.05100, table 3"),
     PublishedStep(run="OPT-175B", accelerators=992, tokens=2 * 10**6, source="arXiv 2205.01068, table 1"),
-    PublishedStep(run="GPT-3 175B", accelerators=1024, tokens=1536 * 2048, source="arXiv 2104.04473, table 1"),
-    PublishedStep(run="Llama-2 70B", accelerators=2048, tokens=1024 * 4096, source="arXiv 2307.09288, section 2.2"),
+    PublishedStep(
+        run="GPT-3 175B", accelerators=1024, tokens=1536 * 2048, source="arXiv 2104.04473, table 1", presets=("gpt3",)
+    ),
+    PublishedStep(
+        run="Llama-2 70B", accelerators=2048, tokens=1024 * 4096, source="arXiv 2307.09288, section 2.2", presets=LLAMA2
+    ),
     PublishedStep(run="MT-NLG 530B", accelerators=2240, tokens=1920 * 2048, source="arXiv 2201.11990, section 3"),
     PublishedStep(run="Falcon-180B", accelerators=4096, tokens=2048 * 2048, source="arXiv 2311.16867, table 15"),
     PublishedStep(run="Nemotron-4 340B", accelerators=6144, tokens=2304 * 4096, source="arXiv 2406.11704, table 2"),
     PublishedStep(run="PaLM 540B", accelerators=6144, tokens=2048 * 2048, source="arXiv 2204.02311, section 5"),
-    PublishedStep(run="Llama-3.1 405B", accelerators=16384, tokens=2048 * 8192, source="arXiv 2407.21783, table 4"),
+    PublishedStep(
+        run="Llama-3.1 405B",
+        accelerators=16384,
+        tokens=2048 * 8192,
+        source="arXiv 2407.21783, table 4",
+        presets=("llama3.1-405b",),
+    ),
 )
+PUBLISHED = {preset: step for step in STEPS for preset in step.presets}
 LEAST = 4 * 2**20  # tokens, which most runs on up to 4,096 accelerators took
 EACH = 1024  # tokens for each accelerator beyond: what Falcon-180B and Llama-3.1 405B took
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from optimizer.base.errors import OptimizerError
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def presets_of(*kinds: str) -> Complete:
     """Names of these kinds of presets; else files, where one may be given. Of a list the last word is completed."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
         from optimizer.catalog import names_of
 
         if incomplete.startswith((".", "/", "~")):
@@ -30,23 +25,19 @@ def presets_of(*kinds: str) -> Complete:
             known = [name for kind in kinds for name in names_of(kind)]
         except OptimizerError:  # a shell has no place for messages: the command says it
             return []
-        found = [CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun.lower())]
-        return found or (paths(ctx, param, incomplete) if "FILE" in str(param.metavar) else [])
+        items = [CompletionItem(f"{before}{comma}{name}") for name in known if name.startswith(begun.lower())]
+        return items or (paths(ctx, param, incomplete) if "FILE" in str(param.metavar) else [])
 
     return complete
 
 
 def paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Files, which the shell finds."""
-    from click.shell_completion import CompletionItem
-
     return [CompletionItem(incomplete, type="file")]
 
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Launchers of a plan."""
-    from click.shell_completion import CompletionItem
-
     from optimizer.catalog.targets import launchers
     from optimizer.job.target import ANY
 
@@ -55,8 +46,6 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 def variables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Variables of a plan, as `--fix` pins them."""
-    from click.shell_completion import CompletionItem
-
     from optimizer.job.plan import Plan
 
     names = (name.replace("_", "-") for name in Plan.__dataclass_fields__)

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from optimizer.base.config import config_folder, shown
 from optimizer.base.errors import InputError, InvalidFile, nearest
+from optimizer.base.files import config_folder, shown
 from optimizer.job.fields import FIELDS, FLEX, SEVERAL, SIZE, Field
 
 FILE = "defaults.toml"
@@ -34,17 +34,17 @@ class Usual(click.Option):
         if source is not ParameterSource.DEFAULT or ctx.resilient_parsing or ctx.info_name in WITHOUT:
             return value, source
         path = config_folder() / FILE
-        found = ctx.meta[_READ] if _READ in ctx.meta else ctx.meta.setdefault(_READ, read_defaults(path))
-        if key not in found or ctx.get_parameter_source(self.field.instead) is ParameterSource.COMMANDLINE:
+        defaults = ctx.meta[_READ] if _READ in ctx.meta else ctx.meta.setdefault(_READ, read_defaults(path))
+        if key not in defaults or ctx.get_parameter_source(self.field.instead) is ParameterSource.COMMANDLINE:
             return value, source
-        texts = list(option_texts(key, found[key]))
+        texts = list(option_texts(key, defaults[key]))
         mine = texts if self.multiple else texts[0]
         try:
             self.type_cast_value(ctx, mine)
         except click.BadParameter as error:
             raise InputError(f"{shown(path)}: {key}: {error.message}") from None
-        said = " ".join(f"{self.opts[0]} {text}" for text in texts)
-        ctx.meta.setdefault(_USED, {}).setdefault(ctx.command_path, []).append(f"{said}, of your {shown(path)}")
+        words = " ".join(f"{self.opts[0]} {text}" for text in texts)
+        ctx.meta.setdefault(_USED, {}).setdefault(ctx.command_path, []).append(f"{words}, of your {shown(path)}")
         return mine, ParameterSource.DEFAULT_MAP
 
 
@@ -61,16 +61,16 @@ def read_defaults(path: Path) -> dict[str, Any]:
     from optimizer.catalog.readers.text import read_toml
 
     document = read_toml(path, "give one key for each option")
-    found = {key.replace("-", "_"): value for key, value in document.items()}
-    problems = [_unknown(key) for key in found if key not in ALLOWED]
+    defaults = {key.replace("-", "_"): value for key, value in document.items()}
+    problems = [_unknown(key) for key in defaults if key not in ALLOWED]
     problems += [
         f"{key}: expected a number, a text, or a list of them, got {value!r}"
-        for key, value in found.items()
+        for key, value in defaults.items()
         if key in ALLOWED and not _is_plain(key, value)
     ]
     if problems:
         raise InvalidFile(shown(path), problems)
-    return found
+    return defaults
 
 
 def option_texts(name: str, value: Any) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -24,7 +25,7 @@ OUTPUTS = ("html", "csv_file", "out")  # parameters of commands that name what i
 
 
 class OutFile(click.Path):
-    """A file to be written, of one kind; what stands in its way is told before the work begins."""
+    """A file to be written, of one kind; what stands in its way is an error before the work begins."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -76,13 +77,30 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def show(html: Path | None, report: Callable[[], Report], text: Callable[[], str] | None = None) -> None:
-    """Print a report for people, or a text for programs instead; write the report as a page where one was asked for."""
-    if text is None:
-        print_screen(report())
+def show(html: Path | None, as_json: bool, report: Callable[[], Report], content: Callable[[], object]) -> None:
+    """Print a report for people, or its JSON instead; write the report as a page where one was asked for.
+
+    Args:
+        html: where the page goes.
+        as_json: whether JSON is printed.
+        report: what makes the report.
+        content: what makes the JSON, as text or as plain values.
+    """
+    if as_json:
+        values = content()
+        click.echo(values if isinstance(values, str) else json.dumps(values, indent=2, allow_nan=False))
     else:
-        click.echo(text())
+        print_screen(report())
     write_page(html, report)
+
+
+def check_new(path: Path, force: bool, ending: str = "") -> None:
+    """Raise InputError for a file of another ending, or one that is there and may not be overwritten."""
+    if ending and path.suffix != ending:
+        raise InputError(f"--out {path}: --cluster takes files that end in {ending}; write {path.stem}{ending}")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; give --force to overwrite it, or another --out")
+    free_for(path)
 
 
 def typed() -> str:

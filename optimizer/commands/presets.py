@@ -9,6 +9,7 @@ import click
 
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
+from optimizer.commands.output import print_screen
 
 
 @click.group(invoke_without_command=True, short_help="List models, devices, links, clusters and stacks.")
@@ -29,9 +30,8 @@ def presets(ctx: click.Context, as_json: bool) -> None:
         click.echo(json.dumps({**names, "own": own} if own else names, indent=2))
         return
     from optimizer.reports.preset_report import names_report
-    from optimizer.reports.render.screen import screen_text
 
-    click.echo(screen_text(names_report(names, own)), nl=False)
+    print_screen(names_report(names, own))
 
 
 @presets.command(short_help="Print each number of one preset with its source.")
@@ -49,6 +49,5 @@ def show(name: str, as_json: bool) -> None:
         click.echo(json.dumps(asdict(preset), indent=2))
         return
     from optimizer.reports.preset_report import preset_report
-    from optimizer.reports.render.screen import screen_text
 
-    click.echo(screen_text(preset_report(preset)), nl=False)
+    print_screen(preset_report(preset))

@@ -18,30 +18,10 @@ if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
     from optimizer.job.job import Job
     from optimizer.job.model import Model
-    from optimizer.job.stack import Stack
 
 LONGEST_DEFAULT_SEQUENCE = 8192
 PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is an unknown one
 MOST_TOKENS = 2**28  # of a step, several times those of any published run: more are tokens typed as sequences
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedBatch:
-    """Sequences of `seq_len` tokens per optimizer step of a published training run."""
-
-    sequences: int
-    seq_len: int
-    source: str
-
-
-LLAMA2 = PublishedBatch(sequences=1024, seq_len=4096, source="arXiv 2307.09288, section 2.2")
-PUBLISHED_BATCHES: Mapping[str, PublishedBatch] = {
-    "gpt3": PublishedBatch(sequences=1536, seq_len=2048, source="arXiv 2104.04473, table 1"),
-    "llama2-7b": LLAMA2,
-    "llama2-13b": LLAMA2,
-    "llama2-70b": LLAMA2,
-    "llama3.1-405b": PublishedBatch(sequences=2048, seq_len=8192, source="arXiv 2407.21783, table 4"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +77,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog import load_model, load_stack
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.stacks import default_stack
-    from optimizer.catalog.targets import held_to, launchers
+    from optimizer.catalog.targets import aimed, fixed_for, launchers
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.objectives.step.safe_memory import risk_of
 
@@ -117,7 +97,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     assumed += _as_read(request.model, model)
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
-    seq_len = request.seq_len or _seq_len(model, assumed)
+    seq_len = request.seq_len or min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE)
+    if not request.seq_len:
+        why = "the model's longest" if seq_len == model.max_seq_len else f"its longest is {model.max_seq_len:,}"
+        assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
@@ -130,8 +113,14 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         assumed.append(f"{dtype}, because {cluster.device.name} has no bf16 (--dtype)")
     limits = dict(request.limits)
     if request.target:
-        stack = _aimed(stack, request.target, cluster)
-        limits["fixed"] = held_to(request.target, limits.get("fixed", {}))
+        device = cluster.device
+        if request.target in launchers() and device.vendor not in launchers()[request.target].vendors:
+            raise InputError(
+                f"--target {request.target} does not run on {device.name} ({device.vendor}); --target any asks for no "
+                "software"
+            )
+        stack = aimed(stack, request.target)
+        limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor
         foreign = "" if vendor in PRICED else f", as none that runs on devices of {vendor} is known"
@@ -200,34 +189,21 @@ def routing_settings(text: str) -> tuple[str, ...]:
 
 def _clashes(request: Request, names: Mapping[str, str]) -> list[str]:
     """What was taken of the user's own presets, and where a preset and a file have one name."""
-    from optimizer.base.config import shown
+    from optimizer.base.files import shown
     from optimizer.catalog import KINDS
-    from optimizer.catalog.own import own_file
-    from optimizer.catalog.places import clash, file_of
+    from optimizer.catalog.places import clash, file_of, own_file
 
-    said = []
+    lines = []
     for kind, name in names.items():
         typed, shipped = getattr(request, kind), KINDS[kind][0]()
         plain = name.partition("@")[0]
         path = None if typed and file_of(typed) else own_file(kind, plain)
         if path:
             over = ", not the shipped preset of that name" if plain in shipped else ""
-            said.append(f"{kind} {plain} of your {shown(path)}{over} (--{kind})")
+            lines.append(f"{kind} {plain} of your {shown(path)}{over} (--{kind})")
         elif typed and (words := clash(kind, typed, name, shipped)):
-            said.append(words)
-    return said
-
-
-def _aimed(stack: Stack, target: str, cluster: Cluster) -> Stack:
-    """The stack for this target; InputError where the target does not run on the cluster's devices."""
-    from optimizer.catalog.targets import aimed, launchers
-
-    device = cluster.device
-    if target in launchers() and device.vendor not in launchers()[target].vendors:
-        raise InputError(
-            f"--target {target} does not run on {device.name} ({device.vendor}); --target any asks for no software"
-        )
-    return aimed(stack, target)
+            lines.append(words)
+    return lines
 
 
 def _cluster(request: Request, assumed: list[str]) -> Cluster:
@@ -251,21 +227,14 @@ def _cluster(request: Request, assumed: list[str]) -> Cluster:
     return cluster
 
 
-def _seq_len(model: Model, assumed: list[str]) -> int:
-    seq_len = min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE)
-    why = "the model's longest" if seq_len == model.max_seq_len else f"its longest is {model.max_seq_len:,}"
-    assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
-    return seq_len
-
-
 def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
     from optimizer.catalog import preset_model
-    from optimizer.catalog.usual_batch import EACH, LEAST, divisible_batch, usual_tokens
+    from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED, divisible_batch, usual_tokens
 
-    published = PUBLISHED_BATCHES.get(model.name)
+    published = PUBLISHED.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name
-    tokens = published.sequences * published.seq_len if published else usual_tokens(gpus)
+    tokens = published.tokens if published else usual_tokens(gpus)
     batch = max(1, tokens // seq_len)
     why = f"{EACH:,} tokens for each of {gpus:,} GPUs, as the largest published runs took"
     if published or tokens == LEAST:

@@ -63,36 +63,30 @@ def whole_number(low: int = 1, high: int = LARGEST) -> TextType[int]:
     return TextType("integer", read)
 
 
-def _within(number: float, high: float) -> float:
-    if not (isfinite(number) and 0 < number <= high):
-        raise InputError(f"{number:g} is not in the range 0<x<={high:g}")
-    return number
-
-
 def real_number(high: float) -> TextType[float]:
     """Numbers above 0: "1e13", or as people write it, "15T"."""
-
-    def read(text: str) -> float:
-        try:
-            number = float(text) if _is_plain(text) else amount(text)
-        except (ValueError, OverflowError, InputError):
-            raise InputError(f"{shortened(text)!r} is not a number") from None
-        return _within(number, high)
-
-    return TextType("number", read)
+    return _positive("number", high, amount, "is not a number")
 
 
 def seconds(high: float) -> TextType[float]:
     """Times above zero, in seconds or with a unit: "90", "10s", "2min" [s]."""
+    words = "is no time; write seconds, or a time such as 10s or 2min"
+    return _positive("time", high, lambda text: parse(text, "s"), words)
 
-    def read(text: str) -> float:
+
+def _positive(name: str, high: float, read: Callable[[str], float], words: str) -> TextType[float]:
+    """Numbers above 0 and at most `high`, plain or as `read` has them; `words` refuse others."""
+
+    def number_of(text: str) -> float:
         try:
-            number = float(text) if _is_plain(text) else parse(text, "s")
-        except InputError:
-            raise InputError(f"{shortened(text)!r} is no time; write seconds, or a time such as 10s or 2min") from None
-        return _within(number, high)
+            number = float(text) if _is_plain(text) else read(text)
+        except (ValueError, OverflowError, InputError):
+            raise InputError(f"{shortened(text)!r} {words}") from None
+        if not (isfinite(number) and 0 < number <= high):
+            raise InputError(f"{number:g} is not in the range 0<x<={high:g}")
+        return number
 
-    return TextType("time", read)
+    return TextType(name, number_of)
 
 
 def _is_plain(text: str) -> bool:

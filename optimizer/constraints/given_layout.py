@@ -29,11 +29,11 @@ class GivenLayout:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What decides whether a plan can be laid out so."""
+        """What decides whether a plan can place its layers so."""
         return {LAYOUT: ("pp",), LAYERS: ("pp", "vpp")}.get(self.variable, ("pp", "vpp", "recompute"))
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether a plan can be laid out so, and is where it says how its layers lie."""
+        """Whether a plan can place its layers so, and does where it says how its layers lie."""
         columns = (plans.pp.tolist(), plans.vpp.tolist(), plans.recompute.tolist())
         known = {row: self._possible(job, *row) for row in set(zip(*columns, strict=True))}
         possible = np.array([known[row] for row in zip(*columns, strict=True)], dtype=np.bool_)
@@ -44,7 +44,7 @@ class GivenLayout:
         return np.asarray(possible & np.array(same, dtype=np.bool_))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the stages, virtual stages and modes that can be laid out so."""
+        """A table of the stages, virtual stages and modes under which the layers can lie so."""
         if self.variable != LAYOUT:
             values = [program.domains.get(name, (1,)) for name in ("pp", "vpp", "recompute")]
             width = len(self.variables)
@@ -72,7 +72,7 @@ class GivenLayout:
         return not any(self._possible(job, stages, vpp, FULL) for vpp in range(1, job.model.layers // stages + 1))
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
-        """Nothing, or 1 where a plan cannot be laid out so."""
+        """Nothing, or 1 where a plan cannot place its layers so."""
         return np.where(self.check(job, plans), 0.0, 1.0)
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
@@ -87,7 +87,7 @@ class GivenLayout:
             if recompute != FULL or len(self.counts) != pp or (given and len(given) not in (pp, pp * vpp)):
                 return False
             possible = all(
-                some <= held for some, held in zip(self.counts, _layers_of_stages(job, pp, vpp), strict=True)
+                some <= here for some, here in zip(self.counts, _layers_of_stages(job, pp, vpp), strict=True)
             )
             return possible and _recomputed(job, pp, vpp) is not None
         even = job.stack.features.uneven_stages or len(set(self.counts)) == 1
@@ -146,14 +146,14 @@ def counts(name: str, text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def laid_out(job: Job, plan: Plan) -> Plan:
+def with_assigned_layers(job: Job, plan: Plan) -> Plan:
     """The plan with its layers where the user placed them, else evenly split, all recomputed where it may be chosen."""
     placed = _placement(job, plan.pp, plan.vpp, plan.recompute == "full")
     return plan.lying(placed)
 
 
 def placements(job: Job, plans: Plans) -> tuple[Placement, ...]:
-    """Where the layers of every plan lie: see laid_out."""
+    """Where the layers of every plan lie: see with_assigned_layers."""
     rows = list(zip(plans.pp.tolist(), plans.vpp.tolist(), (plans.recompute == FULL).tolist(), strict=True))
     known = {row: _placement(job, *row) for row in set(rows)}
     return tuple(known[row] for row in rows)

@@ -23,8 +23,13 @@ Variable = int | str
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """What the solver said: its status, the values by variable (None without a solution), its bound, and the names of
-    rules that cannot hold together.
+    """What the solver answers.
+
+    Attributes:
+        status: FEASIBLE, OPTIMAL, INFEASIBLE or UNKNOWN.
+        values: by variable; None without a solution.
+        bound: of the objective.
+        core: names of rules that cannot hold together.
     """
 
     status: str

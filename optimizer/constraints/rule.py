@@ -43,7 +43,7 @@ class Rule(Protocol):
 
 
 @runtime_checkable
-class Measured(Rule, Protocol):
+class LimitRule(Rule, Protocol):
     """A rule with a limit that can be moved."""
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
@@ -56,7 +56,7 @@ class Measured(Rule, Protocol):
 
 
 @runtime_checkable
-class Numbered(Rule, Protocol):
+class NumberRule(Rule, Protocol):
     """A rule about a number of the job, which other numbers may satisfy."""
 
     def others(self, job: Job) -> IntArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan
 from statistics import median
@@ -27,12 +27,19 @@ class Record:
         return self.reading.step or 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Stream:
-    """What one process wrote of one run: the steps of every attempt; settings; largest memory [B]."""
+    """What one process wrote of one run.
 
-    attempts: tuple[tuple[Record, ...], ...]
-    facts: Mapping[str, str] = field(default_factory=dict)
+    Attributes:
+        attempts: the steps of every attempt.
+        facts: settings, by column of a table of runs.
+        reserved: the largest memory reserved [B].
+        allocated: the largest memory allocated [B].
+    """
+
+    attempts: list[list[Record]]
+    facts: dict[str, str] = field(default_factory=dict)
     reserved: float | None = None
     allocated: float | None = None
 
@@ -40,24 +47,6 @@ class Stream:
     def records(self) -> tuple[Record, ...]:
         """The steps of all attempts."""
         return tuple(record for attempt in self.attempts for record in attempt)
-
-
-class _Open:
-    """A run that is being read."""
-
-    def __init__(self, facts: Mapping[str, str]) -> None:
-        self.attempts: list[list[Record]] = [[]]
-        self.facts = dict(facts)
-        self.reserved: float | None = None
-        self.allocated: float | None = None
-
-    def closed(self) -> Stream:
-        return Stream(
-            attempts=tuple(tuple(attempt) for attempt in self.attempts if attempt),
-            facts=self.facts,
-            reserved=self.reserved,
-            allocated=self.allocated,
-        )
 
 
 def streams_of(records: Iterable[Record]) -> list[Stream]:
@@ -72,14 +61,16 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
     >>> of(1, 2, 3, 4), of(1, 1, 2, 2, 3), of(1, 2, 3, 4, 5, 6, 7, 3, 4, 5), of(1, 2, 3, 4, 5, 6, 1, 2, 3)
     ([[4]], [[3]], [[7, 3]], [[6], [3]])
     """
-    runs: list[_Open] = []
-    current = _Open({})
+    runs: list[Stream] = []
+    current = Stream(attempts=[[]])
     for record in records:
-        reading = record.reading
+        reading, attempt = record.reading, current.attempts[-1]
         if reading.step is None:
-            _in_new_stream(current, reading)
+            _note(current, reading)
+            values = (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm)
+            if attempt and not reading.alone and any(value is not None for value in values):  # of the step before
+                attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
             continue
-        attempt = current.attempts[-1]
         if attempt:
             kind = _continues(current, attempt, record)
             if kind == "again":
@@ -89,14 +80,16 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
                 current.attempts.append([])
             elif kind == "other":
                 runs.append(current)
-                current = _Open(current.facts)
+                current = Stream(attempts=[[]], facts=dict(current.facts))
         current.attempts[-1].append(record)
         _note(current, reading)
     runs.append(current)
-    return [run.closed() for run in runs if run.attempts[-1] or run.reserved or run.allocated or run.facts]
+    for run in runs:
+        run.attempts = [attempt for attempt in run.attempts if attempt]
+    return [run for run in runs if run.attempts or run.reserved or run.allocated or run.facts]
 
 
-def _continues(run: _Open, attempt: Sequence[Record], record: Record) -> str:
+def _continues(run: Stream, attempt: Sequence[Record], record: Record) -> str:
     """What a step is to those before it: the next, again, a restart, or of an other run."""
     last, first, step = attempt[-1], run.attempts[0][0], record.step
     if step > last.step:
@@ -122,7 +115,7 @@ def _interleaved(same: Record, last: Record, record: Record) -> bool:
     return record.line - last.line <= LINES and (same is last or len(losses) == 1)
 
 
-def _merge(run: _Open, attempt: list[Record], record: Record) -> None:
+def _merge(run: Stream, attempt: list[Record], record: Record) -> None:
     """Another line on a step: the later state of it counts."""
     for place in range(len(attempt) - 1, -1, -1):
         if attempt[place].step == record.step:
@@ -131,24 +124,11 @@ def _merge(run: _Open, attempt: list[Record], record: Record) -> None:
     _note(run, record.reading)
 
 
-def _note(run: _Open, reading: LogLine) -> None:
+def _note(run: Stream, reading: LogLine) -> None:
     """Take what a line says of the whole run: settings and memory."""
     run.facts.update(reading.facts)
     run.reserved = largest(run.reserved, reading.reserved)
     run.allocated = largest(run.allocated, reading.allocated)
-
-
-def _in_new_stream(run: _Open, reading: LogLine) -> None:
-    """Take what a line says beside a step: of the run, and of the step that is open."""
-    _note(run, reading)
-    attempt = run.attempts[-1]
-    if attempt and not reading.alone and _says(reading):
-        attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
-
-
-def _says(reading: LogLine) -> bool:
-    """Whether a line has values of a step."""
-    return any(value is not None for value in (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm))
 
 
 def filled(reading: LogLine, other: LogLine) -> LogLine:
@@ -183,13 +163,13 @@ def together(streams: Sequence[Stream]) -> Stream:
         for stream in streams:
             for record in stream.attempts[number] if number < len(stream.attempts) else ():
                 others.setdefault(record.step, []).append(record)
-        attempts.append(tuple(_middle(record, others.get(record.step, [record])) for record in attempt))
+        attempts.append([_middle(record, others.get(record.step, [record])) for record in attempt])
     facts: dict[str, str] = {}
     reserved = allocated = None
     for stream in streams:
         facts |= stream.facts
         reserved, allocated = largest(reserved, stream.reserved), largest(allocated, stream.allocated)
-    return Stream(attempts=tuple(attempts), facts=facts, reserved=reserved, allocated=allocated)
+    return Stream(attempts=attempts, facts=facts, reserved=reserved, allocated=allocated)
 
 
 def _middle(record: Record, same: Sequence[Record]) -> Record:

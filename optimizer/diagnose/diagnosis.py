@@ -15,9 +15,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.diagnose.causes.cause import USUAL, Cause, Test
+from optimizer.diagnose.causes.cause import USUAL, Cause, Question, Test
 from optimizer.diagnose.causes.every import CAUSES
-from optimizer.diagnose.causes.question import Question
 from optimizer.diagnose.causes.signs import Sign, signs_of
 from optimizer.diagnose.measured import Measured
 from optimizer.objectives.arrays import FloatArray
@@ -198,25 +197,15 @@ def shares_of(
     """How likely each cause is by the gap and the signs; they add up to one."""
     if not curves:
         return {}
-    weights = {
-        cause.name: log(cause.prior_odds)
-        + _of_gap(curve, measured, sigma)
-        + sum(log(cause.chance(sign.name, sign.value)) for sign in signs)
-        for cause, curve in curves
-    }
+    weights = {}
+    for cause, curve in curves:
+        errors = (np.log(measured) - np.log(curve.likely)) / sigma
+        gap = float(np.log(np.mean(np.exp(-0.5 * np.minimum(errors**2, 600.0))) + 1e-200))
+        shown = sum(log(cause.chance(sign.name, sign.value)) for sign in signs)
+        weights[cause.name] = log(cause.prior_odds) + gap + shown
     most = max(weights.values())
     posterior = {name: float(np.exp(weight - most)) for name, weight in weights.items()}
     return {name: value / sum(posterior.values()) for name, value in posterior.items()}
-
-
-def _of_gap(curve: Curve, measured: float, sigma: float) -> float:
-    """Logarithm of the chance of this gap, up to what all causes share."""
-    errors = (np.log(measured) - np.log(curve.likely)) / sigma
-    return float(np.log(np.mean(np.exp(-0.5 * np.minimum(errors**2, 600.0))) + 1e-200))
-
-
-def _usual(sign: Sign) -> float:
-    return USUAL[sign.name][sign.value]
 
 
 def solved(question: Question, cause: Cause, curve: Curve, measured: float) -> float | None:

@@ -17,7 +17,7 @@ _OUT_OF_MEMORY = re.compile(
 _CRASH = re.compile(
     r"Traceback \(most recent call last\)|Watchdog caught collective operation timeout|Segmentation fault"
     r"|\bNCCL error\b|ChildFailedError|\bSIGKILL\b|\bSIGABRT\b|srun: error:|CUDA error:"
-    r"|DUE TO (?:TIME LIMIT|NODE FAIL)",
+    r"|DUE TO (?:TIME LIMIT|NODE FAIL)"
 )
 # Texts of which one is in every line that tells of a failure, in small letters.
 SIGNALS = (

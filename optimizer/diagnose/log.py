@@ -76,7 +76,7 @@ def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
     if not spans:
         if failure := first_failure([line for line in text.lines if line.suspect]):
             yield LoggedRun(
-                files=(str(path),), program=None, stream=Stream(attempts=()), failure=failure, remarks=text.remarks
+                files=(str(path),), program=None, stream=Stream(attempts=[]), failure=failure, remarks=text.remarks
             )
         return
     for place, (program, rows) in enumerate(spans):
@@ -142,7 +142,9 @@ def _of_program(
         end = starts[number + 1] if number + 1 < count else part[1]
         start = starts[number] if number else part[0]
         suspects = [line for line in text.lines if line.suspect and start <= line.number < end]
-        failure, remarks = _ended(suspects, max(run.records[-1].line for run in group))
+        last = max(run.records[-1].line for run in group)
+        failure, earlier = first_failure([s for s in suspects if s.number >= last - BUFFERED]), first_failure(suspects)
+        remarks = () if failure or earlier is None else (f"line {earlier.line} tells of a failure, but steps follow",)
         yield LoggedRun(
             files=(str(path),),
             program=program,
@@ -151,12 +153,3 @@ def _of_program(
             ranks=len(group),
             remarks=(*text.remarks, *remarks),
         )
-
-
-def _ended(suspects: Sequence[Line], last: int) -> tuple[Failure | None, tuple[str, ...]]:
-    """The failure that ended a run, whose last step is in this line, or a remark on one after which it went on."""
-    failure = first_failure([line for line in suspects if line.number >= last - BUFFERED])
-    earlier = first_failure(suspects)
-    if failure is None and earlier is not None:
-        return None, (f"line {earlier.line} tells of a failure, but steps follow",)
-    return failure, ()

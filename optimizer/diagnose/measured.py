@@ -1,21 +1,75 @@
-"""What a log says of a run, in one value: its step time, memory, failures, and what to mind about them."""
+"""What logs say of a run, in one value: its step time, memory, failures, and what to mind about them.
+
+Files of ranks of one run are put together, the others are runs of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from optimizer.base.errors import InvalidFile
 from optimizer.base.units import seconds
+from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
-from optimizer.diagnose.same_run import merged
-from optimizer.diagnose.steady import SLOW_SHARE, Steady, steady_part
-from optimizer.diagnose.step_times import CLOCK, RATE, Sizes, Timed, timed_steps
+from optimizer.diagnose.steady import CLOCK, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
+
+APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
+ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
+SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
+
+
+def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
+    """The runs, those that ranks of one run logged in different files as one."""
+    distinct: list[LoggedRun] = []
+    for run in runs:
+        place = next((i for i, other in enumerate(distinct) if same_run(other, run)), None)
+        if place is None:
+            distinct.append(run)
+        else:
+            distinct[place] = _joined(distinct[place], run)
+    return distinct
+
+
+def same_run(one: LoggedRun, other: LoggedRun) -> bool:
+    """Whether two files tell of the same run: the same steps at the same time, or with the same loss and duration."""
+    if one.program is not other.program or not one.records or not other.records or set(one.files) & set(other.files):
+        return False
+    mine, its = ({record.step: record for record in run.records} for run in (one, other))
+    shared = [(mine[step], its[step]) for step in mine.keys() & its.keys()]
+    if 2 * len(shared) < min(len(mine), len(its)):
+        return False
+    clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
+    if clocks:
+        return median(clocks) <= APART and _like(shared, SAME_TIME)
+    return all(a.reading.loss == b.reading.loss for a, b in shared) and _like(shared, ALIKE)
+
+
+def _like(shared: Sequence[tuple[Record, Record]], within: float) -> bool:
+    """Whether every step took as long in both: runs differ from step to step, ranks of one wait for each other."""
+    pairs = [
+        (a.reading.seconds or a.reading.tokens_rate, b.reading.seconds or b.reading.tokens_rate) for a, b in shared
+    ]
+    ratios = [abs(a / b - 1) for a, b in pairs if a and b]
+    return bool(ratios) and median(ratios) <= within
+
+
+def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
+    return replace(
+        one,
+        files=(*one.files, *other.files),
+        stream=together([one.stream, other.stream]),
+        failure=one.failure or other.failure,
+        ranks=one.ranks + other.ranks,
+        remarks=tuple(dict.fromkeys((*one.remarks, *other.remarks))),
+    )
+
 
 MANY = 3  # other levels that are told one by one
 ENOUGH = 10  # steady steps below which a median says little
@@ -72,7 +126,7 @@ def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measur
 def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     """What one run says, with its rates made seconds by its own settings or those given."""
     known = {**facts, **run.stream.facts}
-    steps = timed_steps(run, Sizes.of(known))
+    steps = timed_steps(run, known)
     steady = steady_part(steps)
     readings = [record.reading for record in run.records]
     rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)
@@ -122,20 +176,15 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield "step times are differences of the times of lines: checkpoints and evaluations are in them"
     if steps[0].basis == RATE and not {"global_batch", "seq_len"} & run.stream.facts.keys():
         yield "rates became seconds with the batch of --plan or --set: if the log is of another, they are wrong"
-    yield from _of_facts(run, facts)
+    for name, given in facts.items():
+        printed = run.stream.facts.get(name, given)
+        if printed.replace(".0", "") != given.replace(".0", ""):
+            yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
     yield from _of_steady(steady)
     if readings := [r.reading for r in run.records if _is_nan(r.reading.loss, r.reading.grad_norm) or r.reading.nans]:
         yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
-
-
-def _of_facts(run: LoggedRun, facts: Mapping[str, str]) -> Iterator[str]:
-    """Settings that the log prints otherwise than it was told."""
-    for name, given in facts.items():
-        printed = run.stream.facts.get(name, given)
-        if printed.replace(".0", "") != given.replace(".0", ""):
-            yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
 
 
 def _of_steady(steady: Steady) -> Iterator[str]:

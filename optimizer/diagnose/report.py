@@ -7,19 +7,21 @@ from typing import Any
 
 from optimizer.answer.answer import job_dict, plan_dict
 from optimizer.base.units import GB, seconds
-from optimizer.diagnose.diagnosis import ABOVE, ALIKE, BELOW, Diagnosis, Explanation
-from optimizer.diagnose.held_to import HeldTo
+from optimizer.diagnose.diagnosis import ABOVE, ALIKE, BELOW, Diagnosis
 from optimizer.diagnose.measured import Measured
+from optimizer.diagnose.reference import Reference
 from optimizer.diagnose.steady import Steady
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.render.json import as_json, json_text
-from optimizer.reports.report import Block, Pairs, Report, Section, Table, columns, notes, section
+from optimizer.reports.report import Pairs, Report, Section, Table, columns, notes, section
 
 SPEAKING = (2.0, 0.5)  # signs that are shown: so many times likelier under a cause, or less likely
 CAUSES = columns("likely [text] | the whole gap, if ~ | so bad [text]")
 
 
-def logs_report(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], held: HeldTo | None = None) -> Report:
+def logs_report(
+    runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], reference: Reference | None = None
+) -> Report:
     """Every run, one after the other, and last what was assumed of the launch that they are held to."""
     sections: list[Section] = []
     for number, (run, diagnosis) in enumerate(zip(runs, diagnoses, strict=True), start=1):
@@ -27,12 +29,13 @@ def logs_report(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None],
         sections.append(section(heading, Pairs(_measured(run)), "" if run.steady or run.failure else "Nothing else."))
         sections += _diagnosed(diagnosis) if diagnosis else []
         sections.append(notes("Mind", run.warnings))
+    ignored = ", ".join(reference.ignored) if reference else ""
     return Report(
         title=headline(runs[0]) if len(runs) == 1 else f"{len(runs)} runs",
         sections=(
             *sections,
-            notes("Assumed of the launch", held.assumed if held else ()),
-            notes("Ignored in the launch: means nothing to the price", [", ".join(held.ignored)] if held else ()),
+            notes("Assumed of the launch", reference.assumed if reference else ()),
+            notes("Ignored in the launch: means nothing to the price", [ignored]),
         ),
         note="Measured as the log has it; predicted by mfu-optimizer where it is held to a plan.",
     )
@@ -84,9 +87,13 @@ def _diagnosed(diagnosis: Diagnosis) -> list[Section]:
     compared = section("Measured against predicted", gap, verdict(diagnosis))
     if diagnosis.unlike:
         return [compared]
+    rows = [
+        (f"{one.share:.0%}", one.says, "—" if one.setting is None else f"{one.rarer:.0%}")
+        for one in diagnosis.explanations
+    ]
     return [
         compared,
-        section("What alone would explain it", _causes(diagnosis.explanations)),
+        section("What alone would explain it", Table(CAUSES, rows)),
         notes("Why", _reasons(diagnosis) if diagnosis.explanations else ()),
         notes("Cannot be", [f"{cause.label}: {reason}" for cause, reason in diagnosis.excluded]),
     ]
@@ -103,24 +110,19 @@ def verdict(diagnosis: Diagnosis) -> str:
     return "Within the interval: the error of the model alone may be the whole difference."
 
 
-def _causes(explanations: Sequence[Explanation]) -> Block:
-    rarer = [f"{one.rarer:.0%}" if one.setting is not None else "—" for one in explanations]
-    rows = [(f"{one.share:.0%}", one.says, bad) for one, bad in zip(explanations, rarer, strict=True)]
-    return Table(CAUSES, rows)
-
-
 def _reasons(diagnosis: Diagnosis) -> list[str]:
     """How sure the order is, what the log shows, where the priors are from, and the cheapest test."""
     alike = diagnosis.alike
     lines = []
     if len(alike) > 1:
-        names = ", ".join(found.cause.label for found in alike)
+        names = ", ".join(explanation.cause.label for explanation in alike)
         lines.append(f"These fit alike, within a factor of {ALIKE:.0f}: {names}. Several at once fit as well.")
-    for found in diagnosis.explanations[:2]:
-        shown = [_sign(sign.text, weight) for sign, weight in found.signs if not SPEAKING[1] < weight < SPEAKING[0]]
+    for explanation in diagnosis.explanations[:2]:
+        speaking = [(sign, weight) for sign, weight in explanation.signs if not SPEAKING[1] < weight < SPEAKING[0]]
+        shown = [_sign(sign.text, weight) for sign, weight in speaking]
         if shown:
-            lines.append(f"{found.cause.label}: {'; '.join(shown)}")
-        lines.append(f"{found.cause.label}, how bad such faults are: {found.cause.why}")
+            lines.append(f"{explanation.cause.label}: {'; '.join(shown)}")
+        lines.append(f"{explanation.cause.label}, how bad such faults are: {explanation.cause.why}")
     if diagnosis.tested and (test := diagnosis.test):
         other = next((one for one in diagnosis.explanations[:2] if one is not diagnosis.tested), None)
         setting = diagnosis.tested.setting
@@ -136,18 +138,20 @@ def _sign(text: str, weight: float) -> str:
     return f"{text} ({weight:.1f} x as likely)" if weight >= 1 else f"{text} ({1 / weight:.1f} x less likely)"
 
 
-def logs_json(runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], held: HeldTo | None = None) -> str:
+def logs_json(
+    runs: Sequence[Measured], diagnoses: Sequence[Diagnosis | None], reference: Reference | None = None
+) -> str:
     """Strict JSON; the first run's fields are also at the top, for who reads one log; `held_to` is what they are held
     to.
     """
     rows = [run_dict(run, diagnosis) for run, diagnosis in zip(runs, diagnoses, strict=True)]
-    return json_text({**rows[0], **({"held_to": held_dict(held)} if held else {}), "runs": rows})
+    return json_text({**rows[0], **({"held_to": reference_dict(reference)} if reference else {}), "runs": rows})
 
 
-def held_dict(held: HeldTo) -> dict[str, Any]:
+def reference_dict(reference: Reference) -> dict[str, Any]:
     """The job and plan of a launch or an answer, and what was assumed of them or ignored."""
-    said = {"assumed": held.assumed, "ignored": held.ignored}
-    return {"job": job_dict(held.job), "plan": plan_dict(held.plan), **said}
+    notes_of = {"assumed": reference.assumed, "ignored": reference.ignored}
+    return {"job": job_dict(reference.job), "plan": plan_dict(reference.plan), **notes_of}
 
 
 def run_dict(run: Measured, diagnosis: Diagnosis | None = None) -> dict[str, Any]:

@@ -22,34 +22,10 @@ from optimizer.job.recomputation import MODES, modules_of
 
 COLUMNS = (
     *("id", "source", "table", "stack", "model", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"),
-    *(
-        "seq_len",
-        "gpu",
-        "gpu_mem_gb",
-        "gpus",
-        "gpus_per_node",
-        "inter_link",
-        "tp",
-        "cp",
-        "ep",
-        "etp",
-        "pp",
-        "vpp",
-        "dp",
-    ),
-    *(
-        "sharding",
-        "seq_parallel",
-        "micro_batch",
-        "global_batch",
-        "recompute",
-        "dispatcher",
-        "ep_overlap",
-        "dtype",
-        "framework",
-        "step_time_s",
-    ),
-    *("step_time_basis", "mem_gb", "mem_kind", "status", "quality", "notes"),
+    *("seq_len", "gpu", "gpu_mem_gb", "gpus", "gpus_per_node", "inter_link"),
+    *("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "sharding", "seq_parallel", "micro_batch", "global_batch"),
+    *("recompute", "dispatcher", "ep_overlap", "dtype", "framework", "step_time_s", "step_time_basis"),
+    *("mem_gb", "mem_kind", "status", "quality", "notes"),
 )
 NEEDED = ("model", "gpu", "gpus", "micro_batch", "global_batch")
 IN_BOTH = ("gpus", "tp", "cp", "ep", "pp", "micro_batch", "global_batch", "seq_len", "layers", "hidden")
@@ -179,12 +155,8 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
         identity = _free(row.get("id", "run"), taken)
         taken.add(identity)
         writer.writerow({name: csv_cell({**row, "id": identity}.get(name, "")) for name in writer.fieldnames})
-    replace_file(path, (b"" if new else data) + target.getvalue().encode("utf-8" if new else _encoding(data)))
-
-
-def _encoding(data: bytes) -> str:
-    """How more text of a file is encoded, by the mark at its start."""
-    return {BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}.get(data[:2], "utf-8")
+    encoding = {BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}.get(data[:2], "utf-8")
+    replace_file(path, (b"" if new else data) + target.getvalue().encode("utf-8" if new else encoding))
 
 
 def _table(path: Path, text: str) -> tuple[list[dict[str, str]], list[str]]:

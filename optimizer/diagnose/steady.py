@@ -1,16 +1,136 @@
-"""The steady part of a run: without warm-up, of the level that holds for most of it, and what shows in it."""
+"""Seconds of every logged step, and the steady part of a run: without warm-up, of the level that holds for most of it.
+
+Seconds are printed, or follow from a rate, or from the times of the lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 
 import numpy as np
 
-from optimizer.diagnose.levels import TO_SIGMA, level_starts, noise, winsorised
-from optimizer.diagnose.step_times import Timed
+from optimizer.base.units import count_in
+from optimizer.diagnose.attempts import Record
+from optimizer.diagnose.log import LoggedRun
+from optimizer.frameworks.log_line import LogLine
 from optimizer.objectives.arrays import FloatArray
+
+PRINTED, RATE, CLOCK = "printed", "rate", "clock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """One logged step: its number, how many steps its time is the mean of, its seconds, and how these were found.
+
+    `attempt` numbers the restarts of a run.
+    """
+
+    step: int
+    steps: int
+    seconds: float
+    basis: str
+    attempt: int
+
+
+def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
+    """Every step of a run whose seconds can be told, in its order; all in the way that most of them are."""
+    timed: list[Timed] = []
+    # What turns a rate into seconds: sequences of a step, their tokens and the GPUs; 0 where unknown.
+    sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
+    for number, attempt in enumerate(run.stream.attempts):
+        before: Record | None = None
+        for record in attempt:
+            gap = record.step - before.step if before else 1
+            seconds, basis = _seconds(record.reading, sizes), PRINTED
+            if seconds is not None and record.reading.seconds is None:
+                basis = RATE
+            if seconds is None and before is not None:
+                basis = CLOCK  # with all that happened between the two lines
+                if gap >= 1 and before.time is not None and record.time is not None:
+                    seconds = (record.time - before.time) / gap
+            steps = max(1, gap) if record.reading.averaged or basis == CLOCK else 1
+            if seconds is not None and isfinite(seconds) and seconds > 0:
+                timed.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
+            before = record
+    ways = [step.basis for step in timed]
+    usual = max(set(ways), key=ways.count, default=PRINTED)
+    return [step for step in timed if step.basis == usual]
+
+
+def _seconds(reading: LogLine, sizes: Mapping[str, int]) -> float | None:
+    """Seconds of one step: as printed, or tokens or sequences of a step over their rate."""
+    if reading.seconds is not None:
+        return reading.seconds
+    batch, gpus = sizes["global_batch"], sizes["gpus"]
+    if gpus and batch and sizes["seq_len"] and reading.tokens_rate:
+        return batch * sizes["seq_len"] / gpus / reading.tokens_rate
+    return batch / reading.sequences_rate if batch and reading.sequences_rate else None
+
+
+SHORTEST = 5  # steps of a level at least
+PENALTY = 4.0  # times log(n) noise variances that a change must explain
+LEAST = 0.01  # relative change that counts
+TO_SIGMA = 1.4826  # of a normal distribution's median absolute deviation
+
+
+def noise(values: FloatArray) -> float:
+    """Standard deviation of a step to the next, whatever slow changes there are, robust to stalls [as the values].
+
+    >>> round(noise(np.array([1.0, 1.1, 1.0, 1.1, 1.0, 9.0])), 3)
+    0.105
+    """
+    if len(values) < 2:
+        return 0.0
+    return float(TO_SIGMA * np.median(np.abs(np.diff(values))) / np.sqrt(2.0))
+
+
+def winsorised(values: FloatArray, widths: float = 4.0) -> FloatArray:
+    """The values, those further from the median than so many robust deviations pulled in to there."""
+    middle = np.median(values)
+    reach = widths * max(float(TO_SIGMA * np.median(np.abs(values - middle))), 1e-3)
+    return np.asarray(np.clip(values, middle - reach, middle + reach))
+
+
+def level_starts(logs: FloatArray) -> list[int]:
+    """Where each level of the logarithms of step times begins; [0] for a run with one pace.
+
+    A penalty stands against every change, and steps far off are pulled in first, so that a stall is no level.
+
+    Source: binary segmentation, Scott and Knott, Biometrics 30 (1974); Fryzlewicz, Annals of Statistics 42 (2014), for
+    a penalty in log n.
+
+    >>> level_starts(np.log(np.array([1.0, 1.01] * 10 + [1.2, 1.21] * 10)))
+    [0, 20]
+    """
+    values = winsorised(logs) if len(logs) else logs
+    variance = max(noise(values), 1e-3) ** 2
+    starts, open_parts = [0], [(0, len(values))]
+    while open_parts:
+        first, end = open_parts.pop()
+        cut = _best_cut(values[first:end], variance, len(values))
+        if cut:
+            starts.append(first + cut)
+            open_parts += [(first, first + cut), (first + cut, end)]
+    return sorted(starts)
+
+
+def _best_cut(values: FloatArray, variance: float, whole: int) -> int:
+    """Where the sum of squares falls most when the values are cut in two, 0 where it does not fall enough."""
+    count = len(values)
+    if count < 2 * SHORTEST:
+        return 0
+    sums = np.cumsum(values)
+    left = np.arange(1, count)
+    means, rest = sums[:-1] / left, (sums[-1] - sums[:-1]) / (count - left)
+    gains = left * (count - left) / count * (means - rest) ** 2
+    gains[: SHORTEST - 1] = gains[count - SHORTEST :] = 0.0
+    best = int(np.argmax(gains))
+    enough = gains[best] > PENALTY * variance * np.log(whole) and abs(means[best] - rest[best]) > LEAST
+    return best + 1 if enough else 0
+
 
 WARM = 0.03  # a step this near to the pace, or within 3 deviations, is no warm-up any more
 BOGUS = 0.6  # of the pace: a first step that takes less was only dispatched, as JAX does
@@ -125,6 +245,7 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
     lost = float(np.sum((times - middle)[stands] * np.array([timed.steps for timed in part])[stands]))
     calm = winsorised(np.log(times))
+    fast, median, slow = np.quantile(times, (0.05, 0.5, 0.95))
     return Steady(
         times=times,
         first=part[0].step,
@@ -140,7 +261,7 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
         trend=_trend(np.log([timed.seconds for timed in warm])),
         wander=_wander(calm),
         jitter=noise(np.log(times)),
-        tail=_tail(times),
+        tail=float((slow - median + 1e-3 * median) / (median - fast + 1e-3 * median)),
         levels=levels,
     )
 
@@ -183,9 +304,3 @@ def _wander(logs: FloatArray) -> float:
     place = np.arange(len(logs)) - (len(logs) - 1) / 2
     around = logs - logs.mean() - place * float(np.sum(place * logs) / np.sum(place**2))
     return float(np.sum(around[1:] * around[:-1]) / max(np.sum(around**2), 1e-30))
-
-
-def _tail(times: FloatArray) -> float:
-    """How far the slowest steps lie above the median / the fastest below it, 1 for a symmetric spread [1]."""
-    low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
-    return float((high - middle + 1e-3 * middle) / (middle - low + 1e-3 * middle))

@@ -1,37 +1,162 @@
-"""Every framework, a line each."""
+"""Every framework: what its launches and logs are read with, what launches a plan with it, and what it can set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from optimizer.frameworks.deepspeed.framework import DEEPSPEED
+from optimizer.frameworks.config.launch import keyed_launch
+from optimizer.frameworks.deepspeed import config as deepspeed
+from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
+from optimizer.frameworks.deepspeed.log import LOG as DEEPSPEED_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
-from optimizer.frameworks.huggingface.framework import HUGGINGFACE
-from optimizer.frameworks.llm_foundry.framework import LLM_FOUNDRY
+from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
+from optimizer.frameworks.llm_foundry import config as llm_foundry
+from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
 from optimizer.frameworks.log_line import LogFormat
-from optimizer.frameworks.maxtext.framework import MAXTEXT
-from optimizer.frameworks.megatron.framework import DEEPSPEED_SCRIPTS, MEGATRON_LM
-from optimizer.frameworks.megatron_bridge.framework import MEGATRON_BRIDGE
-from optimizer.frameworks.nanotron.framework import NANOTRON
-from optimizer.frameworks.nemo.framework import NEMO
-from optimizer.frameworks.picotron.framework import PICOTRON
-from optimizer.frameworks.primus.framework import PRIMUS
-from optimizer.frameworks.torchtitan.framework import TORCHTITAN
+from optimizer.frameworks.maxtext import config as maxtext
+from optimizer.frameworks.maxtext.log import LOG as MAXTEXT_LOG
+from optimizer.frameworks.megatron import config as megatron
+from optimizer.frameworks.megatron.export import COMMUNICATORS, arguments_file, communicators_file
+from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED
+from optimizer.frameworks.megatron.kubernetes import pytorchjob
+from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
+from optimizer.frameworks.megatron.sbatch import sbatch_script
+from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
+from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
+from optimizer.frameworks.nanotron import config as nanotron
+from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
+from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
+from optimizer.frameworks.picotron import config as picotron
+from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG
+from optimizer.frameworks.torchtitan import config as torchtitan
+from optimizer.frameworks.torchtitan.export import torchtitan_toml
+from optimizer.frameworks.torchtitan.export_python import FILES as TORCHTITAN_FILES
+from optimizer.frameworks.torchtitan.log import LOG as TORCHTITAN_LOG
+
+SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launches of Megatron-LM
+# Configs that split nothing but data: what a plan can be.
+SHARDED = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
+
+
+def by_keys(name: str, module: Any, *files: str) -> ConfigFormat:
+    """Config files whose keys say a launch one by one, as the `recognised`, `read` and `write` of a module have it."""
+    read = partial(keyed_launch, name, module.read, module.write)
+    return ConfigFormat(files=files, recognised=module.recognised, read=read)
+
 
 # A framework whose files or lines another one has too, or trains with, comes before it.
 EVERY: tuple[Framework, ...] = (
-    MAXTEXT,
-    PRIMUS,
-    NEMO,
-    MEGATRON_BRIDGE,
-    MEGATRON_LM,
-    DEEPSPEED_SCRIPTS,
-    TORCHTITAN,
-    NANOTRON,
-    PICOTRON,
-    LLM_FOUNDRY,
-    DEEPSPEED,
-    HUGGINGFACE,
+    Framework(
+        name="MaxText",
+        stack="maxtext",
+        config=by_keys("MaxText", maxtext, "MaxText YAML"),
+        log=MAXTEXT_LOG,
+        only={"vpp": (1,), "cp": (1,), "zero_stage": (3,), "shard": (), "recompute": ("none", "selective", "full")},
+        sequence_parallel=True,
+    ),
+    Framework(  # on Megatron-LM; on MaxText its configs are read as those of MaxText
+        name=megatron.PRIMUS,
+        stack="megatron-core",
+        config=ConfigFormat(
+            files=("Primus YAML",), recognised=megatron.is_primus, read=partial(megatron.read, megatron.PRIMUS)
+        ),
+        log=PRIMUS_LOG,
+        settable=SETTABLE,
+    ),
+    Framework(
+        name=megatron.NEMO,
+        stack="nemo-2024",
+        config=ConfigFormat(
+            files=("NeMo YAML",), recognised=megatron.is_nemo, read=partial(megatron.read, megatron.NEMO)
+        ),
+        log=NEMO_LOG,
+    ),
+    Framework(
+        name=megatron.BRIDGE,
+        stack="megatron-bridge-2025",
+        config=ConfigFormat(
+            files=("Megatron-Bridge YAML",), recognised=megatron.is_bridge, read=partial(megatron.read, megatron.BRIDGE)
+        ),
+        log=BRIDGE_LOG,
+        targets={
+            "megatron-bridge": ExportFiles(
+                files={COMMUNICATORS: communicators_file, **BRIDGE_FILES}, companions=(COMMUNICATORS,)
+            )
+        },
+        settable=SETTABLE,
+    ),
+    Framework(
+        name=MEGATRON,
+        stack="megatron-core",
+        log=MEGATRON_LOG,
+        targets={
+            "megatron-lm": ExportFiles(
+                files={
+                    "megatron.args": arguments_file,
+                    COMMUNICATORS: communicators_file,
+                    "megatron.sbatch": sbatch_script,
+                    "megatron-pytorchjob.yaml": pytorchjob,
+                },
+                companions=(COMMUNICATORS,),
+            )
+        },
+        settable=SETTABLE,
+        graphs=False,
+    ),
+    Framework(name=MEGATRON_DEEPSPEED, stack="megatron-deepspeed-2022", only={"vpp": (1,)}),
+    Framework(
+        name="torchtitan",
+        stack="torchtitan-2024",
+        config=ConfigFormat(
+            files=("torchtitan TOML", "torchtitan config_registry.py"),
+            recognised=torchtitan.recognised,
+            read=torchtitan.read_configs,
+        ),
+        log=TORCHTITAN_LOG,
+        targets={"torchtitan": ExportFiles(files={"torchtitan.toml": torchtitan_toml, **TORCHTITAN_FILES})},
+        only={"vpp": (1,), "recompute": ("none", "selective", "full")},
+        zero_stages=(0, 2, 3),
+        piped_zero_stages=(0, 1),
+        sequence_parallel=True,
+    ),
+    Framework(
+        name="nanotron",
+        stack="nanotron-2024",
+        config=by_keys("nanotron", nanotron, "nanotron YAML"),
+        log=NANOTRON_LOG,
+        only={"vpp": (1,), "recompute": ("none", "full")},
+        zero_stages=(0, 1),
+    ),
+    Framework(
+        name="picotron",
+        stack="nanotron-2024",
+        config=by_keys("picotron", picotron, "picotron JSON"),
+        only={"vpp": (1,), "ep": (1,), "recompute": ("none",), "sequence_parallel": (False,)},
+        zero_stages=(0,),
+    ),
+    Framework(
+        name="llm-foundry",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("llm-foundry", llm_foundry, "llm-foundry YAML"),
+        log=LLM_FOUNDRY_LOG,
+        only=SHARDED,
+    ),
+    Framework(  # and Accelerate, which launches it and FSDP
+        name="DeepSpeed",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("DeepSpeed", deepspeed, "DeepSpeed JSON", "Accelerate YAML"),
+        log=DEEPSPEED_LOG,
+        targets={
+            "deepspeed": ExportFiles(files=DEEPSPEED_FILES),
+            "accelerate": ExportFiles(files=ACCELERATE_FILES),
+        },
+        only=SHARDED,
+        zero_stages=(0, 1, 2, 3),
+        settable=("bucket",),
+    ),
+    Framework(name="Hugging Face Trainer", log=HUGGINGFACE_LOG),  # launched with DeepSpeed or Accelerate
 )
 FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
 CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)

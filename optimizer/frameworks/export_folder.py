@@ -72,10 +72,10 @@ def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple
 
     Raises InputError when a file exists already (unless `force`), the folder cannot be written or no file can be.
     """
-    found = exported(answer)
-    if not found.texts:
-        raise InputError("; ".join(dict.fromkeys(found.refused.values())))
-    return write_texts(found.texts, folder, force=force), found.refused
+    exports = exported(answer)
+    if not exports.texts:
+        raise InputError("; ".join(dict.fromkeys(exports.refused.values())))
+    return write_texts(exports.texts, folder, force=force), exports.refused
 
 
 def write_texts(texts: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from optimizer.frameworks.config.launch import ConfigLaunch, Values, Writer
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
 
 if TYPE_CHECKING:
@@ -75,31 +74,3 @@ class Framework:
     settable: tuple[str, ...] = ()
     graphs: bool = True
     sequence_parallel: bool = False
-
-
-# Configs that split nothing but data: what a plan can be.
-SHARDED: Mapping[str, tuple[Any, ...]] = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
-
-
-def launch_by_keys(
-    name: str,
-    read: Callable[[Launch, Values], None],
-    write: Writer,
-    configs: tuple[ConfigFile, ...],
-    gpus: int | None,
-    model: str,
-) -> ConfigLaunch:
-    """The launch in config files whose keys say it one by one, of a key in several files the last.
-
-    Args:
-        name: the framework's.
-        read: notes in a launch what values say.
-        write: the keys of another plan.
-        configs: the files.
-        gpus: how many the user names, if any.
-        model: the one that the user names, "" for none; these files need none.
-    """
-    launch = Launch(program=name, settings={} if gpus is None else {"gpus": gpus})
-    found = ConfigLaunch(configs=configs, launch=launch, write=write)
-    read(launch, found.values)
-    return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 LARGEST_COUNT = 10**9  # of anything in a launch: what is more is no count
@@ -107,7 +108,7 @@ class Launch:
         written: what the files call each of them.
         assumed: sentences.
         ignored: settings that were seen and mean nothing here, by the name that the file gives them.
-        kept: settings outside of what is searched, which every edit leaves alone, in words.
+        unsearched: settings outside of what is searched, which every edit leaves alone, in words.
         problems: sentences, for which the launch is refused.
         leaves: every value of the files as it is written, by file and by key or flag.
         following: what the program makes of a plan's settings that no file states, None for nothing.
@@ -119,7 +120,7 @@ class Launch:
     written: dict[str, str] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    unsearched: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
@@ -140,3 +141,45 @@ class Launch:
         """Every setting that a file states, by name: its value and what the file calls it."""
         order = [name for name in WORDS if name in self.written]
         return {name: {"value": self.settings[name], "written": self.written[name]} for name in order}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagChange:
+    """One flag before and after: None where it is not given, "" where it has no value."""
+
+    flag: str
+    before: str | None
+    after: str | None
+
+    def written(self) -> tuple[str, str]:
+        """Both as they stand in a script, "-" for nothing.
+
+        >>> FlagChange(flag="--sequence-parallel", before=None, after="").written()
+        ('-', '--sequence-parallel')
+        """
+        before, after = (
+            "-" if value is None else f"{self.flag} {value}".strip() for value in (self.before, self.after)
+        )
+        return before, after
+
+
+class Source(Protocol):
+    """Launch files that were read."""
+
+    @property
+    def launch(self) -> Launch:
+        """What they say."""
+        ...
+
+    @property
+    def leaves(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every value of the files as it is written, by file and by key or flag."""
+        ...
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+        """What to write otherwise for another plan; `turned` are the software's settings that change."""
+        ...
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        """The files with the changes made, by path, in each way that there is, the most natural first."""
+        ...

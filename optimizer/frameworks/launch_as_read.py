@@ -22,19 +22,8 @@ LONGEST = 8192
 MOST_LAYERS = 10_000
 COUNTED: Mapping[str, str] = {**MACHINES, **PLAN, **SHAPE, "seq_len": "tokens of a sequence", "global_batch": "batch"}
 OPTIONAL = (
-    "zero_stage",
-    "shard",
-    "activation_offload",
-    "mtp_ahead",
-    "recompute_first",
-    "mtp_layers",
-    "q_rank",
-    "shared_ffn",
-    "first_dense",
-    "window",
-    "window_every",
-    "experts",
-    "top_k",
+    *("zero_stage", "shard", "activation_offload", "mtp_ahead", "recompute_first", "mtp_layers"),
+    *("q_rank", "shared_ffn", "first_dense", "window", "window_every", "experts", "top_k"),
 )
 
 
@@ -83,15 +72,15 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
 
     Raises InvalidFile with everything that is missing or contradicts itself.
     """
-    said = dict(launch.settings)
-    problems = [*launch.problems, *_absurd(said)]
+    settings = dict(launch.settings)
+    problems = [*launch.problems, *_absurd(settings)]
     if problems:
         raise InvalidFile(name, problems)
     model = model_of(launch, controls.model)
     if model is None:
-        unknown = next((sentence for sentence in launch.kept if "is no model that is known" in sentence), "")
+        unknown = next((sentence for sentence in launch.unsearched if "is no model that is known" in sentence), "")
         problems.append(f"{unknown.removesuffix(' (--model)') or 'the model is not told'}: give --model")
-    gpus = controls.gpus or _gpus(said)
+    gpus = controls.gpus or _gpus(settings)
     if not gpus:
         problems.append("the number of GPUs is not told: give --gpus")
     if problems or model is None or not gpus:
@@ -101,13 +90,13 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     stack = load_stack(controls.stack or framework.stack)
     if not controls.stack:
         launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
-    said["seq_len"] = controls.seq_len or said.get("seq_len") or min(model.max_seq_len, LONGEST)
+    settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
-        launch.assumed.append(f"sequences of {said['seq_len']:,} tokens (--seq-len)")
-    said["gpus"] = gpus
+        launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
+    settings["gpus"] = gpus
     if not framework.graphs:
-        said.setdefault("cuda_graphs", False)
-    plan = plan_of(launch, said, gpus, controls.global_batch, problems)
+        settings.setdefault("cuda_graphs", False)
+    plan = plan_of(launch, settings, gpus, controls.global_batch, problems)
     if problems:
         raise InvalidFile(name, problems)
     if sum(plan.layers_per_stage) != model.layers:  # counted with the embedding and the head: the program splits them
@@ -115,58 +104,57 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = framework.piped_zero_stages if framework.piped_zero_stages and plan.pp > 1 else framework.zero_stages
-    if said.pop("fsdp", False):
+    if settings.pop("fsdp", False):
         offered = tuple(stage for stage in offered if stage != 1)
-    stack = widened(stack, said, offered)
-    dtype = str(said.get("dtype", "bf16"))
+    stack = widened(stack, settings, offered)
+    dtype = str(settings.get("dtype", "bf16"))
     if dtype == "bf16" and "bf16" not in cluster.device.peak_flops:
         launch.assumed.append(f"fp16, because {cluster.device.name} has no bf16")
         dtype = "fp16"
     job = Job(
         model=model,
         cluster=cluster,
-        stack=switched(stack, said, plan.zero_stage),
+        stack=switched(stack, settings, plan.zero_stage),
         gpus=gpus,
-        seq_len=said["seq_len"],
+        seq_len=settings["seq_len"],
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
-        limits=_limits(launch, cluster, plan, said["seq_len"], controls),
+        limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
-    share = said["blocks"] / cluster.device.sms if "blocks" in said else Knobs().comm_sm_share
-    knobs = Knobs(
-        bucket=bucket_of(said),
-        comm_sm_share=min(0.3, max(0.01, share)),
-        offload=said.get("offload", 0.0),
-    )
-    if knobs.bucket != said.get("bucket", knobs.bucket):
-        launch.kept.append(
-            f"a gradient bucket of {said['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
+    share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share
+    offload = settings.get("offload", 0.0)
+    knobs = Knobs(bucket=bucket_of(settings), comm_sm_share=min(0.3, max(0.01, share)), offload=offload)
+    if knobs.bucket != settings.get("bucket", knobs.bucket):
+        launch.unsearched.append(
+            f"a gradient bucket of {settings['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
-    return LaunchAsRead(launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=said, stack=stack)
+    return LaunchAsRead(
+        launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=settings, stack=stack
+    )
 
 
-def _absurd(said: Mapping[str, Any]) -> list[str]:
+def _absurd(settings: Mapping[str, Any]) -> list[str]:
     """Counts that none can be."""
-    counts = {name: value for name, value in said.items() if name in COUNTED and type(value) is int}
-    found = [
+    counts = {name: value for name, value in settings.items() if name in COUNTED and type(value) is int}
+    problems = [
         f"{COUNTED[name]} must be from 1 to {LARGEST_COUNT:,}, but is {value}"
         for name, value in counts.items()
         if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
     ]
-    if not found and said.get("layers", 1) > MOST_LAYERS:
-        found.append(f"layers must be at most {MOST_LAYERS:,}, but are {said['layers']:,}")
-    if not found and "hidden" in said and said["hidden"] < said.get("heads", 1):
-        found.append(f"{said['heads']:,} heads do not fit into a width of {said['hidden']:,}")
-    return found
+    if not problems and settings.get("layers", 1) > MOST_LAYERS:
+        problems.append(f"layers must be at most {MOST_LAYERS:,}, but are {settings['layers']:,}")
+    if not problems and "hidden" in settings and settings["hidden"] < settings.get("heads", 1):
+        problems.append(f"{settings['heads']:,} heads do not fit into a width of {settings['hidden']:,}")
+    return problems
 
 
-def _gpus(said: Mapping[str, Any]) -> int:
-    if "gpus" in said:
-        return int(said["gpus"])
-    if "nodes" in said and "gpus_per_node" in said:
-        return int(said["nodes"]) * int(said["gpus_per_node"])
-    degrees = [int(said.get(name, 1)) for name in ("tp", "cp", "pp")]
-    return int(said["dp"]) * degrees[0] * degrees[1] * degrees[2] if "dp" in said else 0
+def _gpus(settings: Mapping[str, Any]) -> int:
+    if "gpus" in settings:
+        return int(settings["gpus"])
+    if "nodes" in settings and "gpus_per_node" in settings:
+        return int(settings["nodes"]) * int(settings["gpus_per_node"])
+    degrees = [int(settings.get(name, 1)) for name in ("tp", "cp", "pp")]
+    return int(settings["dp"]) * degrees[0] * degrees[1] * degrees[2] if "dp" in settings else 0
 
 
 def _cluster(launch: Launch, controls: Controls) -> Cluster:
@@ -182,22 +170,22 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
     return cluster
 
 
-def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, problems: list[str]) -> Plan:
+def plan_of(launch: Launch, settings: dict[str, Any], gpus: int, batch: int | None, problems: list[str]) -> Plan:
     """The plan in a launch's settings on so many GPUs; what contradicts itself goes to the problems."""
-    tp, cp, pp = (int(said.get(name, 1)) for name in ("tp", "cp", "pp"))
+    tp, cp, pp = (int(settings.get(name, 1)) for name in ("tp", "cp", "pp"))
     if gpus % (tp * cp * pp):
         problems.append(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus:,} GPUs (--gpus)")
         return Plan()
     dp = gpus // (tp * cp * pp)
-    ep, etp = (int(said.get(name) or 1) for name in ("ep", "etp"))
+    ep, etp = (int(settings.get(name) or 1) for name in ("ep", "etp"))
     if tp * cp * dp % (ep * etp):
         problems.append(
             f"ep x etp = {ep} x {etp} does not divide the {tp * cp * dp:,} GPUs of a pipeline stage (--gpus)"
         )
         return Plan()
-    micro = said.get("micro_batch")
-    batch = batch or said.get("global_batch")
-    count = said.get("num_microbatches") if "num_microbatches" in launch.written else None
+    micro = settings.get("micro_batch")
+    batch = batch or settings.get("global_batch")
+    count = settings.get("num_microbatches") if "num_microbatches" in launch.written else None
     if micro is None:
         micro = batch // (dp * count) if batch and count and batch % (dp * count) == 0 else 1
         launch.assumed.append(f"micro-batches of {micro}")
@@ -208,9 +196,9 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
     if batch % (dp * micro):
         problems.append(f"a global batch of {batch:,} is no multiple of dp x micro-batch = {dp:,} x {micro}")
         return Plan()
-    vpp = int(said.get("vpp", 1)) if pp > 1 else 1
-    values = {name: said[name] for name in PLAN if name in said}
-    schedule = str(said.get("schedule", "1f1b"))
+    vpp = int(settings.get("vpp", 1)) if pp > 1 else 1
+    values = {name: settings[name] for name in PLAN if name in settings}
+    schedule = str(settings.get("schedule", "1f1b"))
     values |= {
         "tp": tp,
         "cp": cp,
@@ -219,13 +207,13 @@ def plan_of(launch: Launch, said: dict[str, Any], gpus: int, batch: int | None, 
         "dp": dp,
         "micro_batch": int(micro),
         "num_microbatches": batch // (dp * micro),
-        "sequence_parallel": bool(said.get("sequence_parallel")) and tp > 1,
+        "sequence_parallel": bool(settings.get("sequence_parallel")) and tp > 1,
         "schedule": schedule if schedule.startswith("zero-bubble") else "interleaved" if vpp > 1 else "1f1b",
-        "layers_per_stage": tuple(said.get("layers_per_stage", ())),
-        "recompute_first": int(said.get("recompute_first", 0)),
+        "layers_per_stage": tuple(settings.get("layers_per_stage", ())),
+        "recompute_first": int(settings.get("recompute_first", 0)),
     }
-    said |= {name: values[name] for name in ("dp", "num_microbatches", "micro_batch")}
-    said["global_batch"] = batch
+    settings |= {name: values[name] for name in ("dp", "num_microbatches", "micro_batch")}
+    settings["global_batch"] = batch
     return Plan(**values)
 
 
@@ -251,9 +239,9 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
     )
 
 
-def bucket_of(said: Mapping[str, Any]) -> float:
+def bucket_of(settings: Mapping[str, Any]) -> float:
     """The gradient bucket of a launch within what is priced [B]."""
-    return float(min(1e9, max(10e6, said.get("bucket", Knobs().bucket))))
+    return float(min(1e9, max(10e6, settings.get("bucket", Knobs().bucket))))
 
 
 def settings_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {}) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
     >>> {name: value for name, (value, *_) in batch_options(b"#SBATCH -N 4\n#SBATCH --gres=gpu:a100:8").items()}
     {'nodes': 4, 'gpus_per_node': 8}
     """
-    found: dict[str, tuple[int, str, Piece]] = {}
+    asked: dict[str, tuple[int, str, Piece]] = {}
     for line in SBATCH.finditer(data):
         for match in OPTION.finditer(data, line.start(1), line.end(1)):
             option, text = match[1].decode(), match[2].decode("utf-8", "replace")
@@ -65,14 +65,14 @@ def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
             ):
                 continue
             start = match.start(2) + number.start(1)
-            found[name] = (int(number[1]), f"#SBATCH {option}", Piece(number[1], ((start, start + len(number[1])),)))
-    if "tasks" in found and "nodes" in found and "tasks_per_node" not in found:
-        per_node = found["tasks"][0] // max(1, found["nodes"][0])
-        found["tasks_per_node"] = (per_node, "#SBATCH --ntasks", Piece(str(per_node)))
-    if "tasks" not in found and {"nodes", "tasks_per_node"} <= found.keys():
-        tasks = found["nodes"][0] * found["tasks_per_node"][0]
-        found["tasks"] = (tasks, "#SBATCH --ntasks-per-node", Piece(str(tasks)))
-    return found
+            asked[name] = (int(number[1]), f"#SBATCH {option}", Piece(number[1], ((start, start + len(number[1])),)))
+    if "tasks" in asked and "nodes" in asked and "tasks_per_node" not in asked:
+        per_node = asked["tasks"][0] // max(1, asked["nodes"][0])
+        asked["tasks_per_node"] = (per_node, "#SBATCH --ntasks", Piece(str(per_node)))
+    if "tasks" not in asked and {"nodes", "tasks_per_node"} <= asked.keys():
+        tasks = asked["nodes"][0] * asked["tasks_per_node"][0]
+        asked["tasks"] = (tasks, "#SBATCH --ntasks-per-node", Piece(str(tasks)))
+    return asked
 
 
 def slurm_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, Word]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import read_bytes
+from optimizer.base.units import LARGEST as LARGEST_COUNT
 from optimizer.frameworks.bash.config import TrainingCommand, training_with_config
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
@@ -17,18 +18,17 @@ from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, Config
 from optimizer.frameworks.config.launch import checked
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS
+from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in
-from optimizer.frameworks.megatron.arguments import blocks_in
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
     bash_launch,
+    note_sources,
     read_script,
     sbatch_lines,
-    told,
     training_command,
     with_deepspeed,
 )
-from optimizer.frameworks.source import Source
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
@@ -73,16 +73,16 @@ def _file(path: str) -> File:
         data = read_bytes(path, LARGEST)
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
-    found = File(path, data, part)
+    file = File(path, data, part)
     try:
-        text = found.text
+        text = file.text
     except UnicodeDecodeError as error:
         raise InvalidFile(path, [f"byte {error.start}: no UTF-8 text; give a launch script or a config"]) from None
     if "\0" in text:
         raise InvalidFile(path, ["a binary file; give a launch script or a config"])
     if not text.strip():
         raise InvalidFile(path, ["the file is empty; give a launch script or a config"])
-    return found
+    return file
 
 
 def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "") -> Source:
@@ -111,7 +111,9 @@ def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> 
         groups = json.loads(texts[0]) if texts else {}
     except (InvalidFile, ValueError):
         return 0
-    return blocks_in(groups) if isinstance(groups, dict) else 0
+    group = groups.get("dp_cp") if isinstance(groups, dict) else None
+    blocks = group.get("max_ctas") if isinstance(group, dict) else 0
+    return blocks if isinstance(blocks, int) and 0 <= blocks <= LARGEST_COUNT else 0
 
 
 def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
@@ -131,9 +133,9 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
-        found = bash_launch(script.name, script.data, gpus, find, script.outside)
-        with_deepspeed(found, configs)
-        return found
+        source = bash_launch(script.name, script.data, gpus, find, script.outside)
+        with_deepspeed(source, configs)
+        return source
     return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
 
 
@@ -154,7 +156,7 @@ def _keyed_launch(
     script: File,
     command: TrainingCommand,
     configs: Sequence[ConfigFile],
-    beside: Sequence[ConfigFile],
+    named: Sequence[ConfigFile],
     reading: ScriptRun,
     options: Mapping[str, tuple[int, str, Piece]],
     gpus: int | None,
@@ -171,20 +173,20 @@ def _keyed_launch(
     known = {path for config in configs for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
     if known:  # flags of the program itself are no keys of its config
-        kept = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
-        keys = replace(keys, given=kept)
+        given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
+        keys = replace(keys, given=given)
     try:
-        found = config_launch((*configs, keys), gpus, model)
+        source = config_launch((*configs, keys), gpus, model)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
-    found.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
-    if gpus is not None and "gpus" not in found.launch.written:
-        found.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
-    found.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in beside]
-    told(found.launch, reading)
-    if "device" not in found.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
-        found.launch.say("device", device, "#SBATCH")
-    return found
+    source.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
+    if gpus is not None and "gpus" not in source.launch.written:
+        source.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
+    source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
+    note_sources(source.launch, reading)
+    if "device" not in source.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
+        source.launch.say("device", device, "#SBATCH")
+    return source
 
 
 def _absent(script: File, paths: Sequence[str]) -> str:
@@ -261,9 +263,9 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str 
     names = ", ".join(config.name for config in configs)
     for each in CONFIGS:
         if each.recognised(values):
-            found = each.read(configs, gpus, model)
-            checked(names, found.launch)
-            return found
+            source = each.read(configs, gpus, model)
+            checked(names, source.launch)
+            return source
     known = ", ".join(name for each in CONFIGS for name in each.files)
     raise InvalidFile(names, [f"no launch that is known: expected a Megatron script or one of {known}"])
 

@@ -24,13 +24,13 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
     """
     if asked:
         return load_model(asked)
-    said = launch.settings
-    if "model" in said:
-        model = preset_model(said["model"])
-        return _with_own(model, said)
-    if any(name not in said for name in NEEDED):
+    settings = launch.settings
+    if "model" in settings:
+        model = preset_model(settings["model"])
+        return _with_own(model, settings)
+    if any(name not in settings for name in NEEDED):
         return None
-    values = filled(said)
+    values = filled(settings)
     same = [model for model in map(preset_model, model_names()) if _same(model, values)]
     if same:
         # The other features first, then the vocabulary, then the longest sequence.
@@ -38,15 +38,15 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
             same,
             key=lambda other: (
                 sum(name in values and getattr(other, name) != values[name] for name in OWN),
-                abs(other.vocab - said["vocab"]) if "vocab" in said else 0,
+                abs(other.vocab - settings["vocab"]) if "vocab" in settings else 0,
                 abs(other.max_seq_len - values["max_seq_len"]),
             ),
         )
-        if "vocab" not in said:
+        if "vocab" not in settings:
             launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
         launch.assumed.append(f"model {model.name}, which has this shape (--model)")
-        return _with_own(model, said)
-    if "vocab" not in said:
+        return _with_own(model, settings)
+    if "vocab" not in settings:
         launch.assumed.append(f"vocabulary of {values['vocab']:,} tokens (--model)")
     launch.assumed.append("a model of its own: no preset has this shape (--model)")
     return built(values)
@@ -62,8 +62,8 @@ def named(text: str) -> str:
     bare = _bare(text.rpartition("/")[2])
     for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
         for start in ("", "meta"):
-            if bare.endswith(end) and (found := spellings.get(bare.removeprefix(start).removesuffix(end))):
-                return found
+            if bare.endswith(end) and (preset := spellings.get(bare.removeprefix(start).removesuffix(end))):
+                return preset
     return ""
 
 
@@ -71,13 +71,13 @@ def _bare(text: str) -> str:
     return text.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
-def filled(said: Mapping[str, Any]) -> dict[str, Any]:
+def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A shape with what frameworks take when it is left out.
 
     >>> filled({"layers": 2, "hidden": 1024, "heads": 16})["ffn_hidden"]
     4096
     """
-    values = dict(said)
+    values = dict(settings)
     gated = values.setdefault("gated_mlp", False)
     width = values["hidden"]
     # Megatron-LM keeps the operations of an ungated MLP: two thirds of four times the width, a multiple of 64.
@@ -141,11 +141,11 @@ def _same(model: Model, values: Mapping[str, Any]) -> bool:
     return alike and values.get("position", model.position) == model.position and len(norms) == 1
 
 
-def _with_own(model: Model, said: Mapping[str, Any]) -> Model:
+def _with_own(model: Model, settings: Mapping[str, Any]) -> Model:
     """The preset with what the launch says otherwise."""
-    changes = {n: said[n] for n in (*OWN, *OWN_NUMBERS) if n in said and said[n] != getattr(model, n)}
+    changes = {n: settings[n] for n in (*OWN, *OWN_NUMBERS) if n in settings and settings[n] != getattr(model, n)}
     if "norm" in changes and model.norm.startswith(changes["norm"]):
         del changes["norm"]
-    if said.get("max_seq_len", 0) > model.max_seq_len:
-        changes["max_seq_len"] = said["max_seq_len"]
+    if settings.get("max_seq_len", 0) > model.max_seq_len:
+        changes["max_seq_len"] = settings["max_seq_len"]
     return replace(model, **changes) if changes else model

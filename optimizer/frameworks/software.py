@@ -12,14 +12,14 @@ from optimizer.job.variables import DISPATCHERS
 
 PARAM_BYTES = 2
 WHY = "as the launch says"
-SWITCHED_OFF = {"tp_overlap": "tp_overlap", "p2p_overlap": "p2p_overlap"}
+SWITCHED_OFF = ("tp_overlap", "p2p_overlap")
 # Megatron-LM hides the gather before and the scatter after a backward product under another one without being told:
 # four of ten collectives of a layer.
 # Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
 WITHOUT = {"tp_overlap": 0.4}
 
 
-def switched(stack: Stack, said: Mapping[str, Any], zero_stage: int = 1) -> Stack:
+def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> Stack:
     """The stack with what the launch switches on or off; what it does not mention stays as the stack's runs had it.
 
     Data parallelism hides as much of its bytes as the launch overlaps: gradients, and with ZeRO gathered weights.
@@ -30,50 +30,50 @@ def switched(stack: Stack, said: Mapping[str, Any], zero_stage: int = 1) -> Stac
     0.667
     """
     features = stack.features
-    if "attention" in said:
+    if "attention" in settings:
         own = features.attention
-        keeps = said["attention"] == "flash" and own.startswith("flash")
-        features = replace(features, attention=own if keeps else said["attention"])
+        keeps = settings["attention"] == "flash" and own.startswith("flash")
+        features = replace(features, attention=own if keeps else settings["attention"])
     for name in ("cuda_graphs", "grad_bytes", "optimizer_bytes", "fused_accumulation"):
-        if name in said:
-            features = replace(features, **{name: said[name]})
+        if name in settings:
+            features = replace(features, **{name: settings[name]})
     values: dict[str, float] = {}
-    for name, parameter in SWITCHED_OFF.items():
-        if said.get(name) is False:
-            values[parameter] = min(stack[parameter], WITHOUT.get(name, 0.0))
-    if "reduce_overlap" in said:
-        values["dp_overlap"] = stack["dp_overlap"] * overlapped(said, zero_stage, features.grad_bytes)
+    for name in SWITCHED_OFF:
+        if settings.get(name) is False:
+            values[name] = min(stack[name], WITHOUT.get(name, 0.0))
+    if "reduce_overlap" in settings:
+        values["dp_overlap"] = stack["dp_overlap"] * overlapped(settings, zero_stage, features.grad_bytes)
     parameters = {name: value for name, value in stack.parameters.items() if name not in values}
     fixed = {**stack.fixed, **{name: Fixed(value=value, why=WHY) for name, value in values.items()}}
     return replace(stack, features=features, parameters=parameters, fixed=fixed)
 
 
-def overlapped(said: Mapping[str, Any], zero_stage: int, grad_bytes: int) -> float:
+def overlapped(settings: Mapping[str, Any], zero_stage: int, grad_bytes: int) -> float:
     """Share of the bytes of data parallelism that may hide: gradients reduced, weights gathered where ZeRO does [1]."""
-    reduce, gather = bool(said.get("reduce_overlap")), bool(said.get("gather_overlap"))
+    reduce, gather = bool(settings.get("reduce_overlap")), bool(settings.get("gather_overlap"))
     if zero_stage == 0:
         return float(reduce)
     return (reduce * grad_bytes + gather * PARAM_BYTES) / (grad_bytes + PARAM_BYTES)
 
 
-def widened(stack: Stack, said: Mapping[str, Any], zero_stages: tuple[int, ...] = ()) -> Stack:
+def widened(stack: Stack, settings: Mapping[str, Any], zero_stages: tuple[int, ...] = ()) -> Stack:
     """The stack offering what the launch uses, so that what runs today is never ruled out, and these ZeRO stages."""
     features = stack.features
-    recompute = str(said.get("recompute", "none"))
+    recompute = str(settings.get("recompute", "none"))
     modules = features.recompute_modules if recompute in MODES else MODULES
-    own = str(said.get("dispatcher", DISPATCHERS[0]))
+    own = str(settings.get("dispatcher", DISPATCHERS[0]))
     features = replace(
         features,
         dispatchers=tuple(name for name in DISPATCHERS if name in (*stack.dispatchers, own)),
-        zero_stages=tuple(sorted({*(zero_stages or features.zero_stages), int(said.get("zero_stage", 1))})),
-        schedules=tuple(dict.fromkeys((*features.schedules, str(said.get("schedule", "1f1b"))))),
+        zero_stages=tuple(sorted({*(zero_stages or features.zero_stages), int(settings.get("zero_stage", 1))})),
+        schedules=tuple(dict.fromkeys((*features.schedules, str(settings.get("schedule", "1f1b"))))),
         recompute=tuple(dict.fromkeys((*features.recompute, *((recompute,) if recompute in MODES else ())))),
         recompute_modules=modules,
-        sequence_parallel=features.sequence_parallel or bool(said.get("sequence_parallel")),
-        activation_offload=features.activation_offload or int(said.get("activation_offload", 0)) > 0,
-        settable=tuple(dict.fromkeys((*features.settable, *("offload",) * bool(said.get("offload"))))),
-        recompute_by=BY_VIRTUAL_STAGE if said.get("recompute_first") else features.recompute_by,
-        offers_overlap=features.offers_overlap or bool(said.get("overlap_exchange")),
-        uneven_stages=features.uneven_stages or bool(said.get("layers_per_stage")),
+        sequence_parallel=features.sequence_parallel or bool(settings.get("sequence_parallel")),
+        activation_offload=features.activation_offload or int(settings.get("activation_offload", 0)) > 0,
+        settable=tuple(dict.fromkeys((*features.settable, *("offload",) * bool(settings.get("offload"))))),
+        recompute_by=BY_VIRTUAL_STAGE if settings.get("recompute_first") else features.recompute_by,
+        offers_overlap=features.offers_overlap or bool(settings.get("overlap_exchange")),
+        uneven_stages=features.uneven_stages or bool(settings.get("layers_per_stage")),
     )
     return replace(stack, features=features)

@@ -14,16 +14,8 @@ from optimizer.objectives.arrays import BoolArray
 from optimizer.search.lattice.enumerate import lattice
 
 COUNTED = (
-    "tp",
-    "cp",
-    "pp",
-    "micro_batch",
-    "ep",
-    "zero_stage",
-    "shard",
-    "recompute",
-    "overlap_exchange",
-    "activation_offload",
+    *("tp", "cp", "pp", "micro_batch", "ep", "zero_stage", "shard"),
+    *("recompute", "overlap_exchange", "activation_offload"),
 )
 MOST = 2  # settings changed at once, short of all
 

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.frameworks.launch import LACKING, Launch
+from optimizer.frameworks.launch import LACKING, FlagChange, Launch, Source
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File
-from optimizer.frameworks.source import FlagChange, Source
-from optimizer.improve.edit import SOFTWARE, Edit
+from optimizer.improve.state import SOFTWARE, Edit
 
 # Reads the files again, with what the user said besides.
-Again = Callable[[Sequence[File]], LaunchAsRead]
+Reader = Callable[[Sequence[File]], LaunchAsRead]
 ROUNDED = 0.01  # share by which a bucket that was counted in whole parameters may differ
 SHOWN = 3  # keys named in an error
 UNSAID = ("layers_per_stage", "recompute_first", "mtp_ahead")
@@ -29,7 +28,7 @@ def changes_of(source: Source, question: LaunchAsRead, edit: Edit) -> tuple[Flag
 
 
 def patched(
-    source: Source, question: LaunchAsRead, edit: Edit, files: Sequence[File], again: Again
+    source: Source, question: LaunchAsRead, edit: Edit, files: Sequence[File], reader: Reader
 ) -> Mapping[str, bytes]:
     """The files with an edit made: the first way to write it that reads back as the edit, and changes nothing else.
 
@@ -38,7 +37,7 @@ def patched(
         question: what they ask.
         edit: what shall run instead.
         files: the files.
-        again: reads files as these were.
+        reader: reads files as these were.
 
     Raises:
         InputError: there is no such way; it says why the last one is none.
@@ -48,7 +47,7 @@ def patched(
     for texts in source.edited(changes):
         written = [replace(file, data=texts.get(file.name, file.data)) for file in files]
         try:
-            reread = again(written)
+            reread = reader(written)
         except OptimizerError:
             continue
         reason = lost(question.launch, reread.launch, changes) or _otherwise(reread, edit)

@@ -8,12 +8,9 @@ from typing import Any
 
 from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.base.units import GB, seconds, show
-from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, Launch
-from optimizer.frameworks.source import FlagChange
-from optimizer.improve.edit import FOLLOWING, Edit
+from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, FlagChange, Launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.state import State
-from optimizer.improve.worth import Run, days, dollars
+from optimizer.improve.state import FOLLOWING, Edit, Run, State, days, dollars
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import BARS, micro_batches
@@ -31,23 +28,25 @@ LEAST = f"`optimize` itself takes no plan that fits with a chance below {1 - USU
 TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
 
 
-def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: Run | None) -> Report:
+def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags, run: Run | None) -> Report:
     """The whole report.
 
     Args:
-        found: The launch as it is understood, and its edits.
+        improvement: The launch as it is understood, and its edits.
         names: The files of the launch.
         flags: What to write otherwise, by id of the edit.
         run: The run whose days and dollars are shown, if one is known.
     """
-    question, current = found.question, found.current
-    launch, rows = question.launch, list(_rows(found))
+    question, current = improvement.question, improvement.current
+    launch, rows = question.launch, list(_rows(improvement))
     risky = any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows)
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
     written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in rows]
-    best = found.best if found.best and found.best not in found.edits else None
+    best = improvement.best if improvement.best and improvement.best not in improvement.edits else None
+    after = best.after if best else None
+    best_rows = [("plan", after.plan.summary()), *layout_rows(after.job, after.plan)] if after else []
     return Report(
-        title=headline(found, names),
+        title=headline(improvement, names),
         subject=(subject(question.job),),
         tone="good" if current.fits else "bad",
         sections=(
@@ -56,24 +55,24 @@ def improve_report(found: Improvement, names: Sequence[str], flags: Flags, run: 
             section("What binds", binding(current)),
             section("What to change", edits_table(current, rows, run) if rows else "Nothing: no plan is faster."),
             section("How to write it", Pairs(written), LEAST if risky else "", TOO_LARGE if hopeless else ""),
-            section("The best plan", Pairs(_best(best) if best else ())),
-            notes("Kept as it is", launch.kept),
+            section("The best plan", Pairs(best_rows)),
+            notes("Kept as it is", launch.unsearched),
             notes("Ignored: means nothing to the price", [", ".join(launch.ignored)]),
         ),
         assumed=tuple(launch.assumed),
     )
 
 
-def headline(found: Improvement, names: Sequence[str]) -> str:
+def headline(improvement: Improvement, names: Sequence[str]) -> str:
     """What runs, its price and the best that it could be, in one line."""
-    job, estimate = found.question.job, found.current.estimate
+    job, estimate = improvement.question.job, improvement.current.estimate
     where = f"{' '.join(names)}: {job_title(job)}"
     price = f"MFU {estimate.mfu:.1%}, {seconds(estimate.step_time)} per step"
-    fits = "fits" if found.current.fits else "does not fit"
+    fits = "fits" if improvement.current.fits else "does not fit"
     could = ""
-    if found.best and found.best.gain > 0:
-        could = f"; {found.best.gain:.1%} more is in reach"
-    return f"{where} — {price}, {fits} ({found.current.chance:.0%}){could}"
+    if improvement.best and improvement.best.gain > 0:
+        could = f"; {improvement.best.gain:.1%} more is in reach"
+    return f"{where} — {price}, {fits} ({improvement.current.chance:.0%}){could}"
 
 
 def understood(launch: Launch) -> list[tuple[str, str]]:
@@ -130,13 +129,13 @@ def binding(state: State) -> Table:
     return Table(BARS, [(name, value, f"{share:.1%}", share) for name, value, share in shares])
 
 
-def _rows(found: Improvement) -> Iterable[tuple[str, Edit]]:
-    for place, edit in enumerate(found.edits[:SHOWN], 1):
+def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
+    for place, edit in enumerate(improvement.edits[:SHOWN], 1):
         yield f"one {place}", edit
-    if found.pair:
-        yield "two", found.pair
-    if found.best and found.best not in (*found.edits[:SHOWN], found.pair):
-        yield "all", found.best
+    if improvement.pair:
+        yield "two", improvement.pair
+    if improvement.best and improvement.best not in (*improvement.edits[:SHOWN], improvement.pair):
+        yield "all", improvement.best
 
 
 def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: Run | None) -> Table:
@@ -174,7 +173,7 @@ def named_text(name: str, value: object) -> str:
 def flag_text(flag: FlagChange) -> str:
     """A flag before and after.
 
-    >>> from optimizer.frameworks.source import FlagChange
+    >>> from optimizer.frameworks.launch import FlagChange
     >>> flag_text(FlagChange(flag="--micro-batch-size", before="1", after="4"))
     '--micro-batch-size 1 → 4'
     >>> flag_text(FlagChange(flag="--sequence-parallel", before=None, after=""))
@@ -187,18 +186,16 @@ def flag_text(flag: FlagChange) -> str:
     return f"{flag.flag} {flag.before} → {flag.after}"
 
 
-def _best(edit: Edit) -> list[tuple[str, str]]:
-    return [("plan", edit.after.plan.summary()), *layout_rows(edit.after.job, edit.after.plan)]
-
-
 def _worth(run: Run, state: State) -> str:
     cost = dollars(run, state)
     return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")
 
 
-def improvement_dict(found: Improvement, flags: Flags, run: Run | None) -> dict[str, Any]:
+def improvement_dict(improvement: Improvement, flags: Flags, run: Run | None) -> dict[str, Any]:
     """Everything: the launch as read, its price, every edit with its flags."""
-    question, launch = found.question, found.question.launch
+    question, launch = improvement.question, improvement.question.launch
+    # The plan that runs, where nothing is better.
+    best = improvement.best or Edit(changes=(), after=improvement.current, gain=0.0)
     return {
         "schema_version": SCHEMA_VERSION,
         "program": launch.program,
@@ -208,11 +205,11 @@ def improvement_dict(found: Improvement, flags: Flags, run: Run | None) -> dict[
         "understood": launch.understood(),
         "assumed": list(launch.assumed),
         "ignored": list(launch.ignored),
-        "kept": list(launch.kept),
-        "estimate": state_dict(found.current, run),
-        "edits": [edit_dict(edit, flags[id(edit)], run) for edit in found.edits],
-        "best_two": edit_dict(found.pair, flags[id(found.pair)], run) if found.pair else None,
-        "best": edit_dict(found.best, flags[id(found.best)], run) if found.best else _as_is(found.current, run),
+        "kept": list(launch.unsearched),
+        "estimate": state_dict(improvement.current, run),
+        "edits": [edit_dict(edit, flags[id(edit)], run) for edit in improvement.edits],
+        "best_two": edit_dict(improvement.pair, flags[id(improvement.pair)], run) if improvement.pair else None,
+        "best": edit_dict(best, flags.get(id(best), ()), run),
     }
 
 
@@ -249,11 +246,6 @@ def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: Run | None) -> dict[
         "global_batch": after.job.global_batch,
         **_worth_dict(after, run),
     }
-
-
-def _as_is(current: State, run: Run | None) -> dict[str, Any]:
-    """The plan that runs, where nothing is better."""
-    return edit_dict(Edit(changes=(), after=current, gain=0.0), (), run)
 
 
 def _worth_dict(state: State, run: Run | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan as it runs or could run: with the settings of the software, priced."""
+"""A plan as it runs or could run, priced with its settings of the software; what an edit changes, gains and saves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import Offer
 from optimizer.frameworks.launch_as_read import LaunchAsRead, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
-from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit
+from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -85,3 +88,98 @@ def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {},
     return State(
         job=job, plan=plan, settings=settings, usual=settings_of(question, plan), knobs=chosen, estimate=estimate
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A whole run: its tokens, and the offer by which its GPUs are rented, None where no price is known."""
+
+    tokens: float
+    offer: Offer | None
+
+
+def days(run: Run, state: State) -> float:
+    """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
+    job = state.job
+    usual = usual_reliability(job.cluster.device.name, job.cluster.name)
+    return wall_time(run.tokens / state.throughput, job.gpus, usual, params=job.model.params).wall / DAY
+
+
+def dollars(run: Run, state: State) -> float | None:
+    """Rent of whole nodes over that time [USD], None without a price."""
+    if run.offer is None:
+        return None
+    job = state.job
+    training, params, cluster = run.tokens / state.throughput, job.model.params, job.cluster
+    return rental(training, job.gpus, cluster.gpus_per_node, run.offer, params=params, cluster=cluster.name).cost
+
+
+NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
+FOLLOWING = ("dp", "num_microbatches", "schedule")
+SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload", "cuda_graphs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One setting before and after."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """Changes that are made together, and where they lead; gain: tokens trained on per second, relative to before."""
+
+    changes: tuple[Change, ...]
+    after: State
+    gain: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the user decides: without what follows from it."""
+        return frozenset(change.name for change in self.changes if change.name not in FOLLOWING)
+
+
+def edit_to(current: State, after: State) -> Edit:
+    """The edit that leads from what runs to another state."""
+    changes = differences(current, after)
+    return Edit(changes=changes, after=after, gain=after.throughput / current.throughput - 1)
+
+
+def differences(before: State, after: State) -> tuple[Change, ...]:
+    """Every setting that differs, those of the plan first; what follows from the plan is no difference."""
+    names = [*FIELDS, "layers_per_stage", "recompute_first", "mtp_ahead"]
+    changes = [Change(name=name, before=getattr(before.plan, name), after=getattr(after.plan, name)) for name in names]
+    own = {
+        "offload": 0.0,
+        **after.usual,
+        "global_batch": before.settings["global_batch"],
+        "bucket": bucket_of(after.usual),
+    }
+    now = {**own, **before.settings, "bucket": before.knobs.bucket}
+    then = {**own, **after.settings, "bucket": after.knobs.bucket}
+    for name in (*SOFTWARE, "bucket"):
+        if name in own and then[name] != own[name]:
+            changes.append(
+                Change(name=name, before=now[name] if now[name] != then[name] else own[name], after=then[name])
+            )
+    return tuple(change for change in changes if change.before != change.after)
+
+
+def moved(before: Plan, after: Plan) -> frozenset[str]:
+    """The setting that a plan changes, by which like edits are told: its followers do not count.
+
+    >>> sorted(moved(Plan(tp=1, pp=4, vpp=2, dp=2), Plan(tp=1, pp=1, dp=8)))
+    ['pp']
+    """
+    names = {name for name in FIELDS if name not in FOLLOWING and getattr(before, name) != getattr(after, name)}
+    if "pp" in names and 1 in (before.pp, after.pp):
+        names.discard("vpp")
+    if "ep" in names and 1 in (before.ep, after.ep):
+        names.discard("dispatcher")
+    if "tp" in names:
+        names -= {"sequence_parallel"} if 1 in (before.tp, after.tp) else set()
+        names -= {"etp"} if before.etp == before.tp and after.etp == after.tp else set()
+    return frozenset(names)

@@ -12,53 +12,44 @@ from optimizer.base.errors import InputError
 from optimizer.job.model import Provenance
 
 # What each quantity of a device, link or cluster is measured in; readers of presets and of users' files check it.
-DIMENSIONS: Mapping[str, str] = {
-    "peak_flops": "FLOP/s",
-    "measured_matmul": "FLOP/s",
-    "memory": "B",
-    "memory_nominal": "B",
-    "memory_bandwidth": "B/s",
-    "l2_cache": "B",
-    "power": "W",
-    "sms": "1",
-    "bandwidth": "B/s",
-    "bandwidth_duplex": "B/s",
-    "p2p_bandwidth": "B/s",
-    "ll_bandwidth": "B/s",
-    "latency": "s",
-    "energy": "J/bit",
-    "efficiency": "1",
-    "half_message": "B",
-    "in_switch_reduction": "1",
-    "host_bandwidth": "B/s",
-    "host_memory": "B",
-    "gpus_per_node": "1",
-    "max_gpus": "1",
-    "size": "1",
-    "oversubscription": "1",
-    "ports_per_gpu": "1",
+_QUANTITIES: Mapping[str, tuple[str, ...]] = {
+    "FLOP/s": ("peak_flops", "measured_matmul"),
+    "B": ("memory", "memory_nominal", "l2_cache", "half_message", "host_memory"),
+    "B/s": ("memory_bandwidth", "bandwidth", "bandwidth_duplex", "p2p_bandwidth", "ll_bandwidth", "host_bandwidth"),
+    "W": ("power",),
+    "1": (
+        "sms",
+        "efficiency",
+        "in_switch_reduction",
+        "gpus_per_node",
+        "max_gpus",
+        "size",
+        "oversubscription",
+        "ports_per_gpu",
+    ),
+    "s": ("latency",),
+    "J/bit": ("energy",),
 }
+DIMENSIONS: Mapping[str, str] = {name: unit for unit, names in _QUANTITIES.items() for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One accelerator. Peaks are dense [FLOP/s] by dtype; `memory` is what a process can allocate at most [B].
-
-    `gemm` are parameters of its matrix products that were measured on the user's own, by "bf16" or "fp8" and name
-    (optimizer.objectives.kernels.gemm_curve); what it leaves out is that of the nearest preset.
-    """
+    """One accelerator."""
 
     name: str
     vendor: str = "NVIDIA"
-    release: str = ""
-    peak_flops: Mapping[str, float] = field(hash=False)
-    memory: float
-    memory_nominal: float
-    memory_bandwidth: float
-    l2_cache: float = 0.0
-    sms: int = 1
-    power: float = 0.0
-    measured_matmul: Mapping[str, float] = field(default_factory=dict, hash=False)
+    release: str = ""  # when it came out
+    peak_flops: Mapping[str, float] = field(hash=False)  # dense peaks by dtype [FLOP/s]
+    memory: float  # what a process can allocate at most [B]
+    memory_nominal: float  # as on the datasheet [B]
+    memory_bandwidth: float  # of the HBM [B/s]
+    l2_cache: float = 0.0  # last cache before it [B]
+    sms: int = 1  # streaming multiprocessors
+    power: float = 0.0  # limit of its power [W]
+    measured_matmul: Mapping[str, float] = field(default_factory=dict, hash=False)  # rates by dtype [FLOP/s]
+    # parameters of matrix products that were measured on the user's own, by "bf16" or "fp8" and name
+    # (optimizer.objectives.kernels.gemm_curve); what it leaves out is that of the nearest preset
     gemm: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
     provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
@@ -77,24 +68,19 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One kind of link. `bandwidth` is one-way and per GPU [B/s]; `latency` per hop [s]; `energy` [J/bit].
-
-    `efficiency` is the largest share of `bandwidth` that collectives reach, `half_message` the message size per
-    step at which they reach half of that [B]. `in_switch_reduction` marks NVLS/SHARP. `topology` is "switch", "mesh",
-    "torus" or "bus"; on a mesh or torus, one pair of neighbours has only `p2p_bandwidth` [B/s] (0: all of it).
-    `quantities` holds everything else that is known of the link, in SI (NCCL's latencies, number of links, the `axes`
-    of a torus and `wraparound`, the fewest chips on an axis that make it a ring, ...).
-    """
+    """One kind of link."""
 
     name: str
-    bandwidth: float
-    latency: float
-    energy: float = 0.0
-    efficiency: float = 0.8
-    half_message: float = 0.0
-    in_switch_reduction: bool = False
-    topology: str = "switch"
-    p2p_bandwidth: float = 0.0
+    bandwidth: float  # one-way and per GPU [B/s]
+    latency: float  # per hop [s]
+    energy: float = 0.0  # [J/bit]
+    efficiency: float = 0.8  # largest share of `bandwidth` that collectives reach [1]
+    half_message: float = 0.0  # message size per step at which they reach half of that [B]
+    in_switch_reduction: bool = False  # NVLS or SHARP
+    topology: str = "switch"  # switch, mesh, torus or bus
+    p2p_bandwidth: float = 0.0  # of one pair of neighbours on a mesh or torus; 0: all of it [B/s]
+    # everything else that is known, in SI: NCCL's latencies, number of links, the `axes` of a torus and `wraparound`,
+    # the fewest chips on an axis that make it a ring, ...
     quantities: Mapping[str, float] = field(default_factory=dict, hash=False)
     provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
@@ -111,24 +97,18 @@ class Link:
         """
         ratio = bandwidth / self.bandwidth
         return replace(
-            self,
-            bandwidth=bandwidth,
-            half_message=self.half_message * ratio,
-            p2p_bandwidth=self.p2p_bandwidth * ratio,
+            self, bandwidth=bandwidth, half_message=self.half_message * ratio, p2p_bandwidth=self.p2p_bandwidth * ratio
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """One level of the network: groups of up to `size` GPUs talk over `link`.
-
-    `oversubscription` divides the bandwidth that leaves the tier below (2.0 means half).
-    """
+    """One level of the network."""
 
     name: str
-    link: Link
-    size: int
-    oversubscription: float = 1.0
+    link: Link  # over which its GPUs talk
+    size: int  # most GPUs of a group
+    oversubscription: float = 1.0  # divides the bandwidth that leaves the tier below; 2.0: half
 
     @property
     def bandwidth(self) -> float:
@@ -138,19 +118,15 @@ class Tier:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Identical accelerators on a hierarchy of tiers, innermost first.
-
-    The first tier is the scale-up domain (NVLink, xGMI, ICI). `host_bandwidth` is what one GPU reaches to host
-    memory, one way [B/s]; `host_memory` what the host of a node has, 0 where it is not known [B].
-    """
+    """Identical accelerators on a hierarchy of tiers."""
 
     name: str
     device: Device
-    tiers: tuple[Tier, ...]
+    tiers: tuple[Tier, ...]  # innermost first: the scale-up domain (NVLink, xGMI, ICI)
     gpus_per_node: int = 8
-    max_gpus: int = 1_000_000
-    host_bandwidth: float = 25e9
-    host_memory: float = 0.0
+    max_gpus: int = 1_000_000  # that a job may have
+    host_bandwidth: float = 25e9  # what one GPU reaches to host memory, one way [B/s]
+    host_memory: float = 0.0  # of a node, 0 where it is not known [B]
     provenance: Mapping[str, Provenance] = field(default_factory=dict, hash=False)
 
     @property

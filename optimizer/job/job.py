@@ -66,8 +66,8 @@ class Job:
         ]
         if self.gpus > self.cluster.max_gpus:
             problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
-        found = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
-        problems += [problem for problem in found if problem]
+        clashes = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
+        problems += [problem for problem in clashes if problem]
         if problems:
             raise InputError("; ".join(problems))
         self.cluster.device.peak(self.dtype)

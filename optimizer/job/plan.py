@@ -68,19 +68,25 @@ def virtual_stages(layers: tuple[int, ...], total: int, pp: int, vpp: int) -> tu
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where the layers of one plan lie, if not as evenly as can be; fields as Plan's.
+    """Where the layers of one plan lie, if not as evenly as can be.
 
     >>> bool(Placement()), bool(Placement(layers=(3, 4)))
     (False, True)
     """
 
-    layers: tuple[int, ...] = ()
-    recomputed: tuple[int, ...] = ()
-    first: int = 0
-    mtp_ahead: int = 0
+    layers: tuple[int, ...] = ()  # Plan.layers_per_stage
+    recomputed: tuple[int, ...] = ()  # Plan.recompute_layers
+    first: int = 0  # Plan.recompute_first
+    mtp_ahead: int = 0  # Plan.mtp_ahead
 
     def __bool__(self) -> bool:
         return bool(self.layers or self.recomputed or self.first or self.mtp_ahead)
+
+    @property
+    def of_plan(self) -> dict[str, Any]:
+        """As fields of Plan."""
+        stages = {"layers_per_stage": self.layers, "recompute_layers": self.recomputed}
+        return {**stages, "recompute_first": self.first, "mtp_ahead": self.mtp_ahead}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,13 +130,7 @@ class Plan:
 
     def lying(self, placed: Placement) -> Plan:
         """The plan with its layers placed so."""
-        return replace(
-            self,
-            layers_per_stage=placed.layers,
-            recompute_layers=placed.recomputed,
-            recompute_first=placed.first,
-            mtp_ahead=placed.mtp_ahead,
-        )
+        return replace(self, **placed.of_plan)
 
     @property
     def gpus(self) -> int:
@@ -263,13 +263,7 @@ class Plans:
                 columns[name] = [words[value] for value in columns[name]]
         placements = self.placements or (Placement(),) * len(self)
         return [
-            Plan(
-                **dict(zip(FIELDS, values, strict=True)),
-                layers_per_stage=placed.layers,
-                recompute_layers=placed.recomputed,
-                recompute_first=placed.first,
-                mtp_ahead=placed.mtp_ahead,
-            )
+            Plan(**dict(zip(FIELDS, values, strict=True)), **placed.of_plan)
             for *values, placed in zip(*columns.values(), placements, strict=True)
         ]
 

@@ -10,7 +10,7 @@ Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, rec
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import compress, product
 
 MODES = ("none", "selective", "full")
 MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
@@ -32,13 +32,9 @@ def named(modules: tuple[str, ...]) -> str:
     return "selective" if names == ["core_attn"] else SIGN.join(names)
 
 
-def _sets() -> tuple[str, ...]:
-    chosen = product((False, True), repeat=len(MODULES))
-    names = (named(tuple(name for name, on in zip(MODULES, row, strict=True) if on)) for row in chosen)
-    return tuple(sorted({name: 0 for name in names if name not in ("", *MODES)}, key=lambda name: name.count(SIGN)))
-
-
-RECOMPUTE = (*MODES, *_sets())
+_CHOSEN = (compress(MODULES, row) for row in product((False, True), repeat=len(MODULES)))
+_SETS = dict.fromkeys(name for modules in _CHOSEN if (name := named(tuple(modules))) not in ("", *MODES))
+RECOMPUTE = (*MODES, *sorted(_SETS, key=lambda name: name.count(SIGN)))
 
 
 def modules_of(recompute: str) -> tuple[str, ...]:

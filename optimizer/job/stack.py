@@ -18,13 +18,13 @@ from optimizer.job.variables import DISPATCHERS, SCHEDULES
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter: its default, bounds, unit and meaning."""
+    """One parameter."""
 
-    default: float
-    low: float
-    high: float
-    unit: str
-    meaning: str
+    default: float  # its value where nothing is known
+    low: float  # least value
+    high: float  # largest value
+    unit: str  # of the three
+    meaning: str  # in words
 
     @property
     def logarithmic(self) -> bool:
@@ -50,111 +50,60 @@ class Parameter:
 
 
 PRIOR_SPREAD = 0.25  # of a parameter that no run tells, as a share of the distance between its bounds
-PARAMETERS: Mapping[str, Parameter] = {
+# Of each: default, least and largest value, unit, meaning.
+_PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
     # kernels
-    "gemm_efficiency": Parameter(
-        default=0.90, low=0.5, high=1.0, unit="1", meaning="GEMM rate in training / isolated kernel (power, contention)"
-    ),
-    "attention_efficiency": Parameter(
-        default=0.55, low=0.1, high=0.9, unit="1", meaning="share of the peak that the fused attention kernel reaches"
-    ),
-    "score_passes": Parameter(
-        default=5.0, low=2.0, high=20.0, unit="1", meaning="HBM passes over the scores, forward, of unfused attention"
-    ),
-    "hbm_efficiency": Parameter(
-        default=0.80, low=0.3, high=0.95, unit="1", meaning="share of the HBM bandwidth of element-wise kernels"
-    ),
-    "elementwise_passes": Parameter(
-        default=1.0, low=0.3, high=5.0, unit="1", meaning="HBM traffic of element-wise kernels / that of fused ones"
-    ),
-    "launch": Parameter(
-        default=4e-6, low=5e-7, high=2e-4, unit="s", meaning="time between two kernels that the host can launch"
-    ),
-    "pipelined_collective": Parameter(
-        default=0.0, low=0.0, high=1e-3, unit="s", meaning="wait per TP rank and collective of pipelines between nodes"
-    ),
-    "microbatch_overhead": Parameter(
-        default=5e-4, low=0.0, high=2e-2, unit="s", meaning="host time per micro-batch and (virtual) stage"
-    ),
+    "gemm_efficiency": (0.90, 0.5, 1.0, "1", "GEMM rate in training / isolated kernel (power, contention)"),
+    "attention_efficiency": (0.55, 0.1, 0.9, "1", "share of the peak that the fused attention kernel reaches"),
+    "score_passes": (5.0, 2.0, 20.0, "1", "HBM passes over the scores, forward, of unfused attention"),
+    "hbm_efficiency": (0.80, 0.3, 0.95, "1", "share of the HBM bandwidth of element-wise kernels"),
+    "elementwise_passes": (1.0, 0.3, 5.0, "1", "HBM traffic of element-wise kernels / that of fused ones"),
+    "launch": (4e-6, 5e-7, 2e-4, "s", "time between two kernels that the host can launch"),
+    "pipelined_collective": (0.0, 0.0, 1e-3, "s", "wait per TP rank and collective of pipelines between nodes"),
+    "microbatch_overhead": (5e-4, 0.0, 2e-2, "s", "host time per micro-batch and (virtual) stage"),
     # communication
-    "network_efficiency": Parameter(
-        default=0.9, low=0.1, high=1.0, unit="1", meaning="collective rate across nodes in training / isolated"
-    ),
-    "scale_up_efficiency": Parameter(
-        default=0.9, low=0.1, high=1.0, unit="1", meaning="collective rate inside the node in training / isolated"
-    ),
-    "collective_skew": Parameter(
-        default=5e-6, low=1e-6, high=3e-4, unit="s", meaning="wait of a collective's ranks for each other, per doubling"
-    ),
-    "tp_overlap": Parameter(
-        default=0.0, low=0.0, high=1.0, unit="1", meaning="share of the TP collectives hidden under GEMMs"
-    ),
-    "cp_overlap": Parameter(
-        default=0.7, low=0.0, high=1.0, unit="1", meaning="share of the hideable CP exchange that is hidden"
-    ),
-    "ep_overlap": Parameter(
-        default=0.0, low=0.0, high=1.0, unit="1", meaning="share of the hideable MoE all-to-all that is hidden"
-    ),
-    "pair_overlap": Parameter(
-        # Between 0.5, which Qwen3-235B on 256 H100 tells (19.7 s without, 17.6 s with it: yanring/Megatron-MoE-ModelZoo
-        # @e865051), and 0.906 of DeepSeek's own kernels (deepseek-ai/profile-data @4496024, train.json).
-        default=0.7,
-        low=0.0,
-        high=1.0,
-        unit="1",
-        meaning="share of the MoE exchange beside another micro-batch that is hidden",
-    ),
-    "dp_overlap": Parameter(
-        default=0.7, low=0.0, high=1.0, unit="1", meaning="share of the hideable DP collectives that is hidden"
-    ),
-    "p2p_overlap": Parameter(
-        default=0.5, low=0.0, high=1.0, unit="1", meaning="share of the pipeline transfers that is hidden"
-    ),
+    "network_efficiency": (0.9, 0.1, 1.0, "1", "collective rate across nodes in training / isolated"),
+    "scale_up_efficiency": (0.9, 0.1, 1.0, "1", "collective rate inside the node in training / isolated"),
+    "collective_skew": (5e-6, 1e-6, 3e-4, "s", "wait of a collective's ranks for each other, per doubling"),
+    "tp_overlap": (0.0, 0.0, 1.0, "1", "share of the TP collectives hidden under GEMMs"),
+    "cp_overlap": (0.7, 0.0, 1.0, "1", "share of the hideable CP exchange that is hidden"),
+    "ep_overlap": (0.0, 0.0, 1.0, "1", "share of the hideable MoE all-to-all that is hidden"),
+    # Between 0.5, which Qwen3-235B on 256 H100 tells (19.7 s without, 17.6 s with it: yanring/Megatron-MoE-ModelZoo
+    # @e865051), and 0.906 of DeepSeek's own kernels (deepseek-ai/profile-data @4496024, train.json).
+    "pair_overlap": (0.7, 0.0, 1.0, "1", "share of the MoE exchange beside another micro-batch that is hidden"),
+    "dp_overlap": (0.7, 0.0, 1.0, "1", "share of the hideable DP collectives that is hidden"),
+    "p2p_overlap": (0.5, 0.0, 1.0, "1", "share of the pipeline transfers that is hidden"),
     # step
-    "optimizer_passes": Parameter(
-        default=1.5, low=0.5, high=10.0, unit="1", meaning="HBM traffic of the optimizer step / one read and write"
-    ),
-    "step_overhead": Parameter(
-        default=0.03, low=0.0, high=2.0, unit="s", meaning="host time per step: data, logging, clipping"
-    ),
-    "straggler": Parameter(
-        default=0.003, low=0.0, high=0.05, unit="1", meaning="slowdown per doubling of the number of nodes"
-    ),
-    "expert_imbalance": Parameter(
-        default=1.1, low=1.0, high=8.0, unit="1", meaning="tokens of the busiest expert rank / mean"
-    ),
-    "expert_efficiency": Parameter(
-        default=0.75, low=0.4, high=1.0, unit="1", meaning="rate of grouped expert products / dense ones of their shape"
-    ),
-    "expert_host": Parameter(
-        default=6e-3,
-        low=5e-4,
-        high=2e-2,
-        unit="s",
-        meaning="host time of an eager mixture's forward pass: router, sizes of the exchange, waits for the GPU",
+    "optimizer_passes": (1.5, 0.5, 10.0, "1", "HBM traffic of the optimizer step / one read and write"),
+    "step_overhead": (0.03, 0.0, 2.0, "s", "host time per step: data, logging, clipping"),
+    "straggler": (0.003, 0.0, 0.05, "1", "slowdown per doubling of the number of nodes"),
+    "expert_imbalance": (1.1, 1.0, 8.0, "1", "tokens of the busiest expert rank / mean"),
+    "expert_efficiency": (0.75, 0.4, 1.0, "1", "rate of grouped expert products / dense ones of their shape"),
+    "expert_host": (
+        6e-3,
+        5e-4,
+        2e-2,
+        "s",
+        "host time of an eager mixture's forward pass: router, sizes of the exchange, waits for the GPU",
     ),
     # memory
-    "context_memory": Parameter(
-        # Up to 14 GB on AMD (ROCm/ATOM pull request 1649), where each communicator of RCCL holds 0.65 GiB
-        # (Lumi-supercomputer/LUMI-AI-Guide issue 111).
-        default=2.0e9,
-        low=0.5e9,
-        high=16e9,
-        unit="B",
-        meaning="outside of the framework's allocator: context of the driver, buffers of communicators, libraries",
+    # Up to 14 GB on AMD (ROCm/ATOM pull request 1649), where each communicator of RCCL holds 0.65 GiB
+    # (Lumi-supercomputer/LUMI-AI-Guide issue 111).
+    "context_memory": (
+        2.0e9,
+        0.5e9,
+        16e9,
+        "B",
+        "outside of the framework's allocator: context of the driver, buffers of communicators, libraries",
     ),
-    "fragmentation": Parameter(
-        default=0.05, low=0.0, high=0.4, unit="1", meaning="reserved over allocated dynamic memory - 1"
-    ),
-    "workspace": Parameter(
-        default=0.3e9, low=0.0, high=3e9, unit="B", meaning="library workspaces and buffers in the allocator"
-    ),
-    "logit_memory": Parameter(
-        default=8.0, low=2.0, high=24.0, unit="B", meaning="bytes held per logit at the peak of the loss"
-    ),
-    "activation_factor": Parameter(
-        default=1.0, low=0.5, high=2.5, unit="1", meaning="activations kept / those of the formula"
-    ),
+    "fragmentation": (0.05, 0.0, 0.4, "1", "reserved over allocated dynamic memory - 1"),
+    "workspace": (0.3e9, 0.0, 3e9, "B", "library workspaces and buffers in the allocator"),
+    "logit_memory": (8.0, 2.0, 24.0, "B", "bytes held per logit at the peak of the loss"),
+    "activation_factor": (1.0, 0.5, 2.5, "1", "activations kept / those of the formula"),
+}
+PARAMETERS: Mapping[str, Parameter] = {
+    name: Parameter(default=default, low=low, high=high, unit=unit, meaning=meaning)
+    for name, (default, low, high, unit, meaning) in _PARAMETERS.items()
 }
 
 

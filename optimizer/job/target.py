@@ -19,41 +19,23 @@ AT = "@"  # between the name of a stack and its target
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """What a launcher can express, in the words of Features.
+    """What a launcher can express, in the words of Features."""
 
-    Attributes:
-        schedules: pipeline schedules.
-        zero_stages: ZeRO stages.
-        recompute_by: what has a number of recomputed layers of its own.
-        dispatchers: ways of tokens to experts.
-        settable: knobs.
-        modules: single modules of a layer can be recomputed.
-        offload: activations can lie on the host.
-        overlap: expert-parallel all-to-all can run during another micro-batch.
-        selective: attention or operators alone can be recomputed.
-        whole_experts: an expert is split as all weights are, or not at all.
-        context_shares: context-parallel ranks share weights.
-        tied_stages: embedding and head may share weights across stages.
-        only: variables of a plan with one value.
-        stack: what prices it unless another stack is asked for; "" for the usual one.
-        vendors: makers of the devices that it runs on.
-    """
-
-    schedules: tuple[str, ...]
-    zero_stages: tuple[int, ...]
-    recompute_by: str
-    dispatchers: tuple[str, ...]
-    settable: tuple[str, ...] = ()
-    modules: bool = False
-    offload: bool = False
-    overlap: bool = True
-    selective: bool = True
-    whole_experts: bool = False
-    context_shares: bool = False
-    tied_stages: bool = True
-    only: Mapping[str, int] = field(default_factory=dict)
-    stack: str = ""
-    vendors: tuple[str, ...] = ("NVIDIA", "AMD")
+    schedules: tuple[str, ...]  # pipeline schedules
+    zero_stages: tuple[int, ...]  # ZeRO stages
+    recompute_by: str  # what has a number of recomputed layers of its own
+    dispatchers: tuple[str, ...]  # ways of tokens to experts
+    settable: tuple[str, ...] = ()  # knobs
+    modules: bool = False  # single modules of a layer can be recomputed
+    offload: bool = False  # activations can lie on the host
+    overlap: bool = True  # expert-parallel all-to-all can run during another micro-batch
+    selective: bool = True  # attention or operators alone can be recomputed
+    whole_experts: bool = False  # an expert is split as all weights are, or not at all
+    context_shares: bool = False  # context-parallel ranks share weights
+    tied_stages: bool = True  # embedding and head may share weights across stages
+    only: Mapping[str, int] = field(default_factory=dict)  # variables of a plan with one value
+    stack: str = ""  # what prices it unless another stack is asked for; "" for the usual one
+    vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # makers of the devices that it runs on
 
 
 def target_of(stack: Stack) -> str:

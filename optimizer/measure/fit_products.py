@@ -48,16 +48,14 @@ def fit_products(products: Sequence[Product], device: Device, dtype: str, memory
     """
     from scipy.optimize import least_squares
 
-    m, n, k, seconds = (
-        np.array([getattr(p, name) for p in products], dtype=float) for name in ("m", "n", "k", "seconds")
-    )
+    columns = ("m", "n", "k", "seconds")
+    m, n, k, seconds = (np.array([getattr(product, name) for product in products], dtype=float) for name in columns)
     best = min(1.0, max(product.rate for product in products) / device.peak(dtype))
     plain = replace(device, gemm={dtype: {"memory_efficiency": memory_efficiency, "ceiling": best}})
     start = curve_for(plain, dtype)
     names = list(BOUNDS)
-    low, high = np.array(
-        [(max(least, best) if name == "ceiling" else least, most) for name, (least, most) in BOUNDS.items()]
-    ).T
+    bounds = BOUNDS | {"ceiling": (max(best, BOUNDS["ceiling"][0]), BOUNDS["ceiling"][1])}
+    low, high = np.array(list(bounds.values())).T
     low = np.minimum(low, high * (1.0 - 1e-6))
 
     def curve_at(point: FloatArray) -> GemmCurve:
@@ -68,13 +66,10 @@ def fit_products(products: Sequence[Product], device: Device, dtype: str, memory
         return np.asarray(np.log(gemm_time(m, n, k, curve_at(point)) / seconds))
 
     origin = np.clip([getattr(start, name) for name in names], low + 1e-9 * high, high * (1.0 - 1e-9)) / high
-    point = origin
+    point, fitted = origin, ["ceiling"]
     if len(products) >= FEWEST:
-        solution = least_squares(
-            misfit, origin, bounds=(low / high, np.ones(len(names))), loss="soft_l1", f_scale=LOSS_SCALE
-        )
-        point = solution.x
-    fitted = names if len(products) >= FEWEST else ["ceiling"]
+        box = (low / high, np.ones(len(names)))
+        point, fitted = least_squares(misfit, origin, bounds=box, loss="soft_l1", f_scale=LOSS_SCALE).x, names
     curve = curve_at(point)
     parameters = {name: float(getattr(curve, name)) for name in fitted} | {"memory_efficiency": memory_efficiency}
     return ProductFit(parameters=parameters, ratios=np.exp(misfit(point)))

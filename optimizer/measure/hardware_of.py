@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from optimizer.base.errors import InputError
 from optimizer.calibration.link import LinkFit, fit_link, scaled_link
-from optimizer.calibration.row_device import device_name
+from optimizer.calibration.rows.device import device_name
 from optimizer.catalog import load_cluster, load_device, load_link, preset_device
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.hardware import Cluster, Device, Link, Tier
 from optimizer.measure.fit_products import ProductFit, fit_products
-from optimizer.measure.measured import Measured
+from optimizer.measure.measured import NodeMeasurements
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.protocols import quantities
@@ -28,8 +28,13 @@ LARGE = 2**28  # B: what no cache holds
 class Made:
     """A cluster of measured devices, and how well the fits meet what was measured.
 
-    `known`: the catalogue has the device. `links` are the fits by the name of their tier. `best` is the best rate of a
-    product [FLOP/s], `stream` that of memory [B/s]; `told` says in sentences what is not as it seems.
+    Attributes:
+        known: whether the catalogue has the device.
+        products: the fit of the matrix products.
+        best: best rate of a product [FLOP/s].
+        stream: best rate of memory [B/s].
+        links: the fits by the name of their tier.
+        notes: in sentences, what is not as it seems.
     """
 
     cluster: Cluster
@@ -46,7 +51,7 @@ class Made:
         return self.cluster.device
 
 
-def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name: str = "measured") -> Made:
+def hardware_of(measured: NodeMeasurements, *, device: str = "", cluster: str = "", name: str = "measured") -> Made:
     """What was measured, fitted; the rest is the catalogue's.
 
     `device` and `cluster` name presets where the machine's own name does not tell them. Raises InputError for names
@@ -66,12 +71,11 @@ def hardware_of(measured: Measured, *, device: str = "", cluster: str = "", name
         max_gpus=tiers[-1].size,
         host_bandwidth=min(host) if host else template.host_bandwidth if template else Cluster.host_bandwidth,
     )
-    return Made(
-        cluster=own, known=base is not None, products=fit, best=best, stream=stream, links=links, notes=tuple(notes)
-    )
+    known, sentences = base is not None, tuple(notes)
+    return Made(cluster=own, known=known, products=fit, best=best, stream=stream, links=links, notes=sentences)
 
 
-def _base(measured: Measured, device: str, cluster: str) -> Device | None:
+def _base(measured: NodeMeasurements, device: str, cluster: str) -> Device | None:
     """The catalogue's device, None for a machine that it does not have."""
     if device:
         return load_device(device)
@@ -85,7 +89,9 @@ def _base(measured: Measured, device: str, cluster: str) -> Device | None:
         return None
 
 
-def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[Device, float, float, ProductFit]:
+def _device(
+    measured: NodeMeasurements, base: Device | None, notes: list[str]
+) -> tuple[Device, float, float, ProductFit]:
     """The device, the best rates of a product and of memory, and the fitted curve."""
     machine, dtype = measured.machine, FAMILY[measured.machine.dtype]
     family = "bf16"  # the curve that 16-bit products share
@@ -102,10 +108,9 @@ def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[
             memory_bandwidth=stream,
             sms=machine.sms,
         )
-        notes.append(
-            f"no catalogue has {machine.name!r}: the best product that was measured counts as its peak (--device)"
-        )
         efficiency = 1.0
+        why = "the best product that was measured counts as its peak (--device)"
+        notes.append(f"no catalogue has {machine.name!r}: {why}")
     else:
         efficiency = curve_for(base, dtype).memory_efficiency
         unit = replace(base, memory=machine.memory, memory_bandwidth=stream / efficiency)
@@ -122,7 +127,7 @@ def _device(measured: Measured, base: Device | None, notes: list[str]) -> tuple[
     return unit, best, stream, fit
 
 
-def stream_rate(measured: Measured) -> float:
+def stream_rate(measured: NodeMeasurements) -> float:
     """Memory bandwidth that kernels reach: the best sum of two arrays beyond caches, else the best measured [B/s]."""
     sums = [t for t in measured.memory if t.kind in ("add", "copy")]
     if not sums:
@@ -132,7 +137,7 @@ def stream_rate(measured: Measured) -> float:
 
 
 def _tiers(
-    measured: Measured, template: Cluster | None, notes: list[str]
+    measured: NodeMeasurements, template: Cluster | None, notes: list[str]
 ) -> tuple[tuple[Tier, ...], dict[str, LinkFit]]:
     """The tiers, those that were measured fitted, and the fits.
 
@@ -158,7 +163,7 @@ def _tiers(
     return tuple(made), links
 
 
-def _unknown_tiers(measured: Measured) -> tuple[Tier, ...]:
+def _unknown_tiers(measured: NodeMeasurements) -> tuple[Tier, ...]:
     """Tiers of a machine that no catalogue has: a node, and a network where several nodes were measured."""
     machine = measured.machine
     node = [sample for sample in measured.collectives if sample.nodes == 1]

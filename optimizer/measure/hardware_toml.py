@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from optimizer.base.names import one_line, toml_string
-from optimizer.calibration.tier_toml import tier_lines
+from optimizer.calibration.link import tier_lines
 from optimizer.measure.hardware_of import Made
-from optimizer.measure.measured import Measured
+from optimizer.measure.measured import NodeMeasurements
 
 
-def device_toml(made: Made, measured: Measured, table: str = "") -> str:
+def device_toml(made: Made, measured: NodeMeasurements, table: str = "") -> str:
     """The device, as a file of its own or as a `table` of a cluster file."""
     device, known = made.device, made.known
     dot = f"{table}." if table else ""
@@ -41,7 +41,7 @@ def device_toml(made: Made, measured: Measured, table: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def cluster_toml(made: Made, measured: Measured) -> str:
+def cluster_toml(made: Made, measured: NodeMeasurements) -> str:
     """The whole cluster: the device and its tiers, each with what it was fitted to."""
     cluster = made.cluster
     lines = [
@@ -64,7 +64,7 @@ def cluster_toml(made: Made, measured: Measured) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _head(measured: Measured) -> str:
+def _head(measured: NodeMeasurements) -> str:
     machine = measured.machine
     software = " ".join(text for text in (f"PyTorch {machine.torch}", machine.backend, machine.runtime) if text)
     return "# " + one_line(f"{machine.ranks} x {machine.name}, measured by optimize measure; {software}")

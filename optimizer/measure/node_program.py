@@ -36,7 +36,7 @@ ROTATED = 256 * 2**20  # B: operands rotate through so much memory, so that they
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
-class Machine:
+class Process:
     """Where this process runs, and how time is told there."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Machine:
         return graph.replay  # type: ignore[no-any-return]
 
 
-class Budget:
+class TimeBudget:
     """The time of one part [s], and by name what did not fit into it."""
 
     def __init__(self, seconds: float) -> None:
@@ -153,7 +153,7 @@ def repeated(function: Callable[..., object], sets: Sequence[tuple[Any, ...]]) -
     return lambda number: function(*sets[number % len(sets)])
 
 
-def measure_products(machine: Machine, shapes: Sequence[Sequence[int]], budget: Budget) -> list[dict[str, Any]]:
+def measure_products(process: Process, shapes: Sequence[Sequence[int]], budget: TimeBudget) -> list[dict[str, Any]]:
     """Times of products (m x k) by (k x n) [s], the small ones first: they tell how long the large ones take."""
     import torch
 
@@ -165,13 +165,13 @@ def measure_products(machine: Machine, shapes: Sequence[Sequence[int]], budget: 
         if not budget.allows(expected, f"product {m} x {n} x {k}"):
             continue
         try:
-            made = {"dtype": machine.wide, "device": machine.device}
+            made = {"dtype": process.wide, "device": process.device}
             count = rotations(2.0 * (m * k + k * n + m * n))
             sets = [
                 (torch.randn(m, k, **made), torch.randn(n, k, **made).t(), torch.empty(m, n, **made))
                 for _ in range(count)
             ]
-            seconds = machine.seconds(repeated(lambda a, b, out: torch.mm(a, b, out=out), sets))
+            seconds = process.seconds(repeated(lambda a, b, out: torch.mm(a, b, out=out), sets))
         except RuntimeError as error:
             budget.left_out.append(f"product {m} x {n} x {k}: {str(error).splitlines()[0][:120]}")
             continue
@@ -180,7 +180,7 @@ def measure_products(machine: Machine, shapes: Sequence[Sequence[int]], budget: 
     return rows
 
 
-def measure_memory(machine: Machine, largest: float, budget: Budget) -> list[dict[str, Any]]:
+def measure_memory(process: Process, largest: float, budget: TimeBudget) -> list[dict[str, Any]]:
     """Times to read and write memory [s]: copies, sums of two arrays, and copies from and to the host's memory."""
     import torch
 
@@ -190,35 +190,37 @@ def measure_memory(machine: Machine, largest: float, budget: Budget) -> list[dic
         if not budget.allows(0.0, f"memory, {size} B"):
             break
         count = rotations(3.0 * size)
-        made = {"dtype": torch.float32, "device": machine.device}
+        made = {"dtype": torch.float32, "device": process.device}
         sets = [tuple(torch.ones(size // 4, **made) for _ in range(3)) for _ in range(count)]
-        copied = machine.seconds(repeated(lambda a, b, c: c.copy_(a), sets))
-        added = machine.seconds(repeated(lambda a, b, c: torch.add(a, b, out=c), sets))
+        copied = process.seconds(repeated(lambda a, b, c: c.copy_(a), sets))
+        added = process.seconds(repeated(lambda a, b, c: torch.add(a, b, out=c), sets))
         rows.append({"kind": "copy", "bytes": 2 * size, "seconds": copied})
         rows.append({"kind": "add", "bytes": 3 * size, "seconds": added})
         size *= 4
-    if machine.gpu:
+    if process.gpu:
         host = torch.empty(2**28, dtype=torch.uint8, pin_memory=True)
-        on_device = torch.empty(2**28, dtype=torch.uint8, device=machine.device)
-        down = machine.seconds(lambda _: on_device.copy_(host, non_blocking=True), graph=False)
-        up = machine.seconds(lambda _: host.copy_(on_device, non_blocking=True), graph=False)
+        on_device = torch.empty(2**28, dtype=torch.uint8, device=process.device)
+        down = process.seconds(lambda _: on_device.copy_(host, non_blocking=True), graph=False)
+        up = process.seconds(lambda _: host.copy_(on_device, non_blocking=True), graph=False)
         rows.append({"kind": "from_host", "bytes": 2**28, "seconds": down})
         rows.append({"kind": "to_host", "bytes": 2**28, "seconds": up})
     return rows
 
 
-def measure_launches(machine: Machine) -> dict[str, float]:
+def measure_launches(process: Process) -> dict[str, float]:
     """Time of one tiny operation [s]: `host` as the host issues it, `kernel` inside a CUDA graph (GPUs only)."""
     import torch
 
-    one = torch.zeros(1, device=machine.device)
-    launches = {"host": machine.seconds(lambda _: one.add_(1.0), graph=False)}
-    if machine.gpu:
-        launches["kernel"] = machine.seconds(lambda _: one.add_(1.0))
+    one = torch.zeros(1, device=process.device)
+    launches = {"host": process.seconds(lambda _: one.add_(1.0), graph=False)}
+    if process.gpu:
+        launches["kernel"] = process.seconds(lambda _: one.add_(1.0))
     return launches
 
 
-def measure_attention(machine: Machine, shapes: Sequence[Mapping[str, int]], budget: Budget) -> list[dict[str, Any]]:
+def measure_attention(
+    process: Process, shapes: Sequence[Mapping[str, int]], budget: TimeBudget
+) -> list[dict[str, Any]]:
     """Times of causal attention, forward and backward [s]; key-value heads are repeated to those of the queries."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention
@@ -234,13 +236,13 @@ def measure_attention(machine: Machine, shapes: Sequence[Mapping[str, int]], bud
         try:
             widths = (shape["qk_dim"], shape["qk_dim"], shape["v_dim"])
             query, key, value = (
-                torch.randn(batch, heads, tokens, width, dtype=machine.wide, device=machine.device, requires_grad=True)
+                torch.randn(batch, heads, tokens, width, dtype=process.wide, device=process.device, requires_grad=True)
                 for width in widths
             )
             ahead = _forward(scaled_dot_product_attention, query, key, value)
             out = ahead(0)
-            forward = machine.seconds(ahead, graph=False)
-            both = machine.seconds(_both_ways(ahead, (query, key, value), torch.randn_like(out)), graph=False)
+            forward = process.seconds(ahead, graph=False)
+            both = process.seconds(_both_ways(ahead, (query, key, value), torch.randn_like(out)), graph=False)
         except RuntimeError as error:
             budget.left_out.append(f"{name}: {str(error).splitlines()[0][:120]}")
             continue
@@ -260,7 +262,7 @@ def _both_ways(ahead: Callable[[int], Any], inputs: tuple[Any, ...], gradient: A
 
 
 def measure_collectives(
-    machine: Machine, scope: str, group: Any, ranks: int, nodes: int, sizes: Sequence[int], budget: Budget
+    process: Process, scope: str, group: Any, ranks: int, nodes: int, sizes: Sequence[int], budget: TimeBudget
 ) -> list[dict[str, Any]]:
     """Times of collectives of a group [s] by the slowest rank; `message` is the whole buffer [B], as in nccl-tests."""
     rows: list[dict[str, Any]] = []
@@ -269,12 +271,12 @@ def measure_collectives(
         last = 0.0
         for size in sizes:
             name = f"{scope} {kind}, {size} B"
-            if machine.largest(budget.spent, group) + 2.5 * last > end:
+            if process.largest(budget.spent, group) + 2.5 * last > end:
                 budget.left_out.append(name)
                 continue
             try:
-                message, call = _collective(machine, kind, group, ranks, size)
-                seconds, last = _shared_seconds(machine, group, call)
+                message, call = _collective(process, kind, group, ranks, size)
+                seconds, last = _shared_seconds(process, group, call)
             except (RuntimeError, NotImplementedError) as error:
                 budget.left_out.append(f"{name} and larger: {str(error).splitlines()[0][:120]}")
                 break
@@ -282,15 +284,15 @@ def measure_collectives(
     return rows
 
 
-def _collective(machine: Machine, kind: str, group: Any, ranks: int, size: int) -> tuple[int, Callable[[], object]]:
+def _collective(process: Process, kind: str, group: Any, ranks: int, size: int) -> tuple[int, Callable[[], object]]:
     """The bytes of the whole buffer, a multiple of what ranks share evenly, and the call."""
     import torch
     import torch.distributed as dist
 
-    dtype = machine.wide if machine.gpu else torch.float32
+    dtype = process.wide if process.gpu else torch.float32
     each = max(1, size // (dtype.itemsize * ranks))
-    whole = torch.zeros(each * ranks, dtype=dtype, device=machine.device)
-    part = torch.zeros(each, dtype=dtype, device=machine.device)
+    whole = torch.zeros(each * ranks, dtype=dtype, device=process.device)
+    part = torch.zeros(each, dtype=dtype, device=process.device)
     calls: dict[str, Callable[[], object]] = {
         "all_reduce": lambda: dist.all_reduce(whole, group=group),
         "all_gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
@@ -300,48 +302,48 @@ def _collective(machine: Machine, kind: str, group: Any, ranks: int, size: int) 
     return each * ranks * dtype.itemsize, calls[kind]
 
 
-def _shared_seconds(machine: Machine, group: Any, call: Callable[[], object]) -> tuple[float, float]:
+def _shared_seconds(process: Process, group: Any, call: Callable[[], object]) -> tuple[float, float]:
     """Time of a call on the slowest rank [s], and how long it took to find that out [s]; the same on all ranks."""
     begin = time.perf_counter()
     for _ in range(2):
         call()
-    one_call = machine.largest(machine._loop(lambda _: call(), 1), group)
+    one_call = process.largest(process._loop(lambda _: call(), 1), group)
     repeats = max(3, min(100, math.ceil(SAMPLE / max(one_call, 1e-7))))
-    rounds = [machine.largest(machine._loop(lambda _: call(), repeats), group) for _ in range(ROUNDS)]
-    return statistics.median(rounds), machine.largest(time.perf_counter() - begin, group)
+    rounds = [process.largest(process._loop(lambda _: call(), repeats), group) for _ in range(ROUNDS)]
+    return statistics.median(rounds), process.largest(time.perf_counter() - begin, group)
 
 
-def ranks_apart(machine: Machine) -> list[float]:
+def ranks_apart(process: Process) -> list[float]:
     """Time of the same product on every rank [s]: a slow GPU shows."""
     import torch
 
-    edge = 4096 if machine.gpu else 256
-    made = {"dtype": machine.wide, "device": machine.device}
+    edge = 4096 if process.gpu else 256
+    made = {"dtype": process.wide, "device": process.device}
     a, b, out = (torch.randn(edge, edge, **made) for _ in range(3))
-    own = machine.seconds(lambda _: torch.mm(a, b, out=out))
-    if machine.world == 1:
+    own = process.seconds(lambda _: torch.mm(a, b, out=out))
+    if process.world == 1:
         return [own]
     import torch.distributed as dist
 
-    gathered = [torch.zeros(1, dtype=torch.float64, device=machine.device) for _ in range(machine.world)]
-    dist.all_gather(gathered, torch.tensor([own], dtype=torch.float64, device=machine.device))
+    gathered = [torch.zeros(1, dtype=torch.float64, device=process.device) for _ in range(process.world)]
+    dist.all_gather(gathered, torch.tensor([own], dtype=torch.float64, device=process.device))
     return [float(value.item()) for value in gathered]
 
 
-def described(machine: Machine) -> dict[str, Any]:
+def described(process: Process) -> dict[str, Any]:
     """What the machine says of itself; no names of hosts or people."""
     import torch
 
     description: dict[str, Any] = {
-        "processor": "gpu" if machine.gpu else "cpu",
-        "dtype": str(machine.wide).removeprefix("torch."),
+        "processor": "gpu" if process.gpu else "cpu",
+        "dtype": str(process.wide).removeprefix("torch."),
         "torch": torch.__version__,
-        "backend": machine.backend,
-        "ranks": machine.world,
-        "ranks_per_node": machine.local_world,
+        "backend": process.backend,
+        "ranks": process.world,
+        "ranks_per_node": process.local_world,
     }
-    if machine.gpu:
-        properties = torch.cuda.get_device_properties(machine.device)
+    if process.gpu:
+        properties = torch.cuda.get_device_properties(process.device)
         description["name"] = properties.name
         description["memory"] = properties.total_memory
         description["sms"] = properties.multi_processor_count
@@ -350,54 +352,54 @@ def described(machine: Machine) -> dict[str, Any]:
         description["runtime"] = str(torch.version.hip or torch.version.cuda)
     else:
         description["name"] = "cpu"
-        description["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // machine.local_world
-        description["gpus_of_node"] = machine.local_world
+        description["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // process.local_world
+        description["gpus_of_node"] = process.local_world
     return description
 
 
-def measure(machine: Machine, request: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(process: Process, request: Mapping[str, Any], seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
     """Every part in its budget."""
-    budgets: dict[str, Budget] = {}
+    budgets: dict[str, TimeBudget] = {}
 
-    def part(name: str) -> Budget:
-        machine.largest(0.0)
+    def part(name: str) -> TimeBudget:
+        process.largest(0.0)
         if budgets:
             list(budgets.values())[-1].stop()
         say(f"{name}, at most {SHARES[name] * seconds:.0f} s")
-        budgets[name] = Budget(SHARES[name] * seconds)
+        budgets[name] = TimeBudget(SHARES[name] * seconds)
         return budgets[name]
 
     result: dict[str, Any] = {"format": "optimize measure", "version": 1, "job": request.get("job", {})}
-    result["machine"] = described(machine)
-    result["launches"] = measure_launches(machine) if part("launches") else {}
-    result["memory"] = measure_memory(machine, request["memory"], part("memory"))
-    result["products"] = measure_products(machine, request["products"], part("products"))
-    result["attention"] = measure_attention(machine, request["attention"], part("attention"))
-    result["ranks"] = ranks_apart(machine)
+    result["machine"] = described(process)
+    result["launches"] = measure_launches(process) if part("launches") else {}
+    result["memory"] = measure_memory(process, request["memory"], part("memory"))
+    result["products"] = measure_products(process, request["products"], part("products"))
+    result["attention"] = measure_attention(process, request["attention"], part("attention"))
+    result["ranks"] = ranks_apart(process)
     result["collectives"] = []
-    if machine.world > 1:
-        result["collectives"] = _groups(machine, request["messages"], part)
+    if process.world > 1:
+        result["collectives"] = _groups(process, request["messages"], part)
     list(budgets.values())[-1].stop()
     result["left_out"] = [line for budget in budgets.values() for line in budget.left_out]
     result["seconds"] = {name: round(budget.took, 2) for name, budget in budgets.items()}
     return result
 
 
-def _groups(machine: Machine, sizes: Sequence[int], part: Callable[[str], Budget]) -> list[dict[str, Any]]:
+def _groups(process: Process, sizes: Sequence[int], part: Callable[[str], TimeBudget]) -> list[dict[str, Any]]:
     """Collectives inside every node at once, then over all ranks where there are several nodes."""
     import torch.distributed as dist
 
     rows: list[dict[str, Any]] = []
-    local, nodes = machine.local_world, machine.world // machine.local_world
+    local, nodes = process.local_world, process.world // process.local_world
     own = None
     for node in range(nodes):
         group = dist.new_group(list(range(node * local, (node + 1) * local)))
-        own = group if machine.rank // local == node else own
+        own = group if process.rank // local == node else own
     if local > 1:
-        rows += measure_collectives(machine, "node", own, local, 1, sizes, part("node"))
+        rows += measure_collectives(process, "node", own, local, 1, sizes, part("node"))
     if nodes > 1:
-        world = dist.new_group(list(range(machine.world)))
-        rows += measure_collectives(machine, "network", world, machine.world, nodes, sizes, part("network"))
+        world = dist.new_group(list(range(process.world)))
+        rows += measure_collectives(process, "network", world, process.world, nodes, sizes, part("network"))
     return rows
 
 
@@ -423,19 +425,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="measure.json", help="where rank 0 writes its JSON [measure.json]")
     parser.add_argument("--seconds", type=float, default=REQUEST.get("seconds", 480.0), help="time for all parts")
     options = parser.parse_args(arguments)
-    machine = Machine()
+    process = Process()
     begin = time.perf_counter()
 
     def say(text: str) -> None:
-        if machine.rank == 0:
+        if process.rank == 0:
             print(f"[{time.perf_counter() - begin:5.0f} s] {text}", file=sys.stderr, flush=True)
 
-    result = measure(machine, REQUEST, options.seconds, say)
-    if machine.rank == 0:
+    result = measure(process, REQUEST, options.seconds, say)
+    if process.rank == 0:
         with open(options.out, "w", encoding="utf-8") as file:
             file.write(as_lines(result))
         say(f"wrote {options.out}")
-    if machine.world > 1:
+    if process.world > 1:
         import torch.distributed as dist
 
         dist.destroy_process_group()

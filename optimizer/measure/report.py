@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.catalog import load_device
 from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import Made
-from optimizer.measure.measured import Measured
+from optimizer.measure.measured import NodeMeasurements
 from optimizer.reports.render.json import as_json
 from optimizer.reports.report import Report, Table, Value, cell, columns, notes, section
 
@@ -28,28 +28,24 @@ FORMULAS = (
 )
 
 
-def figures(made: Made, measured: Measured) -> Iterator[tuple[str, float, str, float | None]]:
+def figures(made: Made, measured: NodeMeasurements) -> Iterator[tuple[str, float, str, float | None]]:
     """Name, measured value, unit, and what the catalogue says, None where it says nothing."""
     base = load_device(made.device.name) if made.known else None
     dtype = next(key for key, value in made.device.measured_matmul.items() if value == made.best)
-    yield f"best {dtype} product", made.best, "FLOP/s", base.peak(dtype) if base else None
+    peak = base.peak(dtype) if base else None
+    yield f"best {dtype} product", made.best, "FLOP/s", peak
     yield "memory that kernels reach", made.stream, "B/s", base.memory_bandwidth if base else None
     yield "memory of a GPU", measured.machine.memory, "B", base.memory if base else None
     for kind, seconds in measured.launches.items():
         yield {"host": "launch by the host", "kernel": "smallest kernel"}.get(kind, kind), seconds, "s", None
     if measured.attention:
-        yield (
-            "attention forward",
-            max(row.rate for row in measured.attention),
-            "FLOP/s",
-            base.peak(dtype) if base else None,
-        )
+        yield "attention forward", max(row.rate for row in measured.attention), "FLOP/s", peak
     for kind in ("from_host", "to_host"):
         if rates := [row.bytes / row.seconds for row in measured.memory if row.kind == kind]:
             yield kind.replace("_", " "), max(rates), "B/s", None
 
 
-def measured_report(made: Made, measured: Measured) -> Report:
+def measured_report(made: Made, measured: NodeMeasurements) -> Report:
     """Tables of what was measured and fitted, and every sentence that a reader must mind."""
     machine = measured.machine
     shares = [
@@ -91,7 +87,7 @@ def catalogue_lines(made: Made) -> list[str]:
     return lines
 
 
-def _straggler(measured: Measured) -> list[str]:
+def _straggler(measured: NodeMeasurements) -> list[str]:
     """A rank whose product takes longer than the median's."""
     ranks = np.array(measured.ranks)
     if ranks.size < 3:
@@ -115,7 +111,7 @@ def summary(left_out: tuple[str, ...]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def measured_dict(made: Made, measured: Measured) -> dict[str, Any]:
+def measured_dict(made: Made, measured: NodeMeasurements) -> dict[str, Any]:
     """The same for programs."""
     return {
         "device": made.device.name,
@@ -127,10 +123,7 @@ def measured_dict(made: Made, measured: Measured) -> dict[str, Any]:
         "collectives": [as_json(row, alpha="alpha_s") for row in alpha_betas(measured.collectives)],
         "fits": {
             "products": {**made.products.parameters, "median_error": made.products.median_error},
-            **{
-                name: {"samples": len(fit.samples), "median_error": fit.median_error}
-                for name, fit in made.links.items()
-            },
+            **{key: {"samples": len(fit.samples), "median_error": fit.median_error} for key, fit in made.links.items()},
         },
         "catalogue": catalogue_lines(made),
         "told": [*made.notes, *_straggler(measured)],

@@ -1,9 +1,12 @@
-"""What a node should measure for a job: shapes of products and attention, and sizes of messages."""
+"""The program that users run on their nodes: what it should measure for a job is written into it."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,22 @@ MICRO_BATCHES = (1.0, 2.0)
 GRIDS = ((512, 2048, 8192), (1024, 4096, 16384))
 MESSAGES = tuple(2**power for power in range(11, 31))  # 20 sizes, 2 KiB to 1 GiB
 LARGEST_ARRAY = 2**30  # B, of the memory part
+EMPTY = "REQUEST: dict[str, Any] = {}\n"
+
+
+def program_text(request: Mapping[str, Any]) -> str:
+    """The source of the node program, whole and importing nothing of ours, with this request in place of its empty one.
+
+    >>> text = program_text({"seconds": 60.0})
+    >>> 'REQUEST: dict[str, Any] = {"seconds": 60.0}' in text, "optimizer" in text
+    (True, False)
+    """
+    source = files("optimizer.measure").joinpath("node_program.py").read_text(encoding="utf-8")
+    before, after = source.split(EMPTY)
+    # JSON of numbers, texts and lists is Python.
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in request.items()]
+    literal = "{" + lines[0] + "}" if len(lines) == 1 else "{\n    " + ",\n    ".join(lines) + ",\n}"
+    return f"{before}REQUEST: dict[str, Any] = {literal}\n{after}"
 
 
 def measure_request(job: Job, seconds: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`optimize page`: the rooms in a browser."""
+"""`optimize page`: its tabs in a browser."""
 
 from __future__ import annotations
 

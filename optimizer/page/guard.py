@@ -17,7 +17,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 TOKEN = "access_token"
 HOSTS = ("127.0.0.1", "localhost")
 LARGEST_BODY = 8 * 2**20  # of a request [B]: a log that is uploaded travels in base64
-# The rooms need nothing from outside; marimo starts inline scripts and workers of its own.
+# The tabs need nothing from outside; marimo starts inline scripts and workers of its own.
 POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -40,13 +40,15 @@ REFUSED = "401: open the address that `optimize page` printed; it carries the ac
 class Guard:
     """An ASGI application around another one, which sees no request without the token.
 
-    `token` comes once in the address, ?access_token=..., and then from a cookie of this port. `rooms` are paths
-    that are served with a slash at their end; `meta` is what the rooms may read of how the server was started, as
-    `mo.app_meta().request.meta`.
+    Attributes:
+        app: the other one.
+        token: comes once in the address, ?access_token=..., and then from a cookie of this port.
+        tabs: paths that are served with a slash at their end.
+        meta: what the tabs may read of how the server was started, as `mo.app_meta().request.meta`.
     """
 
-    def __init__(self, app: App, token: str, port: int, rooms: tuple[str, ...], meta: Mapping[str, str]) -> None:
-        self.app, self.token, self.port, self.rooms, self.meta = app, token, port, rooms, dict(meta)
+    def __init__(self, app: App, token: str, port: int, tabs: tuple[str, ...], meta: Mapping[str, str]) -> None:
+        self.app, self.token, self.tabs, self.meta = app, token, tabs, dict(meta)
         self.cookie = f"optimize-page-{port}"
         self.policy = POLICY.replace("{port}", str(port))
 
@@ -61,9 +63,9 @@ class Guard:
             await self._refuse(scope, send, 403, "403: this server answers on 127.0.0.1 and localhost alone.\n")
         elif not self._is_known(headers, query):
             await self._refuse(scope, send, 401, REFUSED)
-        elif _too_long(headers):
+        elif not (length := headers.get("content-length", "0")).isdecimal() or int(length) > LARGEST_BODY:
             await self._refuse(scope, send, 413, f"413: more than {LARGEST_BODY >> 20} MiB.\n")
-        elif scope["type"] == "http" and self._moved(scope, query):
+        elif scope["type"] == "http" and (scope["path"] in self.tabs or any(name == TOKEN for name, _ in query)):
             await self._redirect(scope, query, send)
         else:
             scope["meta"] = self.meta
@@ -86,12 +88,9 @@ class Guard:
         given = [*(value for name, value in query if name == TOKEN), *([morsel.value] if morsel else [])]
         return any(hmac.compare_digest(value.encode(), self.token.encode()) for value in given)
 
-    def _moved(self, scope: Scope, query: list[tuple[str, str]]) -> bool:
-        return any(name == TOKEN for name, _ in query) or scope["path"] in self.rooms
-
     async def _redirect(self, scope: Scope, query: list[tuple[str, str]], send: Send) -> None:
         """To the same address without the token, which a person may then copy; the cookie remembers it."""
-        path = scope["path"] + ("/" if scope["path"] in self.rooms else "")
+        path = scope["path"] + ("/" if scope["path"] in self.tabs else "")
         rest = urlencode([(name, value) for name, value in query if name != TOKEN])
         headers = [
             (b"location", (path.replace("//", "/") + (f"?{rest}" if rest else "")).encode("latin-1")),
@@ -113,26 +112,20 @@ class Guard:
 
         async def dressed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                ours = (b"content-security-policy", b"referrer-policy", b"x-content-type-options")
-                kept = [(name, value) for name, value in message.get("headers", []) if name.lower() not in ours]
-                extra = [
-                    (ours[0], self.policy.encode()),
-                    (ours[1], b"no-referrer"),
-                    (ours[2], b"nosniff"),
-                ]
-                message = {**message, "headers": [*kept, *extra]}
+                ours = {
+                    b"content-security-policy": self.policy.encode(),
+                    b"referrer-policy": b"no-referrer",
+                    b"x-content-type-options": b"nosniff",
+                }
+                others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in ours]
+                message = {**message, "headers": [*others, *ours.items()]}
             await send(message)
 
         return dressed
 
 
-def _too_long(headers: Mapping[str, str]) -> bool:
-    length = headers.get("content-length", "0")
-    return not length.isdecimal() or int(length) > LARGEST_BODY
-
-
 def _bounded(receive: Receive) -> Receive:
-    """The receiver that takes no more than LARGEST_BODY of a body whose length was not said."""
+    """The receiver that takes no more than LARGEST_BODY of a body of unknown length."""
     seen = 0
 
     async def bounded() -> Message:

@@ -1,4 +1,4 @@
-"""The local server: one process, a room per path, until Ctrl-C or SIGTERM."""
+"""The local server: one process, a tab per path, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import threading
 import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
 from optimizer.page.guard import LARGEST_BODY, TOKEN, App, Guard
 from optimizer.page.plan.workers import Workers
-from optimizer.page.rooms import LEARN, lab_file, rooms
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,10 +27,26 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 PATIENCE = 2  # for open requests when the server ends [s]
 SESSION_S = 600  # that a visitor who lost the connection finds the lab as it was [s]
+LAB = "optimizer.page.learn.app"  # a marimo app, served at LEARN's path where it is installed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """What is served at a path."""
+
+    path: str
+    title: str
+    about: str  # a sentence: what is done there
+
+
+PLAN = Tab(
+    path="/plan", title="Plan", about="A model and a cluster in, the proven best plan out: move a slider and see."
+)
+LEARN = Tab(path="/learn", title="Learn", about="The Parallelism Paradox: predict, then see what the cost model says.")
 
 
 def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
-    """Serve every room on a port, 0 for a free one, and print the address with its token.
+    """Serve every tab on a port, 0 for a free one, and print the address with its token.
 
     Raises InputError when the port is taken.
     """
@@ -58,37 +75,37 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
 
 
 def guarded(token: str, port: int, meta: Mapping[str, str], workers: Workers) -> App:
-    """Every room behind the guard, as an ASGI application."""
+    """Every tab of this installation behind the guard, as an ASGI application."""
     from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse
     from starlette.routing import Mount, Route
 
-    from optimizer.page.plan.routes import plan_room
-
-    lab = lab_file()
-    routes = [Route("/", _entrance()), Mount("/plan", plan_room(workers))]
-    routes += [Mount("/", _lab(lab))] if lab else []
-    return Guard(Starlette(routes=routes), token, port, tuple(room.path for room in rooms()), meta)
-
-
-def _lab(file: Path) -> Any:
-    """The Learn room: a marimo app, one session to a visitor."""
-    import marimo
-
-    builder = marimo.create_asgi_app(quiet=True, include_code=False, session_ttl=SESSION_S)
-    return builder.with_app(path=LEARN.path, root=str(file)).build()
-
-
-def _entrance() -> Any:
-    from starlette.responses import HTMLResponse
-
+    from optimizer.page.plan.routes import plan_tab
     from optimizer.reports.render.html import filled
 
-    text = filled("optimizer.page", "entrance.html", rooms=rooms())
+    lab = _lab_file()
+    tabs = (PLAN, LEARN) if lab else (PLAN,)
+    text = filled("optimizer.page", "entrance.html", tabs=tabs)
 
     async def entrance(_request: Request) -> Response:
         return HTMLResponse(text)
 
-    return entrance
+    routes = [Route("/", entrance), Mount(PLAN.path, plan_tab(workers))]
+    if lab:
+        import marimo
+
+        builder = marimo.create_asgi_app(quiet=True, include_code=False, session_ttl=SESSION_S)
+        routes.append(Mount("/", builder.with_app(path=LEARN.path, root=lab).build()))
+    return Guard(Starlette(routes=routes), token, port, tuple(tab.path for tab in tabs), meta)
+
+
+def _lab_file() -> str | None:
+    """Where the marimo app of the Learn tab is; None where this installation has none."""
+    try:
+        spec = find_spec(LAB)
+    except ModuleNotFoundError:
+        return None
+    return spec.origin if spec else None
 
 
 def _bound(port: int) -> socket.socket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -37,11 +37,6 @@ class AlternativeDesign:
     bandwidth: float | None
 
     @property
-    def tokens_per_dollar(self) -> float:
-        """Tokens trained for one dollar [1/USD]."""
-        return self.point.figures.tokens / self.point.figures.cost
-
-    @property
     def vendor(self) -> str:
         """Who makes the device."""
         return self.point.design.cluster.device.vendor
@@ -63,12 +58,6 @@ def alternatives(campaign: Campaign, best: Sequence[Point]) -> tuple[Alternative
     )
 
 
-def by_vendor(found: Sequence[AlternativeDesign]) -> Mapping[str, tuple[AlternativeDesign, ...]]:
-    """The same by vendor, in the order of their best."""
-    vendors = dict.fromkeys(machine.vendor for machine in found)
-    return {vendor: tuple(machine for machine in found if machine.vendor == vendor) for vendor in vendors}
-
-
 def break_even_factor(campaign: Campaign, point: Point, name: str, target: float) -> float | None:
     """The factor on an input at which a point costs `target` or just keeps its limits, whichever is the harder; None
     where no factor between LEAST and MOST makes the difference, as where it misses a limit on racks or memory.
@@ -78,8 +67,8 @@ def break_even_factor(campaign: Campaign, point: Point, name: str, target: float
 
     def over(factor: float) -> bool:
         values = campaign.scenario(point.design, **{name: factor * campaign.scenario()[name]})
-        found = figures_in(campaign, point, values)
-        return found.cost > target or bool(excesses(campaign, point.design, found, point.on_host))
+        outcome = figures_in(campaign, point, values)
+        return outcome.cost > target or bool(excesses(campaign, point.design, outcome, point.on_host))
 
     low, high = LEAST, MOST
     if over(low) == over(high):
@@ -115,7 +104,7 @@ def _bandwidth(campaign: Campaign, point: Point, target: float) -> float | None:
             estimates = repriced(campaign, design, point)
         except InputError:
             return None
-        found = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
-        if found.cost <= target and not excesses(campaign, design, found, point.on_host):
+        outcome = figures(campaign, design, estimates, campaign.scenario(design), point.on_host)
+        if outcome.cost <= target and not excesses(campaign, design, outcome, point.on_host):
             return design.nic
     return None

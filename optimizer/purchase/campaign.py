@@ -14,8 +14,7 @@ from optimizer.job.hardware import Cluster, Device, Tier
 from optimizer.job.job import Job, Limits
 from optimizer.job.model import Model
 from optimizer.job.stack import Stack
-from optimizer.purchase.own import own_price
-from optimizer.purchase.ranges import Range
+from optimizer.purchase.ranges import Range, own_price
 
 AUTO = -1  # as many spare nodes as pay
 
@@ -211,15 +210,15 @@ def counts(text: str) -> tuple[int, ...]:
     """
     try:
         if ":" not in text:
-            found = tuple(whole(part) for part in text.split(","))
+            numbers = tuple(whole(part) for part in text.split(","))
         else:
             low, high, *step = (whole(part) for part in text.split(":"))
             if low < 1 or len(step) > 1 or (step and step[0] < 1):
                 raise ValueError
             doubled = (low << number for number in range((high // low).bit_length()))
-            found = tuple(range(low, high + 1, step[0]) if step else doubled)
+            numbers = tuple(range(low, high + 1, step[0]) if step else doubled)
     except (ValueError, InputError):
-        found = ()
-    if not found or min(found) < 1:
+        numbers = ()
+    if not numbers or min(numbers) < 1:
         raise InputError(f"--gpus {text!r} is no range of GPU counts; write 1024:32768, 1024:4096:512 or 1024,1536")
-    return found
+    return numbers

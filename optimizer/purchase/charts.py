@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.units import DAY
+from optimizer.purchase.phases import phases
 from optimizer.purchase.ranges import Range
-from optimizer.purchase.rows import phases
-from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours, quantity
+from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours
+from optimizer.purchase.wording import filled
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points
 from optimizer.reports.palette import PALETTE
 
@@ -23,84 +25,97 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "penta
 LABEL_SIDES = ("top right", "bottom left")  # neighbours on the front are often of different kinds
 LIMIT = "#8a1c1c"
 ROW = 44  # height of a bar with two lines of label [px]
+SWING_CELLS = ("{swing.title}", "{swing:low}", "{swing:high}", "{costs[0]:dollars}", "{costs[1]:dollars}")
+POINTED_AT = (  # what a pointer over a mark is shown
+    "{design:label}: {f.time_to_train:days}, {f.cost:dollars}, {f.energy:megawatt_hours}; MFU {f.mfu:.1%}, "
+    "goodput {f.goodput:.1%}"
+)
 MOST_SWINGS = 10
 NOTICEABLE = 1e-3  # share of the cost that an input must move to be drawn
-Axis = tuple[str, float, str]  # a figure of a point, the size of its unit, its title
+Limit = tuple[float, str] | None  # the value and its name
 
 
-def charts(dossier: Dossier) -> dict[str, Chart]:
-    """Every chart that the purchase has something for, by name."""
-    found = {
-        "time_cost": time_cost(dossier),
-        "cost_energy": cost_energy(dossier),
-        "tornado": tornado_chart(dossier),
-        "phases": phase_chart(dossier.shown),
-        "trace": trace_chart(dossier.purchase.trace),
-    }
-    return {name: chart for name, chart in found.items() if chart}
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A figure of the points, drawn along an axis: its name, the size of its unit, its title, and how it is written."""
+
+    name: str
+    size: float
+    title: str
+    write: Callable[[float], str]
+
+
+TIME = Measure(name="time_to_train", size=DAY, title="time to train, days", write=days)
+COST = Measure(name="cost", size=1e6, title="cost, million USD", write=dollars)
+ENERGY = Measure(name="energy", size=J_PER_MWH * 1e3, title="energy of the site, GWh", write=megawatt_hours)
 
 
 def time_cost(dossier: Dossier) -> Chart:
     """Time against cost of every design; the front in full colour with its intervals, the limits as lines."""
     bounds = dossier.purchase.campaign.bounds
-    x, y = ("time_to_train", DAY, "time to train, days"), ("cost", 1e6, "cost, million USD")
-    return Chart(
-        name="time_cost",
+    return _plane(
+        dossier,
+        ("time", TIME, (bounds.deadline, "deadline")),
+        ("cost", COST, (bounds.budget, "budget")),
         title="Time against cost",
         words="Each mark is one design. Faint marks are beaten or break a limit; lines through a mark are its ranges. "
         "Both axes are logarithmic.",
-        figure=_front(dossier, x, y, (bounds.deadline, "deadline", days), (bounds.budget, "budget", dollars)),
-        columns=("design", "time", "from", "to", "cost", "from", "to"),
-        rows=tuple(
-            (name, *_span(point, ranges, "time_to_train", days), *_span(point, ranges, "cost", dollars))
-            for name, point, ranges in _numbered(dossier)
-        ),
     )
 
 
 def cost_energy(dossier: Dossier) -> Chart:
     """Cost against energy of the site."""
-    bounds = dossier.purchase.campaign.bounds
-    x, y = ("cost", 1e6, "cost, million USD"), ("energy", J_PER_MWH * 1e3, "energy of the site, GWh")
-    return Chart(
-        name="cost_energy",
+    return _plane(
+        dossier,
+        ("cost", COST, (dossier.purchase.campaign.bounds.budget, "budget")),
+        ("energy", ENERGY, None),
         title="Cost against energy",
         words="The same designs by what they cost and what the site uses.",
-        figure=_front(dossier, x, y, (bounds.budget, "budget", dollars), None),
-        columns=("design", "cost", "from", "to", "energy", "from", "to"),
-        rows=tuple(
-            (name, *_span(point, ranges, "cost", dollars), *_span(point, ranges, "energy", megawatt_hours))
-            for name, point, ranges in _numbered(dossier)
-        ),
     )
 
 
-def tornado_chart(dossier: Dossier) -> Chart | None:
+def _plane(
+    dossier: Dossier, across: tuple[str, Measure, Limit], upward: tuple[str, Measure, Limit], *, title: str, words: str
+) -> Chart:
+    """Every design as a mark between two axes; the table has those that are shown, with their ranges."""
+    rows = []
+    for number, point in enumerate(dossier.shown, start=1):
+        row, ranges = [f"{number} {point.design.label()}"], dossier.range_of(point)
+        for _, axis, _ in (across, upward):
+            span = ranges[axis.name]
+            row += map(axis.write, (getattr(point.figures, axis.name), span.low, span.high))
+        rows.append(tuple(row))
+    return Chart(
+        name=f"{across[0]}_{upward[0]}",
+        title=title,
+        words=words,
+        figure=_front(dossier, (across[1], upward[1]), (across[2], upward[2])),
+        columns=("design", across[0], "from", "to", upward[0], "from", "to"),
+        rows=tuple(rows),
+    )
+
+
+def tornado_chart(dossier: Dossier, advised: Point) -> Chart:
     """Cost of the advised design with each input at its low and at its high value."""
-    if not dossier.advised:
-        return None
-    middle = dossier.advised.figures.cost
+    middle = advised.figures.cost
     swings = [swing for swing in dossier.swings if swing.width("cost") > NOTICEABLE * middle][:MOST_SWINGS]
-    names = [
-        f"{swing.title}\n{quantity(swing.low, swing.unit, swing.name)} to "
-        f"{quantity(swing.high, swing.unit, swing.name)}"
-        for swing in swings
-    ]
     ends = [cost for swing in swings for cost in swing.results["cost"]] or [middle]
-    room = 0.5 * max(max(ends) - min(ends), 0.05 * middle)
-    across = [(min([*ends, middle]) - room) / 1e6, (max([*ends, middle]) + room) / 1e6]
-    first = f"{swings[0].title} moves it most, " if swings else "Nothing moves it. "
-    span = f"from {dollars(min(swings[0].results['cost']))} to {dollars(max(swings[0].results['cost']))}. "
+    margin = 0.5 * max(max(ends) - min(ends), 0.05 * middle)
+    across = [(min([*ends, middle]) - margin) / 1e6, (max([*ends, middle]) + margin) / 1e6]
+    words = "Nothing moves it. "
+    if swings:
+        least, most = min(swings[0].results["cost"]), max(swings[0].results["cost"])
+        words = f"{swings[0].title} moves it most, from {dollars(least)} to {dollars(most)}. "
+    rows = [tuple(filled(cell, swing=swing, costs=swing.results["cost"]) for cell in SWING_CELLS) for swing in swings]
     return Chart(
         name="tornado",
         title="What moves the cost of the advised design",
-        words=f"{first}{span if swings else ''}The upright line is the cost with every input in its middle, "
-        f"{dollars(middle)}.",
+        words=f"{words}The upright line is the cost with every input in its middle, {dollars(middle)}.",
         figure=figure(
             80 + ROW * len(swings),
             *(
                 bars(
-                    names,
+                    [f"{title}\n{low} to {high}" for title, low, high, *_ in rows],
                     [(swing.results["cost"][end] - middle) / 1e6 for swing in swings],
                     COLOURS[end],
                     base=[middle / 1e6] * len(swings),
@@ -112,19 +127,11 @@ def tornado_chart(dossier: Dossier) -> Chart | None:
             ),
             barmode="overlay",
             shapes=[{"x0": middle / 1e6, "line": {"color": INK}}],
-            xaxis={"range": across, "title": {"text": "cost, million USD"}},
+            xaxis={"range": across, "title": {"text": COST.title}},
             yaxis={"autorange": "reversed"},
         ),
         columns=("input", "low", "high", "cost at low", "cost at high"),
-        rows=tuple(
-            (
-                swing.title,
-                quantity(swing.low, swing.unit, swing.name),
-                quantity(swing.high, swing.unit, swing.name),
-                *map(dollars, swing.results["cost"]),
-            )
-            for swing in swings
-        ),
+        rows=tuple(rows),
     )
 
 
@@ -134,10 +141,8 @@ def _end(costs: Sequence[float], end: int, middle: float) -> str:
     return "" if mine * other > 0 and abs(other) > abs(mine) else dollars(costs[end])
 
 
-def phase_chart(front: Sequence[Point]) -> Chart | None:
+def phase_chart(front: Sequence[Point]) -> Chart:
     """What each second of a step goes into, for each of the points."""
-    if not front:
-        return None
     shares = [{group: value / sum(row.values()) for group, value in row.items()} for row in map(phases, front)]
     names = [f"{number} {point.design.label()}" for number, point in enumerate(front, start=1)]
     groups = list(shares[0])
@@ -167,10 +172,8 @@ def phase_chart(front: Sequence[Point]) -> Chart | None:
     )
 
 
-def trace_chart(trace: Sequence[float]) -> Chart | None:
+def trace_chart(trace: Sequence[float]) -> Chart:
     """Dominated share of the box after each trial of the continuous search: flat means settled."""
-    if not trace:
-        return None
     steps = [place for place, value in enumerate(trace) if not place or value != trace[place - 1]]
     return Chart(
         name="trace",
@@ -187,103 +190,76 @@ def trace_chart(trace: Sequence[float]) -> Chart | None:
     )
 
 
-def _front(dossier: Dossier, across: Axis, upward: Axis, *limits: tuple[float, str, Any] | None) -> Mapping[str, Any]:
+def _front(dossier: Dossier, axes: tuple[Measure, Measure], limits: tuple[Limit, Limit]) -> Mapping[str, Any]:
     """Every design as a mark, in the colour and with the symbol of its kind."""
     purchase = dossier.purchase
-    kinds = list(dict.fromkeys(point.design.kind for point in purchase.points))
     front = {id(point) for point in purchase.front}
     data = []
-    for index, kind in enumerate(kinds):
+    for index, kind in enumerate(dict.fromkeys(point.design.kind for point in purchase.points)):
         mine = sorted((p for p in purchase.points if p.design.kind == kind), key=lambda p: p.design.gpus)
         for chosen in (False, True):
             designs = [point for point in mine if (id(point) in front) is chosen]
             if designs or chosen:  # a kind off the front keeps its entry in the legend
-                data.append(_marks(dossier, designs, index, mine[0].design.title, (across, upward), chosen=chosen))
-    shapes = []
-    for name, (_, size, _), limit in zip("xy", (across, upward), limits, strict=True):
-        if limit and limit[0] < float("inf"):
-            value, words, text = limit
-            line = {"color": LIMIT, "dash": "dash"}
-            shapes.append({f"{name}0": value / size, "line": line, "label": {"text": f"{words}: {text(value)}"}})
-    ends = [limit[0] if limit and limit[0] < float("inf") else None for limit in limits]
-    axes = [_log_axis(dossier, axis, end) for axis, end in zip((across, upward), ends, strict=True)]
-    return figure(470, *data, shapes=shapes, xaxis=axes[0], yaxis=axes[1])
+                data.append(_marks(dossier, designs, index, mine[0].design.title, axes, chosen=chosen))
+    shapes, drawn = [], {}
+    for name, axis, limit in zip("xy", axes, limits, strict=True):
+        known = limit if limit and limit[0] < float("inf") else None
+        drawn[f"{name}axis"] = _log_axis(dossier, axis, known[0] if known else None)
+        if known:
+            label = {"text": f"{known[1]}: {axis.write(known[0])}"}
+            shapes.append({f"{name}0": known[0] / axis.size, "line": {"color": LIMIT, "dash": "dash"}, "label": label})
+    return figure(470, *data, shapes=shapes, **drawn)
 
 
 def _marks(
-    dossier: Dossier, designs: Sequence[Point], index: int, title: str, axes: tuple[Axis, Axis], *, chosen: bool
+    dossier: Dossier, designs: Sequence[Point], index: int, title: str, axes: tuple[Measure, Measure], *, chosen: bool
 ) -> Mapping[str, Any]:
     """The marks of one kind on the front, numbered as in the tables and with their ranges, or off it."""
     numbers = {id(point): str(number) for number, point in enumerate(dossier.shown, start=1)}
     colour = COLOURS[index % len(COLOURS)]
     ranged = [dossier.range_of(point) if chosen and id(point) in numbers else None for point in designs]
-    (x, x_size, _), (y, y_size, _) = axes
+    x, y = ([getattr(point.figures, axis.name) / axis.size for point in designs] for axis in axes)
     shape = {"symbol": SYMBOLS[index % len(SYMBOLS)]}
     return points(
-        [getattr(point.figures, x) / x_size for point in designs],
-        [getattr(point.figures, y) / y_size for point in designs],
+        x,
+        y,
         colour,
         "markers+text" if chosen else "markers",
         name=title,
         showlegend=chosen,
         text=[numbers.get(id(point), "") for point in designs],
         textposition=LABEL_SIDES[index % len(LABEL_SIDES)],
-        hovertext=[_told(point) for point in designs],
+        hovertext=[filled(POINTED_AT, design=point.design, f=point.figures) for point in designs],
         marker=shape | ({"size": 13, "opacity": 1.0} if chosen else {"size": 8, "opacity": 0.35}),
-        error_x=_spans(ranged, x, x_size, colour),
-        error_y=_spans(ranged, y, y_size, colour),
+        **{f"error_{name}": _spans(ranged, axis, colour) for name, axis in zip("xy", axes, strict=True)},
     )
 
 
-def _log_axis(dossier: Dossier, axis: Axis, limit: float | None) -> dict[str, Any]:
+def _spans(ranges: Sequence[Mapping[str, Range] | None], axis: Measure, colour: str) -> dict[str, Any]:
+    """The error bars of marks; none where a mark has no ranges."""
+    spans = [each[axis.name] if each else Range.exact(0.0) for each in ranges]
+    return {
+        "array": [(each.high - each.mid) / axis.size for each in spans],
+        "arrayminus": [(each.mid - each.low) / axis.size for each in spans],
+        "color": colour,
+    }
+
+
+def _log_axis(dossier: Dossier, axis: Measure, limit: float | None) -> dict[str, Any]:
     """A logarithmic axis around the values, labelled at 1, 2, 3, 5 and 7."""
-    name, size, title = axis
-    values = [getattr(point.figures, name) / size for point in dossier.purchase.points]
-    values += [end / size for ranges in dossier.ranges for end in (ranges[name].low, ranges[name].high) if end > 0]
-    values += [limit / size] if limit else []
+    values = [getattr(point.figures, axis.name) for point in dossier.purchase.points]
+    values += [end for ranges in dossier.ranges for end in (ranges[axis.name].low, ranges[axis.name].high) if end > 0]
+    values += [limit] if limit else []
+    title = {"text": axis.title}
     if not values:
-        return {"title": {"text": title}}
-    low, high = min(values) / 1.15, max(values) * 1.2
-    ticks = [
-        digit * 10.0**power
-        for power in range(floor(log10(low)), floor(log10(high)) + 1)
-        for digit in (1, 2, 3, 5, 7)
-        if low <= digit * 10.0**power <= high
-    ]
+        return {"title": title}
+    low, high = min(values) / axis.size / 1.15, max(values) / axis.size * 1.2
+    powers = range(floor(log10(low)), floor(log10(high)) + 1)
+    ticks = [tick for power in powers for digit in (1, 2, 3, 5, 7) if low <= (tick := digit * 10.0**power) <= high]
     return {
         "type": "log",
         "range": [log10(low), log10(high)],
         "tickvals": ticks,
         "ticktext": [f"{tick:,.10g}" for tick in ticks],
-        "title": {"text": title},
+        "title": title,
     }
-
-
-def _spans(ranges: Sequence[Any], name: str, size: float, colour: str) -> dict[str, Any]:
-    found = [each[name] if each else Range.exact(0.0) for each in ranges]
-    return {
-        "array": [(each.high - each.mid) / size for each in found],
-        "arrayminus": [(each.mid - each.low) / size for each in found],
-        "color": colour,
-    }
-
-
-def _told(point: Point) -> str:
-    found = point.figures
-    return (
-        f"{point.design.label()}: {days(found.time_to_train)}, {dollars(found.cost)}, "
-        f"{megawatt_hours(found.energy)}; MFU {found.mfu:.1%}, goodput {found.goodput:.1%}"
-    )
-
-
-def _numbered(dossier: Dossier) -> list[tuple[str, Point, Any]]:
-    """The designs that are shown, each with its number and its ranges."""
-    return [
-        (f"{number} {point.design.label()}", point, dossier.range_of(point))
-        for number, point in enumerate(dossier.shown, start=1)
-    ]
-
-
-def _span(point: Point, ranges: Any, name: str, text: Any) -> tuple[str, str, str]:
-    """A figure of a point with its range, as texts."""
-    return text(getattr(point.figures, name)), text(ranges[name].low), text(ranges[name].high)

@@ -148,23 +148,23 @@ def dossier(
 def _advised(campaign: Campaign, front: Sequence[Point], ranges: Sequence[Mapping[str, Range]]) -> Point | None:
     safe = [
         point
-        for point, found in zip(front, ranges, strict=True)
-        if found["time_to_train"].high <= campaign.bounds.deadline and found["cost"].high <= campaign.bounds.budget
+        for point, spans in zip(front, ranges, strict=True)
+        if spans["time_to_train"].high <= campaign.bounds.deadline and spans["cost"].high <= campaign.bounds.budget
     ]
     return cheapest(safe) or cheapest(front)
 
 
 def _dominances(purchase: Purchase) -> list[Dominance]:
     """Each feasible point off the front with a point of the front that is no worse in anything."""
-    found = []
+    dominances = []
     on_front = {id(point) for point in purchase.front}
     for point in purchase.feasible:
         if id(point) in on_front:
             continue
         better = [other for other in purchase.front if _margin(other, point) <= 1.0]
         if better:
-            found.append(Dominance(point=point, by=min(better, key=lambda other: _margin(other, point))))
-    return found
+            dominances.append(Dominance(point=point, by=min(better, key=lambda other: _margin(other, point))))
+    return dominances
 
 
 def _margin(other: Point, point: Point) -> float:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.catalog.economics import Price, default_price, find_price
+
+OWN = ("failure_rate", "storage")  # quantities of presets/prices.csv with rows of devices or clusters
+
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
@@ -37,3 +41,26 @@ def combined(middle: float, swings: Iterable[tuple[float, float]]) -> Range:
     down = np.maximum(0.0, middle - pairs.min(axis=1))
     up = np.maximum(0.0, pairs.max(axis=1) - middle)
     return Range(low=float(middle - np.sqrt((down**2).sum())), mid=middle, high=float(middle + np.sqrt((up**2).sum())))
+
+
+def own_price(name: str, device: str, cluster: str) -> Price | None:
+    """The row of this very cluster or device, None where the usual one holds.
+
+    >>> found = own_price("failure_rate", "h100", "my-cluster")
+    >>> round(found.value * 86400, 5) if found else None
+    0.00379
+    """
+    return find_price(name, cluster, device) if name in OWN else None
+
+
+def own_range(price: Price) -> Range:
+    """The range of a row; where it has none, as wide a one as the usual figure has.
+
+    >>> own_range(own_price("storage", "h100", "dgx-h100")).high / 0.242e9 > 3
+    True
+    """
+    if price.low < price.high:
+        return Range(low=price.low, mid=price.value, high=price.high)
+    usual = default_price(price.quantity)
+    scale = price.value / usual.value
+    return Range(low=usual.low * scale, mid=price.value, high=usual.high * scale)

@@ -70,7 +70,7 @@ def course(runs: Sequence[Run], deliveries: Sequence[Delivery], stages: Sequence
     second as if it did all of it, and costs and draws the same a second.
     """
     dates = [*(item.at for item in deliveries[1:]), float("inf")]
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     stage, now = 0, deliveries[0].at
     for number, run in enumerate(runs):
         now, left = max(now, run.start), 1.0
@@ -80,16 +80,16 @@ def course(runs: Sequence[Run], deliveries: Sequence[Delivery], stages: Sequence
             whole, gpus = stages[stage].walls[number], totals(deliveries)[stage]
             end = now + left * whole
             if end <= dates[stage]:
-                found.append(Stretch(run=number, gpus=gpus, start=now, end=end))
+                stretches.append(Stretch(run=number, gpus=gpus, start=now, end=end))
                 now, left = end, 0.0
             else:
-                found.append(Stretch(run=number, gpus=gpus, start=now, end=dates[stage]))
+                stretches.append(Stretch(run=number, gpus=gpus, start=now, end=dates[stage]))
                 left -= (dates[stage] - now) / whole
                 now = dates[stage] + restart
     starts = [item.at for item in deliveries]
     lasting = [max(0.0, min(until, now) - since) for since, until in zip(starts, dates, strict=True)]
     return Course(
-        stretches=tuple(found),
+        stretches=tuple(stretches),
         time_to_train=now,
         cost=sum(each.cost / each.time_to_train * time for each, time in zip(stages, lasting, strict=True)),
         energy=sum(each.mean_power * time for each, time in zip(stages, lasting, strict=True)),
@@ -122,9 +122,9 @@ def staged(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence[
         points=tuple(points),
         course=middle,
         ranges={
-            "time_to_train": span(lambda found: found.time_to_train),
-            "cost": span(lambda found: found.cost),
-            "energy": span(lambda found: found.energy),
+            "time_to_train": span(lambda path: path.time_to_train),
+            "cost": span(lambda path: path.cost),
+            "energy": span(lambda path: path.energy),
         },
         in_limits=dates and middle.time_to_train <= bounds.deadline and middle.cost <= bounds.budget,
     )
@@ -134,10 +134,10 @@ def by_kind(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence
     """Every kind of machine that has a plan for each stage: those within the limits first, cheapest first."""
     if not deliveries:
         return ()
-    found = []
+    every = []
     for kind in dict.fromkeys(point.design.kind for point in points):
         mine = {point.design.gpus: point for point in points if point.design.kind == kind}
         wanted = [mine[count] for count in totals(deliveries) if count in mine]
         if len(wanted) == len(deliveries):
-            found.append(staged(campaign, deliveries, wanted))
-    return tuple(sorted(found, key=lambda item: (not item.in_limits, item.course.cost)))
+            every.append(staged(campaign, deliveries, wanted))
+    return tuple(sorted(every, key=lambda item: (not item.in_limits, item.course.cost)))

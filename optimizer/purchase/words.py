@@ -1,95 +1,80 @@
-"""What a purchase comes to, in sentences for people who sign it."""
+"""What a purchase comes to, in sentences for people who sign it: which of those in texts.toml, with which values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from optimizer.base.units import DAY
 from optimizer.catalog.offers import OLD
-from optimizer.purchase.choice_words import probability_sentences
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
-from optimizer.purchase.price.catalogue import fabric_of, price_row
-from optimizer.purchase.rows import bottleneck
-from optimizer.purchase.running_words import checkpoint_sentence, spares_sentence, staged_sentences
-from optimizer.purchase.units import (
-    between,
-    days,
-    dollars,
-    gigabytes,
-    hourly,
-    megawatt_hours,
-    megawatts,
-    quantity,
-    tonnes,
-)
+from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_price
+from optimizer.purchase.ranges import own_price
+from optimizer.purchase.staged import totals
+from optimizer.purchase.uncertainty.inputs import untested
+from optimizer.purchase.units import days, dollars, hourly, quantity
+from optimizer.purchase.wording import filled, say
 
 if TYPE_CHECKING:
     from datetime import date
 
     from optimizer.catalog.offers import Offer
+    from optimizer.purchase.alternatives import AlternativeDesign
     from optimizer.purchase.campaign import Campaign
     from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy
     from optimizer.purchase.designs.points import Excess, Point
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.ranges import Range
+    from optimizer.purchase.staged import Delivery, Staged
+    from optimizer.purchase.uncertainty.break_even import BreakEven
+    from optimizer.purchase.uncertainty.win_probability import OpenQuestion
+
+INFINITE = float("inf")
+QUESTIONS = 3  # shown
+NEGLIGIBLE = 0.005  # below which a chance is shown as none
+LIMITS = {"deadline": "days", "budget": "dollars", "power": "megawatts", "host memory": "gigabytes"}
 
 
 def question(campaign: Campaign) -> str:
     """What was asked, in one sentence."""
-    runs = " and ".join(
-        f"{run.model.title or run.model.name} on {run.tokens / 1e12:g} trillion tokens" for run in campaign.runs
-    )
-    bounds = campaign.bounds
-    limits = [f"within {days(bounds.deadline)}"] * (bounds.deadline < float("inf"))
-    limits += [f"for at most {dollars(bounds.budget)}"] * (bounds.budget < float("inf"))
-    limits += [f"on at most {megawatts(bounds.power)}"] * (bounds.power < float("inf"))
-    limits += [f"in at most {bounds.racks:,.0f} racks"] * (bounds.racks < float("inf"))
-    how = "bought machines" if campaign.buy else "rented machines"
-    return f"Train {runs}" + (", " + ", ".join(limits) if limits else "") + f", on {how}."
+    runs = " and ".join(say("run", run=run) for run in campaign.runs)
+    limits = ((name, getattr(campaign.bounds, name)) for name in ("deadline", "budget", "power", "racks"))
+    within = "".join(say(f"at_most_{name}", limit=limit) for name, limit in limits if limit < INFINITE)
+    return f"Train {runs}{within}, on {'bought' if campaign.buy else 'rented'} machines."
 
 
 def summary(dossier: Dossier) -> list[str]:
     """The executive summary: what to take, what it costs, what else there is, what could go wrong."""
-    purchase = dossier.purchase
-    if not dossier.advised:
+    purchase, best = dossier.purchase, dossier.advised
+    if best is None:
         return [*staged_sentences(dossier), *infeasible(dossier)]
-    best = dossier.advised
-    ranges = dossier.range_of(best)
+    f, ranges = best.figures, dossier.range_of(best)
+    others = {"Fastest": dossier.fastest, "Cheapest": dossier.cheapest, "Least energy": dossier.frugal}
+    widest = (
+        say("swing", swing=swing, least=min(swing.results["cost"]), most=max(swing.results["cost"]))
+        for swing in [swing for swing in dossier.swings if swing.uncertain][:3]
+    )
+    count = len(purchase.points) + len(purchase.rejected)
     lines = [
         *staged_sentences(dossier),
-        f"Take {name(best)}. Training ends after {between(ranges['time_to_train'], days)} and costs "
-        f"{between(ranges['cost'], dollars)}; it uses {between(ranges['energy'], megawatt_hours)} and draws up to "
-        f"{megawatts(best.figures.peak_power)} at the site.",
-        *_capital(best),
-        *_contract(dossier),
-        *_dates(dossier, best),
-        *_confidence(purchase.campaign, ranges),
+        say("take", point=best, f=f, ranges=ranges),
+        say("capital", f=f, running=f.running * f.time_to_train) if f.capex else "",
+        *_contract(dossier, best),
+        _dates(purchase.campaign, best),
+        _confidence(purchase.campaign, ranges),
         *probability_sentences(dossier),
-        *_others(dossier, best),
-        f"The machines train {best.figures.goodput:.0%} of the time; failures, restarts and checkpoints take the rest. "
-        f"While they train they reach {best.figures.mfu:.0%} of their peak (MFU); "
-        f"the largest loss is {bottleneck(best)}.",
+        *(
+            say("other", what=what, point=point, f=point.figures)
+            for what, point in others.items()
+            if point is not None and point is not best
+        ),
+        say("train", f=f, bottleneck=bottleneck(best)),
         checkpoint_sentence(best),
-        *filter(None, [spares_sentence(dossier)]),
+        spares_sentence(dossier),
+        f"What moves the cost most: {'; '.join(widest)}.",
+        say("examined", count=count, feasible=len(purchase.feasible), front=len(purchase.front)),
     ]
-    widest = [swing for swing in dossier.swings if swing.uncertain][:3]
-    lines.append(
-        "What moves the cost most: "
-        + "; ".join(
-            f"{swing.title} ({quantity(swing.low, swing.unit, swing.name)} to "
-            f"{quantity(swing.high, swing.unit, swing.name)}): "
-            f"{dollars(min(swing.results['cost']))} to {dollars(max(swing.results['cost']))}"
-            for swing in widest
-        )
-        + "."
-    )
-    lines.append(
-        f"Designs examined: {len(purchase.points) + len(purchase.rejected):,}; within every limit: "
-        f"{len(purchase.feasible):,}; of those beaten by none in time, cost and energy together: "
-        f"{len(purchase.front):,}."
-    )
-    return lines
+    return [line for line in lines if line]
 
 
 def infeasible(dossier: Dossier) -> list[str]:
@@ -102,139 +87,84 @@ def infeasible(dossier: Dossier) -> list[str]:
     for limit, alone in binding_limits(purchase.points).items():
         least = smallest_excess(purchase.points, limit)
         count = sum(any(excess.limit == limit for excess in point.excesses) for point in purchase.points)
+        about = {"count": count, "points": len(purchase.points), "least": least, "against": _against(least)}
         rest = f"; it alone stops {alone:,}" if alone else ""
-        lines.append(
-            f"{limit[:1].upper()}{limit[1:]}: {count:,} of {len(purchase.points):,} designs miss it, by at least "
-            f"{least.share:.0%} ({_limit(least)}){rest}."
-        )
+        lines.append(say("missed", limit=limit[:1].upper() + limit[1:], rest=rest, **about))
     for point in purchase.nearest:
-        broken = ", ".join(f"{excess.limit} {_limit(excess)}" for excess in point.excesses)
-        lines.append(
-            f"Nearest with {point.design.title}: {name(point)}, {days(point.figures.time_to_train)}, "
-            f"{dollars(point.figures.cost)}, {megawatts(point.figures.peak_power)}; beyond the {broken}."
-        )
+        broken = ", ".join(f"{excess.limit} {_against(excess)}" for excess in point.excesses)
+        lines.append(say("nearest", point=point, f=point.figures, broken=broken))
     return lines
+
+
+def _against(excess: Excess) -> str:
+    way = "days" if excess.limit.startswith("date of") else LIMITS.get(excess.limit, ",.0f")
+    return filled(f"{{value:{way}}} against {{allowed:{way}}}", value=excess.value, allowed=excess.allowed)
 
 
 def vendor_questions(dossier: Dossier) -> list[str]:
     """What to ask the vendor for, with the number that makes it worth asking."""
-    best = dossier.advised
+    best, campaign = dossier.advised, dossier.purchase.campaign
     if not best:
         return []
-    lines = [
-        f"Acceptance test: at least {0.95 * best.figures.mfu:.0%} MFU on {best.design.gpus:,} GPUs with this plan."
-    ]
+    f = best.figures
+    lines = [say("acceptance", mfu=0.95 * f.mfu, gpus=best.design.gpus)]
     for swing in dossier.swings:
-        at_low, at_high = swing.results["cost"]
         if swing.name == "failure_rate":
-            lines.append(
-                f"A guaranteed failure rate: {quantity(swing.high, swing.unit, swing.name)} per 8-GPU node instead of "
-                f"{quantity(swing.low, swing.unit, swing.name)} costs {dollars(at_high - at_low)} more."
-            )
+            at_low, at_high = swing.results["cost"]
+            lines.append(say("failures", swing=swing, more=at_high - at_low))
         if swing.name == "nic":
             slow, fast = swing.results["time_to_train"]
-            lines.append(
-                f"Network: {quantity(swing.high, swing.unit)} per GPU would save "
-                f"{days(best.figures.time_to_train - fast)}, {quantity(swing.low, swing.unit)} would cost "
-                f"{days(slow - best.figures.time_to_train)}."
-            )
-    lines.append(_network(dossier.purchase.campaign, best))
-    lines += [parity_sentence(parity) for parity in dossier.parities if parity.device is not best][:3]
-    lines.append(f"Room for {best.figures.racks:,} racks and {megawatts(best.figures.peak_power)}, cooling included.")
-    return lines
-
-
-def parity_sentence(parity: Parity) -> str:
-    """At which rent a device becomes the cheapest choice."""
-    change = parity.price / parity.now - 1.0
-    verb = "stays cheapest up to" if change >= 0 else "would be cheapest below"
-    return (
-        f"{parity.device.design.title} ({parity.device.design.gpus:,} GPUs) {verb} {hourly(parity.price)} per GPU, "
-        f"{abs(change):.0%} {'above' if change >= 0 else 'below'} today's {hourly(parity.now)}; "
-        f"the alternative is {parity.alternative.design.gpus:,} {parity.alternative.design.title}."
+            lines.append(say("faster", swing=swing, saved=f.time_to_train - fast, lost=slow - f.time_to_train))
+    network = say(
+        "network_bought" if campaign.buy else "network_rented", fabric=fabric_of(best.design, f.paid_gpus), f=f
     )
+    if not campaign.buy:
+        network += (say("network_added", f=f) if f.network else "") + "."
+    parities = [parity_sentence(parity) for parity in dossier.parities if parity.device is not best]
+    return [*lines, network, *parities[:3], say("space", f=f)]
+
+
+def parity_sentence(item: Parity) -> str:
+    """At which rent a device becomes the cheapest choice."""
+    change = item.price / item.now - 1.0
+    devices = {"device": item.device.design, "other": item.alternative.design}
+    return say("parity_up" if change >= 0 else "parity_down", item=item, change=abs(change), **devices)
 
 
 def rent_or_buy_sentence(item: RentOrBuy) -> str:
     """When buying pays."""
-    if item.time == float("inf"):
-        return f"{name(item.point)}: owning never costs less than renting."
-    if item.time > item.lifetime:
-        return (
-            f"{name(item.point)}: rent. At this rent, buying for {dollars(item.capex)} would not pay within the "
-            f"machines' life of {days(item.lifetime)}."
-        )
-    return (
-        f"{name(item.point)}: buying for {dollars(item.capex)} beats renting after {days(item.time)} of continuous "
-        f"use, within a life of {days(item.lifetime)}."
-    )
+    return say("never_buy" if item.time == INFINITE else "rent" if item.time > item.lifetime else "buy", item=item)
 
 
 def fewest_sentence(item: Fewest) -> str:
     """How few GPUs of one kind meet a deadline."""
     if item.point:
-        found = item.point
-        return (
-            f"{item.title}: {found.design.gpus:,} GPUs end in {days(found.figures.time_to_train)} for "
-            f"{dollars(found.figures.cost)} ({item.tried} counts tried)."
-        )
-    fastest = (
-        f"; the fastest tried, {item.fastest.design.gpus:,}, takes {days(item.fastest.figures.time_to_train)}"
-        if item.fastest
-        else ""
-    )
-    return f"{item.title}: no count tried ends within {days(item.deadline)}{fastest}."
+        return say("fewest", item=item)
+    return say("none_tried", item=item, fastest=say("fastest_tried", point=item.fastest) if item.fastest else "")
 
 
-def name(point: Point) -> str:
-    """A design as people say it."""
-    return f"{point.design.label().replace(' ', ' × ', 1)}"
-
-
-def _capital(best: Point) -> list[str]:
-    """What bought machines cost at once, beside the run's share of it."""
-    found = best.figures
-    if not found.capex:
-        return []
-    return [
-        f"The machines with their network cost {dollars(found.capex)}; the cost above is this run's share of their "
-        f"life, with {dollars(found.running * found.time_to_train)} to run them. "
-        "A budget is held against that share."
-    ]
-
-
-def _contract(dossier: Dossier) -> list[str]:
+def _contract(dossier: Dossier, best: Point) -> list[str]:
     """Which row of the price book the cost comes from, and what a contract that outlasts the run really costs."""
-    campaign, best = dossier.purchase.campaign, dossier.advised
-    if best is None:
-        return []
+    campaign = dossier.purchase.campaign
     offer = price_row(campaign, best.design)
-    lines = [f"To order: {best.figures.lot.words()}; price: {offer.title()} ({offer.row})."]
-    if offer.term == "spot":
-        lines.append("Spot: the provider may take the GPUs back at any time; time and cost hold no such interruption.")
+    lines = [say("order", f=best.figures, offer=offer), say("spot") if offer.term == "spot" else ""]
     for point in dossier.shown if not campaign.buy else ():
-        found, offer = point.figures, price_row(campaign, point.design)
-        if offer.commitment > found.time_to_train:
-            lines.append(
-                f"{name(point)} is priced at a rate that binds for {days(offer.commitment)} ({offer.title()}); the run "
-                f"uses {found.time_to_train / offer.commitment:.0%} of a contract for {dollars(found.committed)}. "
-                "Its cost here holds only if the rest is used or sold."
-            )
+        offer, time = price_row(campaign, point.design), point.figures.time_to_train
+        if offer.commitment > time:
+            lines.append(say("binds", point=point, offer=offer, share=time / offer.commitment))
     return lines
 
 
-def _dates(dossier: Dossier, best: Point) -> list[str]:
+def _dates(campaign: Campaign, best: Point) -> str:
     """When each run of a portfolio starts and ends, one after the other."""
-    runs, ends = dossier.purchase.campaign.runs, best.figures.ends
+    runs, ends = campaign.runs, best.figures.ends
     if len(runs) < 2:
-        return []
-    starts = (max(run.start, end) for run, end in zip(runs, (0.0, *ends[:-1]), strict=True))
+        return ""
     parts = [
-        f"{run.model.title or run.model.name} from day {start / DAY:,.0f} to day {end / DAY:,.0f}"
-        + (f" (by day {run.by / DAY:,.0f})" if run.by < float("inf") else "")
-        for run, start, end in zip(runs, starts, ends, strict=True)
+        say("dates", run=run, start=max(run.start, free), end=end) + (say("by_date", run=run) * (run.by < INFINITE))
+        for run, free, end in zip(runs, (0.0, *ends[:-1]), ends, strict=True)
     ]
-    return ["One after the other: " + "; ".join(parts) + "."]
+    return "One after the other: " + "; ".join(parts) + "."
 
 
 def old(offer: Offer, today: date) -> str:
@@ -243,47 +173,168 @@ def old(offer: Offer, today: date) -> str:
     return f"{age:,} days old" if age is not None and age > OLD else ""
 
 
-def _network(campaign: Campaign, best: Point) -> str:
-    """The parts of the network, and what they cost."""
-    parts = fabric_of(best.design, best.figures.paid_gpus).words()
-    if campaign.buy:
-        return f"The network: {parts}; {dollars(best.figures.network)} of the machines' price (assumed list prices)."
-    added = best.figures.network
-    more = f"; {dollars(added)} of it beyond what the machines come with, passed on in the rent" if added else ""
-    return f"The network that the rent must include: {parts}{more}."
+def _confidence(campaign: Campaign, ranges: Mapping[str, Range]) -> str:
+    bounds = campaign.bounds
+    limits = (("deadline", bounds.deadline, "time_to_train", days), ("budget", bounds.budget, "cost", dollars))
+    return " ".join(
+        f"The {what} of {show(limit)} "
+        + ("holds over the whole range." if ranges[name].high <= limit else "is missed at the far end of the range.")
+        for what, limit, name, show in limits
+        if limit < INFINITE
+    )
 
 
-def _confidence(campaign: Campaign, ranges: Mapping[str, Range]) -> list[str]:
-    lines = []
-    for result, limit, what, show in (
-        ("time_to_train", campaign.bounds.deadline, "deadline", days),
-        ("cost", campaign.bounds.budget, "budget", dollars),
-    ):
-        if limit < float("inf"):
-            holds = ranges[result].high <= limit
-            verdict = "holds over the whole range" if holds else "is missed at the far end of the range"
-            lines.append(f"The {what} of {show(limit)} {verdict}.")
-    return [" ".join(lines)] if lines else []
+def checkpoint_sentence(point: Point) -> str:
+    """How often the advised design writes a checkpoint, and whether its storage keeps up."""
+    bound = " (no slower storage would do)" if point.figures.storage_share > 0.99 else ""
+    return say("checkpoint", f=point.figures, bound=bound)
 
 
-def _others(dossier: Dossier, best: Point) -> list[str]:
-    lines = []
-    for other, what in ((dossier.fastest, "Fastest"), (dossier.cheapest, "Cheapest"), (dossier.frugal, "Least energy")):
-        if other is not None and other is not best:
-            found = other.figures
-            lines.append(
-                f"{what}: {name(other)}, {days(found.time_to_train)}, {dollars(found.cost)}, "
-                f"{megawatt_hours(found.energy)}, {tonnes(found.co2)} of CO2."
-            )
-    return lines
+def spares_sentence(dossier: Dossier) -> str:
+    """How many spare nodes pay, and what they save."""
+    if dossier.advised is None or not dossier.standby:
+        return ""
+    best = next(item for item in dossier.standby if item.pays)
+    none, own = dossier.standby[0], dossier.advised.design.spares
+    size, decided = dossier.advised.design.cluster.gpus_per_node, _repair_words(dossier)
+    if not best.spares:
+        over = none.figures.lot.spare // size
+        nodes = f"What is sold whole leaves {over:,} nodes over, which stand by; more" if over else "Spare nodes"
+        return say("no_spares", nodes=nodes) + decided
+    words = say("spares", best=best, none=none, size=size, saved=none.figures.cost - best.figures.cost)
+    if own is None:
+        return f"Spares: the provider's are taken to stand in. If you keep your own, {words} (--spares auto).{decided}"
+    asked = f" The figures are those with {own:,}, as asked." if own != best.spares else ""
+    return f"Spares: {words}.{asked}{decided}"
 
 
-def _limit(excess: Excess) -> str:
-    shows: Mapping[str, Callable[[float], str]] = {
-        "deadline": days,
-        "budget": dollars,
-        "power": megawatts,
-        "host memory": gigabytes,
+def _repair_words(dossier: Dossier) -> str:
+    """What decides the number of spare nodes: the time of a repair, and how many pay at either end of it."""
+    if len(dossier.repairs) < 2:
+        return ""
+    item = next(item for item in dossier.purchase.campaign.assumptions if item.name == "repair")
+    if len({count for _, count in dossier.repairs}) == 1:
+        return say("repair_any", low=item.value.low, high=item.value.high)
+    ends = [f"at {quantity(time, 's')} it is {count:,}" for time, count in dossier.repairs if time != item.value.mid]
+    known = "given" if item.grade == "user" else "assumed: have it guaranteed"
+    return say("repair", mid=item.value.mid, known=known, others=", ".join(ends))
+
+
+def staged_sentences(dossier: Dossier) -> list[str]:
+    """The advice where machines come in deliveries, and each kind of machine; empty where they do not."""
+    if not dossier.staged:
+        return []
+    best, *others = [
+        f"{item.points[-1].design.title}: {_outcome(dossier.purchase.campaign, item)}" for item in dossier.staged
+    ]
+    first = "No machine meets every limit in these deliveries. Nearest in cost is "
+    if dossier.staged[0].in_limits:
+        first = "In deliveries take "
+    return [first + best, *others, "Below, the GPUs of each stage as if all were there from the first day."]
+
+
+def deliveries_words(deliveries: Sequence[Delivery], more: str = "more") -> str:
+    """How many GPUs come when."""
+    first, *later = deliveries
+    return f"{first.gpus:,} GPUs now" + "".join(say("delivery", each=each, more=more) for each in later)
+
+
+def _outcome(campaign: Campaign, item: Staged) -> str:
+    ends = {each.run: each.end for each in item.course.stretches}
+    dates = ", ".join(
+        filled("{run.model:known} by day {end:/86400 ,.0f}", run=run, end=ends[i])
+        for i, run in enumerate(campaign.runs)
+    )
+    in_time = item.course.stretches[-1].gpus == totals(item.deliveries)[-1]
+    return say(
+        "outcome",
+        deliveries=deliveries_words(item.deliveries),
+        ranges=item.ranges,
+        dates=f" ({dates})" if len(campaign.runs) > 1 else "",
+        too_late="" if in_time else "; the last comes too late",
+        limits="" if item.in_limits else "; it misses a limit",
+        alone=item.points[0].figures,
+        whole=item.points[-1].figures,
+    )
+
+
+def to_win(dossier: Dossier, machine: AlternativeDesign) -> dict[str, str]:
+    """The price of one GPU, the MFU and the network at which a machine is the cheapest, and its chance to be that."""
+    show = dollars if dossier.purchase.campaign.buy else hourly
+    price, mfu = "any price" if machine.winner else "no price", "any" if machine.winner else "none"
+    if machine.price is not None:
+        change = machine.price / machine.price_now - 1
+        price = f"{'up to' if machine.winner else 'below'} {show(machine.price)} ({change:+.0%})"
+    if machine.mfu is not None:
+        mfu = f"{'down to' if machine.winner else 'from'} {machine.mfu:.0%}"
+    network = f"{machine.bandwidth * 8e-9:,.0f} Gb/s" if machine.bandwidth else "none"
+    chances = (item.chance for item in dossier.decision.probabilities if item.point is machine.point)
+    return {
+        "price": price,
+        "price_now": show(machine.price_now),
+        "mfu": f"{mfu} (planned {machine.point.figures.mfu:.0%})",
+        "network": "" if machine.winner else network,
+        "chance": next(map(_percent, chances), ""),
     }
-    show = days if excess.limit.startswith("date of") else shows.get(excess.limit, "{:,.0f}".format)
-    return f"{show(excess.value)} against {show(excess.allowed)}"
+
+
+def _percent(chance: float) -> str:
+    return "<1%" if chance < NEGLIGIBLE else f"{chance:.0%}"
+
+
+def probability_sentences(dossier: Dossier) -> list[str]:
+    """How likely each machine is the best choice, which were never measured, and what to find out first."""
+    decision = dossier.decision
+    points = [item.point for item in decision.probabilities]
+    if not points:
+        return []
+    chances = ", ".join(f"{item.point.design.title} {_percent(item.chance)}" for item in decision.probabilities)
+    lines = [say("chances", draws=decision.draws, chances=chances)]
+    stacks = [(point, point.answers[0].job.stack) for point in points]
+    foreign = "; ".join(
+        say("foreign", point=point, stack=stack, devices=", ".join(stack.devices) or "none")
+        for point, stack in stacks
+        if point.design.cluster.device.name not in stack.devices
+    )
+    if foreign:
+        lines.append(f"Fitted on other hardware, which widens their intervals: {foreign}.")
+    beyond = ", ".join(
+        point.design.title
+        for point, stack in stacks
+        if point.design.cluster.device.name in stack.devices and untested(point)
+    )
+    if beyond:
+        lines.append(f"Larger or other than the runs measured, which widens their intervals: {beyond}.")
+    machines = [(point.design.title, point.design.cluster) for point in points]
+    unknown = [title for title, at in machines if not own_price("failure_rate", at.device.name, at.name)]
+    if unknown:
+        lines.append(say("unknown", names=", ".join(unknown)))
+    if not decision.questions:
+        return [*lines, "No single measurement or quote is likely to change the choice."]
+    first, *others = [_question_words(item, dossier) for item in decision.questions[:QUESTIONS]]
+    return [*lines, f"Find out first: {first}." + (f" Then: {'; '.join(others)}." if others else "")]
+
+
+def _break_even_words(change: BreakEven, campaign: Campaign) -> str:
+    """From which answer on another machine is the cheapest."""
+    point = next((each for each in (change.now, change.then) if each.design.title == change.question.about), change.now)
+    name = change.question.name
+    if name == "mfu":
+        value = f"an MFU of {change.value * point.figures.mfu:.1%}"
+    elif name == "rent":
+        value = hourly(change.value * price_row(campaign, point.design).value)
+    elif name == "capex":
+        value = f"{dollars(change.value * purchase_price(campaign, point.design)[0])} a GPU"
+    else:
+        unit = next(item.unit for item in campaign.assumptions if item.name == name)
+        value = quantity(change.value, unit, name)
+    return f"{change.side} {value} take {change.then.design.title}"
+
+
+def _question_words(item: OpenQuestion, dossier: Dossier) -> str:
+    """One thing to find out, how often it changes the choice, what knowing it is worth, and from where on it does."""
+    known = item.name in ("mfu", "rent", "capex", "failure_rate")
+    changes = [change for change in dossier.break_evens if change.question is item]
+    where = ", ".join(_break_even_words(change, dossier.purchase.campaign) for change in changes)
+    what = say(f"what_{item.name}", item=item) if known else item.title
+    return say("open_question", what=what, item=item, at=f": {where}" if where else "")

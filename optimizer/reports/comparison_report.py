@@ -48,8 +48,8 @@ def verdict(comparison: Comparison) -> str:
     words = objective(comparison.minimize)
     if comparison.verdict == "infeasible":
         names = ", ".join(clash.rule for clash in comparison.broken)
-        lean = comparison.estimate
-        tail = f"; such a plan of least memory reserves {lean.reserved / GB:.1f} GB and is shown" if lean else ""
+        least = comparison.estimate
+        tail = f"; such a plan of least memory reserves {least.reserved / GB:.1f} GB and is shown" if least else ""
         return f"No plan with these pins satisfies every rule ({names}){tail}."
     if comparison.verdict == "same":
         return f"The best plan with these pins is as {words.good} as ours."

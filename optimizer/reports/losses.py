@@ -62,14 +62,14 @@ def losses(job: Job, estimate: Estimate) -> tuple[Loss, ...]:
     scores = causal_score_flops(job.model, job.seq_len) * job.tokens / (job.gpus * job.peak_flops * step)
     attention = estimate.time.get(ATTENTION, 0.0) / step - scores
     products = sum(estimate.time.get(name, 0.0) for name in PRODUCTS) / step - (estimate.hfu - scores)
-    found = [
+    every = [
         Loss(name="products", label="products below peak", share=products, about=ABOUT["products"]),
         Loss(name=ATTENTION, label="attention below peak", share=attention, about=ABOUT[ATTENTION]),
     ]
     if estimate.hfu > estimate.mfu:
-        again = estimate.hfu - estimate.mfu
-        found.append(Loss(name="recomputation", label="recomputation", share=again, about=ABOUT["recomputation"]))
+        recomputed = estimate.hfu - estimate.mfu
+        every.append(Loss(name="recomputation", label="recomputation", share=recomputed, about=ABOUT["recomputation"]))
     others = [(name, value) for name, value in estimate.time.items() if name not in (*PRODUCTS, ATTENTION) and value]
     for name, value in sorted(others, key=lambda item: -item[1]):
-        found.append(Loss(name=name, label=label(name), share=value / step, about=ABOUT.get(name, "")))
-    return tuple(found)
+        every.append(Loss(name=name, label=label(name), share=value / step, about=ABOUT.get(name, "")))
+    return tuple(every)

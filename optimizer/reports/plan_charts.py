@@ -24,10 +24,10 @@ ROW = 26  # height of a bar [px]
 
 def waterfall(job: Job, estimate: Estimate) -> Chart:
     """From the peak to the MFU, one step down for each loss."""
-    found, step = losses(job, estimate), estimate.step_time
+    every, step = losses(job, estimate), estimate.step_time
     mfu = Loss(name="mfu", label="MFU", share=estimate.mfu, about="what the model gets")
-    shown = [loss for loss in found if abs(loss.share) >= SMALL]
-    rest = sum(loss.share for loss in found if abs(loss.share) < SMALL)
+    shown = [loss for loss in every if abs(loss.share) >= SMALL]
+    rest = sum(loss.share for loss in every if abs(loss.share) < SMALL)
     if rest >= VISIBLE:
         shown.append(Loss(name="rest", label="the rest", share=rest))
     after = list(accumulate((-loss.share for loss in shown), initial=1.0))[1:]
@@ -63,7 +63,7 @@ def waterfall(job: Job, estimate: Estimate) -> Chart:
             yaxis={"autorange": "reversed"},
         ),
         columns=("loss", "share of the step", "seconds", "why"),
-        rows=tuple((loss.label, f"{loss.share:.2%}", seconds(loss.share * step), loss.about) for loss in (*found, mfu)),
+        rows=tuple((loss.label, f"{loss.share:.2%}", seconds(loss.share * step), loss.about) for loss in (*every, mfu)),
     )
 
 

@@ -83,7 +83,7 @@ def minimised(certificate: Certificate | None) -> tuple[str, ...]:
 def _planned(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget | None) -> list[Section]:
     job = answer.job
     proof = proof_lines(answer.certificate, answer.near_ties, plan.pp) if answer.certificate else []
-    room = f"{estimate.reserved / GB:.1f} of {job.usable_memory / GB:.1f} GB usable per GPU"
+    memory = f"{estimate.reserved / GB:.1f} of {job.usable_memory / GB:.1f} GB usable per GPU"
     charts = (waterfall(job, estimate), memory_chart(job, plan, estimate))
     return [
         section("", Tiles(tiles(job, plan, estimate, budget)), *proof[:1], on="page"),
@@ -95,7 +95,7 @@ def _planned(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget | No
             on="screen",
         ),
         section(
-            f"Where the memory goes — {room}",
+            f"Where the memory goes — {memory}",
             term_bars(estimate.memory, job.usable_memory, show_gigabytes),
             on="screen",
         ),

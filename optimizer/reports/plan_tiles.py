@@ -36,12 +36,12 @@ def tiles(job: Job, plan: Plan, estimate: Estimate, budget: Budget | None = None
     memory = interval(job, plan, estimate.reserved, "memory")
     rate = job.tokens / estimate.step_time
     step = f"{seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
-    room = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f}) of "
+    reserved = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f}) of "
     decisive = (
         ("MFU", f"{estimate.mfu:.1%}", mfu_span(job, plan, estimate)),
         ("Step", seconds(estimate.step_time), step),
         ("Tokens per second", f"{rate:,.0f}", f"{estimate.tokens_per_s_per_gpu:,.0f} per GPU"),
-        ("Chance to fit", chance(job, estimate), f"{room}{job.usable_memory / GB:.1f}"),
+        ("Chance to fit", chance(job, estimate), f"{reserved}{job.usable_memory / GB:.1f}"),
         *([_run(budget, rate)] if budget else []),
     )
     return tuple(Tile(name=name, value=value, about=about) for name, value, about in decisive)

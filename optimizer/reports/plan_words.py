@@ -94,8 +94,8 @@ def headline(answer: Answer) -> str:
 
 def mfu_span(job: Job, plan: Plan, estimate: Estimate) -> str:
     """Between which MFUs the truth lies with 90 % probability."""
-    found = interval(job, plan, estimate.step_time)
-    low, high = (min(1.0, estimate.mfu * estimate.step_time / time) for time in (found.high, found.low))
+    span = interval(job, plan, estimate.step_time)
+    low, high = (min(1.0, estimate.mfu * estimate.step_time / time) for time in (span.high, span.low))
     return f"{100 * low:.1f}-{100 * high:.1f} at {LEVEL:.0%}"
 
 
@@ -180,8 +180,8 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
 
 def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
     """A plan that is as fast with fewer moving parts: what it spares, and what else it differs in."""
-    room = (estimate.reserved - other.estimate.reserved) / GB
-    memory = f"{abs(room):.1f} GB {'less' if room > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
+    spare = (estimate.reserved - other.estimate.reserved) / GB
+    memory = f"{abs(spare):.1f} GB {'less' if spare > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
     spared = spared_words(plan, knobs, other)
     return f"{other.plan.summary()}: {other.slower:.1%} {objective_of(job).worse} {spared}; {memory} (--prefer simple)"
 

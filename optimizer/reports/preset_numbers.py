@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from optimizer.base.config import shown
 from optimizer.base.errors import UnknownName
+from optimizer.base.files import shown
 from optimizer.catalog import KINDS, load_model, load_stack, names_of
 from optimizer.catalog.hardware import CLUSTERS, DEVICES, LINKS
-from optimizer.catalog.own import own_file, own_files
-from optimizer.catalog.places import existing, file_of, spelled
+from optimizer.catalog.places import existing, file_of, own_file, own_files, spelled
 from optimizer.catalog.rows import rows
 from optimizer.job.model import Model, Provenance
 from optimizer.job.stack import PARAMETERS, Stack
@@ -66,8 +65,8 @@ def preset_names() -> dict[str, list[str]]:
 
 def own_places() -> dict[str, dict[str, str]]:
     """The files of the user's own presets by kind and name, kinds without any left out."""
-    found = {f"{kind}s": {name: shown(path) for name, path in own_files(kind).items()} for kind in KINDS}
-    return {kind: places for kind, places in found.items() if places}
+    places_of = {f"{kind}s": {name: shown(path) for name, path in own_files(kind).items()} for kind in KINDS}
+    return {kind: places for kind, places in places_of.items() if places}
 
 
 def find_preset(name: str) -> Preset:
@@ -83,10 +82,10 @@ def find_preset(name: str) -> Preset:
             load(name)  # what is wrong with the file is said as everywhere
             return Preset(kind=kind, name=path.stem, numbers=tuple(_own_numbers(path)))
         try:
-            found = load(name).name
+            preset = load(name).name
         except UnknownName:
             continue
-        return Preset(kind=kind, name=found, numbers=tuple(_numbers(kind, found)))
+        return Preset(kind=kind, name=preset, numbers=tuple(_numbers(kind, preset)))
     raise UnknownName("preset", name, [known for names in preset_names().values() for known in names])
 
 
@@ -96,9 +95,9 @@ def _of_file(path: Path) -> Preset:
 
     text = "" if path.is_dir() else readable(path, "give a file of a model, cluster, device or stack")
     kind = (kind_in(toml_of(text, path)) if text and path.suffix != ".json" else "") or "model"
-    found = KINDS[kind][1](str(spelled(path)))
-    numbers = _model_numbers(found) if isinstance(found, Model) else _own_numbers(path)
-    return Preset(kind=kind, name=found.name, numbers=tuple(numbers))
+    preset = KINDS[kind][1](str(spelled(path)))
+    numbers = _model_numbers(preset) if isinstance(preset, Model) else _own_numbers(path)
+    return Preset(kind=kind, name=preset.name, numbers=tuple(numbers))
 
 
 def _numbers(kind: str, name: str) -> Iterable[Number]:

@@ -23,18 +23,18 @@ def robustness_section(answer: Answer, robustness: Robustness) -> Section:
     return section("Brittle or broad", verdict(answer, robustness), Table(COLUMNS, rows))
 
 
-def verdict(answer: Answer, found: Robustness) -> str:
+def verdict(answer: Answer, robustness: Robustness) -> str:
     """Whether the best plan stays the fastest, and which plan is expected to lose least where that is another one."""
-    best = found.standings[0]
-    said = (
-        f"{found.shape.capitalize()}: of {found.draws} draws of the stack's parameters, as far apart as its errors, "
-        f"the best plan is the fastest in {best.chance:.0%}."
+    best = robustness.standings[0]
+    stated = (
+        f"{robustness.shape.capitalize()}: of {robustness.draws} draws of the stack's parameters, as far apart "
+        f"as its errors, the best plan is the fastest in {best.chance:.0%}."
     )
-    place = found.steadiest
+    place = robustness.steadiest
     if not place:
-        return f"{said} No plan listed has less expected regret than its {best.regret:.2%}."
+        return f"{stated} No plan listed has less expected regret than its {best.regret:.2%}."
     other = answer.alternatives[place - 1]
     return (
-        f"{said} Least expected regret: number {place + 1}, {other.plan.summary()}, with "
-        f"{found.standings[place].regret:.2%} against {best.regret:.2%}."
+        f"{stated} Least expected regret: number {place + 1}, {other.plan.summary()}, with "
+        f"{robustness.standings[place].regret:.2%} against {best.regret:.2%}."
     )

@@ -23,9 +23,9 @@ RINGS = columns("within | plans [1] | other structures [1] | values taken ~")
 LOSSES = columns("lost |  | GPUs used [1] | batch [1] | MFU [%] | throughput [text] | plan ~")
 
 
-def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed: Sequence[str] = ()) -> Report:
+def sensitivity_report(sensitivity: Sensitivity, losses: Sequence[Loss] = (), assumed: Sequence[str] = ()) -> Report:
     """The plan, the tornado, the basin, the losses."""
-    base = found.base
+    base = sensitivity.base
     plan = f"{base.plan.summary()}: MFU {base.estimate.mfu:.1%}, {seconds(base.estimate.step_time)} per step, "
     return Report(
         title=job_title(base.job),
@@ -33,10 +33,10 @@ def sensitivity_report(found: Sensitivity, losses: Sequence[Loss] = (), assumed:
         sections=(
             section(
                 f"What more of each buys, in tokens per {objective_of(base.job).per}, planned again",
-                tornado(found.effects),
+                tornado(sensitivity.effects),
             ),
-            notes("How the plan moves", moves(found.effects)),
-            section(f"Around the best plan: a {found.basin.shape}", rings(found.basin)),
+            notes("How the plan moves", moves(sensitivity.effects)),
+            section(f"Around the best plan: a {sensitivity.basin.shape}", rings(sensitivity.basin)),
             section("After losing nodes", loss_table(losses)),
         ),
         assumed=tuple(assumed),
@@ -82,8 +82,8 @@ def loss_table(losses: Sequence[Loss]) -> Table:
         if loss.best is None:
             rows.append((nodes, *[""] * 5, "no plan found"))
             continue
-        kept = _option(loss, loss.kept) if loss.kept else (*[""] * 4, "cannot be kept")
-        rows.append((nodes, "same tp, cp, pp", *kept))
+        alike = _option(loss, loss.kept) if loss.kept else (*[""] * 4, "cannot be kept")
+        rows.append((nodes, "same tp, cp, pp", *alike))
         best = (*[""] * 4, "the same") if loss.best is loss.kept else _option(loss, loss.best)
         rows.append(("", "best found", *best))
     return Table(LOSSES, rows)

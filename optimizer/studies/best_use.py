@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from optimizer.base.errors import InputError
@@ -111,22 +112,21 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
     Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
     for more than the best so far. A job that cannot be asked about counts as one without a plan.
     """
-    swept = []
+    swept, outlooks = list[Job](), dict[int, Outlook]()
     for job in jobs:
-        swept.append((job, _outlook(job, tuning)))
+        with suppress(InputError):
+            outlooks[len(swept)] = outlook(job, tuning)
+        swept.append(job)
         on_job()
     rates, known = [0.0] * len(swept), dict[int, Known | None]()
     most = 0.0
-    for index in sorted(range(len(swept)), key=lambda index: -_rate(swept[index][1])):
-        of_job = swept[index][1]
-        if of_job is None:
-            continue
-        # What was asked for is told, and so is its own rate.
+    for index, of_job in sorted(outlooks.items(), key=lambda item: -item[1].worth):
+        # What was asked for is reported with its own rate.
         least = most if index else 0.0
         assigned = of_job.layouts_beyond(least)
         rates[index], known[index] = of_job.worth_of(assigned), of_job.known(assigned, least)
         most = max(most, rates[index])
-    tried = tuple(Use(job=job, worth=rate) for (job, _), rate in zip(swept, rates, strict=True))
+    tried = tuple(Use(job=job, worth=rate) for job, rate in zip(swept, rates, strict=True))
     best = max(tried, key=lambda use: use.worth)
     asked = tried[0]
     if best.worth <= asked.worth * (1.0 + NOTICEABLE):
@@ -137,17 +137,6 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
 def with_batches(job: Job, share: float) -> Sequence[Job]:
     """The job with its own batch and with those near it."""
     return [replace(job, global_batch=batch) for batch in batches_near(job.global_batch, share, job.gpus)]
-
-
-def _outlook(job: Job, tuning: Tuning) -> Outlook | None:
-    try:
-        return outlook(job, tuning)
-    except InputError:
-        return None
-
-
-def _rate(of_job: Outlook | None) -> float:
-    return of_job.worth if of_job else 0.0
 
 
 def _smooth(number: int) -> bool:

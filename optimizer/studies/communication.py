@@ -18,7 +18,7 @@ from optimizer.objectives.step.per_step import rate_of_share
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
-from optimizer.studies.room import Room
+from optimizer.studies.memory_need import MemoryNeed
 from optimizer.studies.traffic import Traffic, traffic
 
 COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
@@ -28,9 +28,12 @@ COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
 class Hop:
     """The links of one tier that one collective crosses.
 
-    `traversals` counts links x messages of all ranks together, each of `message` bytes; `latency` is the time of one
-    of them on an idle link [s], `energy` that of all of them [J]. `sent` is what a GPU sends to peers that it meets in
-    this tier, mean of all ranks [B].
+    Attributes:
+        traversals: links x messages of all ranks together.
+        message: size of each [B].
+        latency: time of one of them on an idle link [s].
+        energy: of all of them [J].
+        sent: by a GPU to peers that it meets in this tier, mean of all ranks [B].
     """
 
     tier: str
@@ -48,8 +51,14 @@ class Hop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Priced:
-    """One kind of collective: `time` of one [s], `sent` by a sending GPU in it [B], `path` by tier, innermost first."""
+class PricedTraffic:
+    """One kind of collective with its price.
+
+    Attributes:
+        time: of one [s].
+        sent: by a sending GPU in it [B].
+        path: by tier, innermost first.
+    """
 
     traffic: Traffic
     time: float
@@ -63,12 +72,12 @@ class Priced:
 
     @property
     def time_per_layer(self) -> float:
-        """Time for one layer and micro-batch, nothing hidden [s]."""
+        """Time for one layer and micro-batch, nothing overlapped [s]."""
         return self.traffic.per_layer * self.time
 
     @property
     def time_per_step(self) -> float:
-        """Time for one GPU and step, nothing hidden [s]."""
+        """Time for one GPU and step, nothing overlapped [s]."""
         return self.traffic.per_step * self.time
 
     @property
@@ -109,14 +118,14 @@ class CommunicationStudy:
 
     job: Job
     plan: Plan
-    rows: tuple[Priced, ...]
+    rows: tuple[PricedTraffic, ...]
     layer: LayerRoofline
     estimate: Estimate
 
     @property
-    def room(self) -> Room:
+    def memory(self) -> MemoryNeed:
         """The memory that the plan needs."""
-        return Room(reserved=self.estimate.reserved, usable=self.job.usable_memory)
+        return MemoryNeed(reserved=self.estimate.reserved, usable=self.job.usable_memory)
 
     @property
     def compute_time(self) -> float:
@@ -125,7 +134,7 @@ class CommunicationStudy:
 
     @property
     def communication_time(self) -> float:
-        """All collectives of one GPU and step, nothing hidden [s]."""
+        """All collectives of one GPU and step, nothing overlapped [s]."""
         return sum(row.time_per_step for row in self.rows)
 
     @property
@@ -153,7 +162,7 @@ class CommunicationStudy:
         """The kinds of parallelism that communicate, in the order of `rows`."""
         return tuple(dict.fromkeys(row.traffic.parallelism for row in self.rows))
 
-    def of(self, parallelism: str) -> tuple[Priced, ...]:
+    def of(self, parallelism: str) -> tuple[PricedTraffic, ...]:
         """The rows of one kind of parallelism."""
         return tuple(row for row in self.rows if row.traffic.parallelism == parallelism)
 
@@ -169,7 +178,7 @@ def communication(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> Communication
     return CommunicationStudy(job=job, plan=plan, rows=rows, layer=layer, estimate=estimate)
 
 
-def sent_by_tier(job: Job, plan: Plan, rows: Sequence[Priced]) -> tuple[float, ...]:
+def sent_by_tier(job: Job, plan: Plan, rows: Sequence[PricedTraffic]) -> tuple[float, ...]:
     """What a GPU sends for one layer and micro-batch to peers in each tier, innermost first [B].
 
     What data parallelism sends once per step is shared by the micro-batches.
@@ -182,7 +191,7 @@ def sent_by_tier(job: Job, plan: Plan, rows: Sequence[Priced]) -> tuple[float, .
     return tuple(sent)
 
 
-def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
+def priced(job: Job, row: Traffic, knobs: Knobs) -> PricedTraffic:
     """One kind of collective with its time, path and energy.
 
     What data parallelism sends once per step runs on the SM share of the knobs, what it sends for every micro-batch at
@@ -209,7 +218,7 @@ def priced(job: Job, row: Traffic, knobs: Knobs) -> Priced:
         for count, paths, tier in zip(crossed.traversals, _paths(crossed), job.cluster.tiers, strict=True)
     )
     sent = float(volume_per_rank(row.kind, row.message, row.ranks))
-    return Priced(traffic=row, time=time, sent=sent, path=path)
+    return PricedTraffic(traffic=row, time=time, sent=sent, path=path)
 
 
 def _paths(crossed: Hops) -> list[float]:

@@ -15,7 +15,7 @@ from optimizer.reports.terms import label
 
 if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
-    from optimizer.studies.communication import CommunicationStudy, Priced
+    from optimizer.studies.communication import CommunicationStudy, PricedTraffic
     from optimizer.studies.intensity import LayerRoofline
 
 KINDS = {
@@ -59,7 +59,7 @@ def communication_report(study: CommunicationStudy, assumed: Sequence[str] = ())
     return Report(
         title=f"{job_title(job)}: what {study.plan.summary()} sends",
         subject=(subject(job),),
-        warning=f"The plan {study.room.warning}." if study.room.warning else "",
+        warning=f"The plan {study.memory.warning}." if study.memory.warning else "",
         conclusion=lines if rows else ("No GPU sends anything.",),
         sections=(
             section("What the messages cost", *charts, on="page"),
@@ -83,7 +83,7 @@ def step_line(study: CommunicationStudy) -> str:
     )
 
 
-def name_of(row: Priced) -> str:
+def name_of(row: PricedTraffic) -> str:
     """A collective's name for people: its parallelism and kind."""
     return f"{row.traffic.parallelism.upper()} {KINDS[row.traffic.kind]}"
 
@@ -125,19 +125,11 @@ def roofline_record(layer: LayerRoofline) -> Record:
     }
 
 
-def communication_record(row: Priced) -> Record:
+def communication_record(row: PricedTraffic) -> Record:
     """One kind of collective, SI units, hops of each tier in columns of their own."""
-    traffic = row.traffic
+    counts = {name: f"messages_{name}" for name in ("per_layer", "per_step", "in_total")}
     record: dict[str, Value] = {
-        "parallelism": traffic.parallelism,
-        "purpose": traffic.purpose,
-        "collective": traffic.kind,
-        "ranks": traffic.ranks,
-        "stride": traffic.stride,
-        "message_bytes": traffic.message,
-        "messages_per_layer": traffic.per_layer,
-        "messages_per_step": traffic.per_step,
-        "messages_in_total": traffic.in_total,
+        **as_json(row.traffic, kind="collective", message="message_bytes", **counts, once=""),
         "sent_bytes": row.sent,
         "layer_bytes_per_gpu": row.volume_per_layer,
         "step_bytes_per_gpu": row.volume_per_step,
@@ -158,21 +150,21 @@ def communication_record(row: Priced) -> Record:
 
 def _table(heads: Sequence[Column], rows: Sequence[Sequence[Sequence[Value]]]) -> Table:
     """The rows of every collective, each behind the number of that."""
-    return Table(heads, [(number, *cells) for number, found in enumerate(rows, start=1) for cells in found])
+    return Table(heads, [(number, *cells) for number, lines in enumerate(rows, start=1) for cells in lines])
 
 
-def _volume(row: Priced) -> Sequence[Value]:
+def _volume(row: PricedTraffic) -> Sequence[Value]:
     t = row.traffic
-    volumes = (row.volume_per_step, row.total_volume)
-    return (name_of(row), t.purpose, t.ranks, t.message, t.per_layer, t.per_step, *volumes)
+    counts = (t.ranks, t.message, t.per_layer, t.per_step)
+    return (name_of(row), t.purpose, *counts, row.volume_per_step, row.total_volume)
 
 
-def _cost(row: Priced) -> Sequence[Value]:
+def _cost(row: PricedTraffic) -> Sequence[Value]:
     times = (row.time, row.time_per_layer, row.time_per_step)
     return (name_of(row), *times, row.energy, row.energy_per_layer, row.total_energy)
 
 
-def _hops(row: Priced) -> Sequence[Sequence[Value]]:
+def _hops(row: PricedTraffic) -> Sequence[Sequence[Value]]:
     return [
         (name_of(row), hop.tier, hop.traversals, hop.message, hop.latency, hop.volume, hop.sent, hop.energy)
         for hop in row.path

@@ -13,8 +13,7 @@ from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.roofline import attainable_flops, ridge
 from optimizer.objectives.kernels.shapes import Shapes
 
-BACKWARD_PRODUCTS = 2
-"""A weight matrix is multiplied twice in the backward pass: gradients of its input and of itself."""
+BACKWARD_PRODUCTS = 2  # of a weight matrix: gradients of its input and of itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +81,15 @@ def layer_roofline(job: Job, plan: Plan, sent: Sequence[float]) -> LayerRoofline
     Source: Williams, Waterman, Patterson 2009; Dao, arXiv 2307.08691, section 3 (attention's traffic).
     """
     moe = job.model.moe_layers > job.model.dense_layers
-    layer = layer_operators(job.model, _shapes(job, plan), job.stack, moe, job.row_multiple)
+    columns = {name: np.array([float(getattr(plan, name))]) for name in ("tp", "cp", "ep", "etp", "micro_batch")}
+    shapes = Shapes(**columns, sequence_parallel=np.array([plan.sequence_parallel]), seq_len=job.seq_len)
+    layer = layer_operators(job.model, shapes, job.stack, moe, job.row_multiple)
     tiers = job.cluster.tiers
     level = max(range(len(tiers)), key=lambda number: sent[number] / tiers[number].bandwidth)
+    products = sum(float(np.sum(gemm.flops)) for gemm in layer.gemms)
+    scores = float(np.sum(layer.attention.flops)) if layer.attention else 0.0
     return LayerRoofline(
-        flops=_flops(layer),
+        flops=(1 + BACKWARD_PRODUCTS) * products + 3.5 * scores,
         memory=_memory(layer, 1.0 if job.quantised else 2.0),
         network=sent[level],
         peak=job.peak_flops,
@@ -94,17 +97,6 @@ def layer_roofline(job: Job, plan: Plan, sent: Sequence[float]) -> LayerRoofline
         network_bandwidth=tiers[level].bandwidth,
         network_tier=tiers[level].name if sent[level] else "",
     )
-
-
-def _shapes(job: Job, plan: Plan) -> Shapes:
-    columns = {name: np.array([float(getattr(plan, name))]) for name in ("tp", "cp", "ep", "etp", "micro_batch")}
-    return Shapes(**columns, sequence_parallel=np.array([plan.sequence_parallel]), seq_len=job.seq_len)
-
-
-def _flops(layer: Layer) -> float:
-    products = sum(float(np.sum(gemm.flops)) for gemm in layer.gemms)
-    scores = float(np.sum(layer.attention.flops)) if layer.attention else 0.0
-    return (1 + BACKWARD_PRODUCTS) * products + 3.5 * scores
 
 
 def _memory(layer: Layer, width: float) -> float:

@@ -11,11 +11,10 @@ from optimizer.catalog import load_link
 from optimizer.job.hardware import Link
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
-from optimizer.studies.communication import CommunicationStudy, Priced, communication, priced
+from optimizer.studies.communication import CommunicationStudy, PricedTraffic, communication, priced
 
 BISECTIONS = 60
-FASTEST = 1e15
-"""Bandwidth beyond any link; what does not fit under the compute at this one is latency [B/s]."""
+FASTEST = 1e15  # beyond any link; what does not overlap with the compute at this one is latency [B/s]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +26,17 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A plan on one network. `communication` is what crosses the network, nothing hidden, `compute` what the GPU's
-    kernels take [s per step]; `needed` is the least bandwidth at which the first fits under the second [B/s], infinite
-    where latency alone is too long, 0 where nothing crosses.
+class NetworkVerdict:
+    """A plan on one network.
+
+    Attributes:
+        communication: what crosses the network in a step, nothing overlapped [s].
+        compute: what the GPU's kernels take in a step [s].
+        needed: least bandwidth at which the communication takes no longer than the compute [B/s]; infinite where
+            latency alone is too long, 0 where nothing crosses.
+        exposed: communication that the step shows [s].
+        step_time: of the plan [s].
+        mfu: of the plan [1].
     """
 
     network: Network
@@ -43,7 +49,7 @@ class Verdict:
 
     @property
     def bottleneck(self) -> bool:
-        """Whether communication takes longer than the compute that it could at best hide under."""
+        """Whether communication takes longer than the compute that it could at best overlap with."""
         return self.communication > self.compute
 
 
@@ -57,9 +63,8 @@ def network(text: str, job: Job) -> Network:
         bandwidth = parse(text, "B/s")
         if bandwidth <= 0:
             raise InputError(f"the bandwidth of a network must be positive, but got {text!r}")
-        return Network(
-            name=f"{show(bandwidth, 'B/s')} per GPU", link=job.cluster.tiers[network_level(job)].link.scaled(bandwidth)
-        )
+        link = job.cluster.tiers[network_level(job)].link.scaled(bandwidth)
+        return Network(name=f"{show(bandwidth, 'B/s')} per GPU", link=link)
     name, colon, ports = text.partition(":")
     link = load_link(name)
     try:
@@ -83,15 +88,15 @@ def on_network(job: Job, link: Link) -> Job:
     return replace(job, cluster=replace(job.cluster, tiers=(*tiers[:level], *changed)))
 
 
-def bottleneck(job: Job, plan: Plan, networks: Sequence[Network], knobs: Knobs = Knobs()) -> tuple[Verdict, ...]:
+def bottleneck(job: Job, plan: Plan, networks: Sequence[Network], knobs: Knobs = Knobs()) -> tuple[NetworkVerdict, ...]:
     """The plan on each network, with what it would need."""
     return tuple(_verdict(job, plan, one, knobs) for one in networks)
 
 
-def _verdict(job: Job, plan: Plan, chosen: Network, knobs: Knobs) -> Verdict:
+def _verdict(job: Job, plan: Plan, chosen: Network, knobs: Knobs) -> NetworkVerdict:
     study = communication(on_network(job, chosen.link), plan, knobs)
     crossing = tuple(row for row in study.rows if row.outermost >= network_level(job))
-    return Verdict(
+    return NetworkVerdict(
         network=chosen,
         communication=sum(row.time_per_step for row in crossing),
         compute=study.compute_time,
@@ -102,10 +107,10 @@ def _verdict(job: Job, plan: Plan, chosen: Network, knobs: Knobs) -> Verdict:
     )
 
 
-def needed_bandwidth(study: CommunicationStudy, crossing: Sequence[Priced], link: Link, knobs: Knobs) -> float:
+def needed_bandwidth(study: CommunicationStudy, crossing: Sequence[PricedTraffic], link: Link, knobs: Knobs) -> float:
     """Least bandwidth of this kind of link at which the crossing collectives take no longer than the compute [B/s].
 
-    Found by bisection of its logarithm, since their time falls with the bandwidth.
+    By bisection of its logarithm, since their time falls with the bandwidth.
     """
     if not crossing:
         return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -23,8 +24,16 @@ Planner = Callable[[Job], Answer]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """A job at one number of GPUs in one series; without a plan, `note` says why. `fits`: its memory suffices."""
+class ScalingPoint:
+    """A job at one number of GPUs in one series.
+
+    Attributes:
+        tokens: of a step.
+        plan: None where there is none; `note` says why.
+        estimate: the price of the plan.
+        fits: whether its memory suffices.
+        note: what is to be reported with it.
+    """
 
     series: str
     gpus: int
@@ -47,21 +56,21 @@ class ScalingStudy:
 
     job: Job
     mode: str
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
 
-    def series(self, name: str) -> tuple[Point, ...]:
+    def series(self, name: str) -> tuple[ScalingPoint, ...]:
         """The points of one series."""
         return tuple(point for point in self.points if point.series == name)
 
-    def speedup(self, point: Point) -> float:
+    def speedup(self, point: ScalingPoint) -> float:
         """Throughput over that of the first point of its series that has one [1]."""
         return point.tokens_per_second / self._first(point).tokens_per_second if point.estimate else 0.0
 
-    def efficiency(self, point: Point) -> float:
+    def efficiency(self, point: ScalingPoint) -> float:
         """Speedup over the growth in GPUs since the first point of its series [1]."""
         return self.speedup(point) * self._first(point).gpus / point.gpus if point.estimate else 0.0
 
-    def _first(self, point: Point) -> Point:
+    def _first(self, point: ScalingPoint) -> ScalingPoint:
         return next(other for other in self.series(point.series) if other.estimate)
 
 
@@ -76,8 +85,11 @@ def scaling(job: Job, counts: Sequence[int], mode: str = "strong", planner: Plan
     if not counts or list(counts) != sorted(set(counts)):
         raise InputError(f"GPU counts must rise, as in 8,64,512, but got {', '.join(map(str, counts)) or 'none'}")
     jobs = [job_at(job, count, counts[0], mode) for count in counts]
-    best = planner or _search
-    points = [point for one in jobs for point in (data_parallel_point(one), _best_point(one, best))]
+    if planner is None:
+        from optimizer.search.plan.planner import plan
+
+        planner = partial(plan, top=1, trials=0, priced_risk=False)
+    points = [point for one in jobs for point in (data_parallel_point(one), _best_point(one, planner))]
     return ScalingStudy(job=jobs[0], mode=mode, points=tuple(points))
 
 
@@ -100,15 +112,14 @@ def job_at(job: Job, gpus: int, first: int, mode: str) -> Job:
     return replace(job, gpus=gpus, global_batch=job.global_batch * gpus // first)
 
 
-def data_parallel_point(job: Job) -> Point:
+def data_parallel_point(job: Job) -> ScalingPoint:
     """Data parallelism alone: the least ZeRO stage that fits, with its fastest micro-batch and recomputation.
 
     Where nothing fits, the plan that needs the least memory, marked so.
     """
     plans = _data_parallel_plans(job)
     if not plans:
-        note = f"{job.global_batch:,} sequences do not divide over {job.gpus:,} replicas"
-        return Point(series=SERIES[0], gpus=job.gpus, global_batch=job.global_batch, tokens=job.tokens, note=note)
+        return _point(job, SERIES[0], note=f"{job.global_batch:,} sequences do not divide over {job.gpus:,} replicas")
     costs = price(job, Plans.of(plans), Knobs())
     fits = costs.reserved <= safe_memory(job)
     if fits.any():
@@ -117,7 +128,7 @@ def data_parallel_point(job: Job) -> Point:
         index = int(np.argmin(np.where(allowed, costs.step_time, np.inf)))
     else:
         index = int(np.argmin(costs.reserved))
-    return _point(job, SERIES[0], plans[index], estimate_of(job, costs, index), bool(fits[index]))
+    return _point(job, SERIES[0], plans[index], estimate_of(job, costs, index), fits=bool(fits[index]))
 
 
 def _data_parallel_plans(job: Job) -> list[Plan]:
@@ -132,19 +143,26 @@ def _data_parallel_plans(job: Job) -> list[Plan]:
     ]
 
 
-def _best_point(job: Job, planner: Planner) -> Point:
+def _best_point(job: Job, planner: Planner) -> ScalingPoint:
     answer = planner(job)
     if answer.plan is None or answer.estimate is None:
         rules = ", ".join(clash.rule for clash in answer.conflict)
-        note = f"no plan: {rules}" if rules else f"no plan: {answer.status}"
-        return Point(series=SERIES[1], gpus=job.gpus, global_batch=job.global_batch, tokens=job.tokens, note=note)
-    return _point(job, SERIES[1], answer.plan, answer.estimate, True)
+        return _point(job, SERIES[1], note=f"no plan: {rules or answer.status}")
+    return _point(job, SERIES[1], answer.plan, answer.estimate, fits=True)
 
 
-def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) -> Point:
-    safe, reserved = safe_memory(job) / 1e9, estimate.reserved / 1e9
-    note = "" if fits else f"does not fit: {reserved:,.0f} of {safe:.0f} GB"
-    return Point(
+def _point(
+    job: Job,
+    series: str,
+    plan: Plan | None = None,
+    estimate: Estimate | None = None,
+    *,
+    fits: bool = False,
+    note: str = "",
+) -> ScalingPoint:
+    if estimate and not fits:
+        note = f"does not fit: {estimate.reserved / 1e9:,.0f} of {safe_memory(job) / 1e9:.0f} GB"
+    return ScalingPoint(
         series=series,
         gpus=job.gpus,
         global_batch=job.global_batch,
@@ -154,9 +172,3 @@ def _point(job: Job, series: str, plan: Plan, estimate: Estimate, fits: bool) ->
         fits=fits,
         note=note,
     )
-
-
-def _search(job: Job) -> Answer:
-    from optimizer.search.plan.planner import plan
-
-    return plan(job, top=1, trials=0, priced_risk=False)

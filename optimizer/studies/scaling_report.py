@@ -12,7 +12,7 @@ from optimizer.reports.report import Record, Report, Table, Value, columns, sect
 from optimizer.studies.scaling import SERIES
 
 if TYPE_CHECKING:
-    from optimizer.studies.scaling import Point, ScalingStudy
+    from optimizer.studies.scaling import ScalingPoint, ScalingStudy
 
 POINTS = columns("GPUs [1] | batch [1] | step [s] | MFU [%] | speedup [x] | efficiency [%] | plan ~")
 READING = {"strong": "one batch for all: the same step, faster", "weak": "the batch grows with the GPUs"}
@@ -116,7 +116,7 @@ def throughput_chart(study: ScalingStudy) -> Chart:
     )
 
 
-def scaling_record(study: ScalingStudy, point: Point) -> Record:
+def scaling_record(study: ScalingStudy, point: ScalingPoint) -> Record:
     """One point, SI units."""
     record: dict[str, Value] = {
         "series": point.series,
@@ -138,7 +138,7 @@ def scaling_record(study: ScalingStudy, point: Point) -> Record:
     return record | {"note": point.note}
 
 
-def _row(study: ScalingStudy, point: Point) -> Sequence[Value]:
+def _row(study: ScalingStudy, point: ScalingPoint) -> Sequence[Value]:
     if point.plan is None or point.estimate is None:
         return (point.gpus, point.global_batch, None, None, None, None, point.note)
     # Degrees of one go without saying in a series of data parallelism.
@@ -148,7 +148,7 @@ def _row(study: ScalingStudy, point: Point) -> Sequence[Value]:
     return (point.gpus, point.global_batch, estimate.step_time, estimate.mfu, *rates, plan + note)
 
 
-def _planned(study: ScalingStudy, name: str) -> list[tuple[Point, float]]:
+def _planned(study: ScalingStudy, name: str) -> list[tuple[ScalingPoint, float]]:
     """The points of a series that have a plan, each with its MFU."""
     return [(point, point.estimate.mfu) for point in study.series(name) if point.estimate and point.plan]
 

@@ -33,7 +33,7 @@ class Strategy:
     @property
     def fits(self) -> bool:
         """Whether its memory fits on the GPUs."""
-        return self.study is not None and self.study.room.fits
+        return self.study is not None and self.study.memory.fits
 
 
 def pure_plan(job: Job, strategy: str, micro_batch: int = 1) -> Plan:
@@ -64,18 +64,18 @@ def compare(
     """Each strategy's communication for the same job. Raises InputError for a micro-batch below one."""
     if micro_batch < 1:
         raise InputError(f"micro_batch must be at least 1, but got {micro_batch}")
-    return tuple(_strategy(job, name, pure_plan(job, name, micro_batch), knobs) for name in names)
+    strategies = []
+    for name in names:
+        plan = pure_plan(job, name, micro_batch)
+        broken = broken_rules(job, plan)
+        reasons = tuple(broken[rule] for rule in NECESSARY if rule in broken)
+        study = None if reasons else communication(job, plan, knobs)
+        remarks = tuple(rule for rule in broken if rule not in NECESSARY)
+        strategies.append(Strategy(name=name, plan=plan, study=study, reasons=reasons, remarks=remarks))
+    return tuple(strategies)
 
 
 def broken_rules(job: Job, plan: Plan) -> dict[str, str]:
     """The rules that a plan breaks, with their reasons."""
     plans = Plans.of([plan])
     return {rule.name: rule.explain(job) for rule in structural(job) if not np.all(rule.check(job, plans))}
-
-
-def _strategy(job: Job, name: str, plan: Plan, knobs: Knobs) -> Strategy:
-    broken = broken_rules(job, plan)
-    reasons = tuple(broken[rule] for rule in NECESSARY if rule in broken)
-    study = None if reasons else communication(job, plan, knobs)
-    remarks = tuple(rule for rule in broken if rule not in NECESSARY)
-    return Strategy(name=name, plan=plan, study=study, reasons=reasons, remarks=remarks)

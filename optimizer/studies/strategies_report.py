@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import show
-from optimizer.reports.charts.bar_chart import ROOM, ROW, bar_chart
+from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_words import job_title, subject
+from optimizer.reports.render.json import as_json
 from optimizer.reports.report import Record, Report, Table, Value, cell, columns, notes, section
 from optimizer.studies.communication_report import roofline_record
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
     from optimizer.studies.communication import CommunicationStudy
-    from optimizer.studies.networks import Verdict
-    from optimizer.studies.room import Room
+    from optimizer.studies.memory_need import MemoryNeed
+    from optimizer.studies.networks import NetworkVerdict
     from optimizer.studies.strategies import Strategy
 
 PER_LAYER = columns("strategy | messages [1] | largest [B] | sent by a GPU [B] | time [s] | energy [J]")
@@ -75,7 +76,7 @@ def strategies_report(job: Job, strategies: Sequence[Strategy], assumed: Sequenc
 
 
 def networks_report(
-    job: Job, plan: Plan, verdicts: Sequence[Verdict], room: Room, assumed: Sequence[str] = ()
+    job: Job, plan: Plan, verdicts: Sequence[NetworkVerdict], memory: MemoryNeed, assumed: Sequence[str] = ()
 ) -> Report:
     """What crosses each network, compared with the compute of the step, and the MFU on it."""
     narrow = [v.network.name for v in verdicts if v.bottleneck]
@@ -83,7 +84,7 @@ def networks_report(
     return Report(
         title=f"{job.model.title or job.model.name} on {job.gpus:,} GPUs: is the network the bottleneck?",
         subject=(f"{plan.summary()}; {subject(job)}",),
-        warning=f"The plan {room.warning}." if room.warning else "",
+        warning=f"The plan {memory.warning}." if memory.warning else "",
         conclusion=(
             f"Yes with {' and '.join(narrow)}." if narrow else "No: compute takes longer on each of them.",
             "It is when what crosses it takes longer than the compute of the step; `needs` makes them equal.",
@@ -94,14 +95,14 @@ def networks_report(
     )
 
 
-def networks_chart(verdicts: Sequence[Verdict]) -> Chart:
+def networks_chart(verdicts: Sequence[NetworkVerdict]) -> Chart:
     """What crosses each network, and the compute of the step."""
     labels = [f"{v.network.name}\n{cell(v.network.link.bandwidth, 'B/s')} per GPU" for v in verdicts]
     series = (
         ("crosses the network", ORANGE, [v.communication for v in verdicts]),
         ("compute of the step", BLUE, [v.compute for v in verdicts]),
     )
-    top = ROOM * max((value for _, _, values in series for value in values), default=1.0)
+    top = SPACE * max((value for _, _, values in series for value in values), default=1.0)
     return Chart(
         name="networks",
         title="What crosses the network, compared with the compute of the step",
@@ -156,25 +157,18 @@ def remarks(strategies: Sequence[Strategy]) -> list[str]:
             lines.append(f"{name} is not possible: {'; '.join(each.reasons)}.")
             continue
         if not each.fits:
-            lines.append(f"{name} {each.study.room.warning}.")
+            lines.append(f"{name} {each.study.memory.warning}.")
         if each.remarks:
             lines.append(f"{name} breaks rules of the planner: {', '.join(each.remarks)}.")
     return lines
 
 
-def network_record(v: Verdict) -> Record:
+def network_record(v: NetworkVerdict) -> Record:
     """One network, SI units; a bandwidth that no network would reach is empty."""
-    return {
-        "network": v.network.name,
-        "bandwidth_bytes_per_s": v.network.link.bandwidth,
-        "crossing_s": v.communication,
-        "compute_s": v.compute,
-        "needed_bytes_per_s": v.needed,
-        "exposed_s": v.exposed,
-        "step_time_s": v.step_time,
-        "mfu": v.mfu,
-        "bottleneck": v.bottleneck,
-    }
+    keys = {"communication": "crossing_s", "compute": "compute_s", "needed": "needed_bytes_per_s"}
+    values = as_json(v, network="", **keys, exposed="exposed_s", step_time="step_time_s")
+    named = {"network": v.network.name, "bandwidth_bytes_per_s": v.network.link.bandwidth}
+    return {**named, **values, "bottleneck": v.bottleneck}
 
 
 def strategy_record(each: Strategy) -> Record:
@@ -182,17 +176,13 @@ def strategy_record(each: Strategy) -> Record:
     record: dict[str, Value] = {"strategy": each.name, "plan": each.plan.summary(), "fits": each.fits}
     if each.study is None:
         return record | {"note": "; ".join(each.reasons)}
-    parts = {
-        "layer": per_layer(each.study),
-        "step": per_step(each.study),
-        "roofline": roofline_record(each.study.layer),
-    }
-    for part, values in parts.items():
+    parts = (("layer", per_layer(each.study)), ("step", per_step(each.study)))
+    for part, values in (*parts, ("roofline", roofline_record(each.study.layer))):
         record |= {f"{part}_{name}": value for name, value in values.items()}
     return record | {"note": ", ".join(each.remarks)}
 
 
-def _network(v: Verdict) -> Sequence[Value]:
+def _network(v: NetworkVerdict) -> Sequence[Value]:
     times = (v.communication, v.compute, v.needed, v.exposed)
     return (v.network.name, v.network.link.bandwidth, *times, v.mfu, "yes" if v.bottleneck else "no")
 

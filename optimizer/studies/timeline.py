@@ -1,4 +1,4 @@
-"""One step of a plan's pipeline, pass by pass, beside what the closed form says."""
+"""One step of a plan's pipeline, pass by pass, and what the closed form says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from optimizer.search.layouts.candidates import EFFORT
 from optimizer.search.layouts.costs import pass_times
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.layouts.solve.layout import Layout, best_assignment, placed_layout
-from optimizer.studies.room import Room
+from optimizer.studies.memory_need import MemoryNeed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class PipelineStudy:
         return self.closed_form / self.timeline.makespan - 1.0
 
     @property
-    def room(self) -> Room:
+    def memory(self) -> MemoryNeed:
         """The memory of the fullest stage."""
-        return Room(reserved=max(self.layout.memory), usable=self.job.usable_memory)
+        return MemoryNeed(reserved=max(self.layout.memory), usable=self.job.usable_memory)
 
 
 def timeline_of(job: Job, plan: Plan, knobs: Knobs = Knobs(), *, best: bool = False, seed: int = 0) -> PipelineStudy:

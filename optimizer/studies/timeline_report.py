@@ -37,15 +37,15 @@ def timeline_report(study: PipelineStudy, assumed: Sequence[str] = (), *, drawn:
     """
     if drawn:
         check_drawn(study.plan)
-    records = timeline_records(study)
+    records, long = timeline_records(study), study.plan.num_microbatches > 2 * NEAR
     return Report(
         title=f"{study.job.model.title or study.job.model.name}: timeline of {study.plan.summary()}",
         subject=(f"{subject(study.job)}; {study.plan.schedule} schedule",),
-        warning=f"The plan {study.room.warning}." if study.room.warning else "",
+        warning=f"The plan {study.memory.warning}." if study.memory.warning else "",
         conclusion=reading(study),
         sections=(
             section("When every stage works", *([pipeline_chart(study)] if drawn else []), on="page"),
-            section("How it begins and ends", *(end_charts(study) if drawn and _long(study) else ()), on="page"),
+            section("How it begins and ends", *(end_charts(study) if drawn and long else ()), on="page"),
             section("Stages", Table(COLUMNS, [tuple(record.values()) for record in records]), on="screen"),
         ),
         assumed=tuple(assumed),
@@ -131,10 +131,6 @@ def _end_chart(study: PipelineStudy, name: str, span: tuple[float, float], what:
         columns=("stage", what),
         rows=tuple((str(stage), seconds(waits[stage])) for stage in range(pp)),
     )
-
-
-def _long(study: PipelineStudy) -> bool:
-    return study.plan.num_microbatches > 2 * NEAR
 
 
 def _traces(study: PipelineStudy, near: int, span: tuple[float, float] = (0.0, inf)) -> list[Mapping[str, Any]]:

@@ -24,22 +24,26 @@ from optimizer.objectives.step.price import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """One kind of collective. `message` [B] follows nccl-tests; groups have `ranks` GPUs, neighbours `stride` apart.
+    """One kind of collective.
 
-    per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward, none
-    for those of the embedding and the head; what happens `once` per step (gradients and weights in buckets) counts per
-    step instead.
-    per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per step,
-    on the stage that takes longest for these; of sends, how many an inner stage sends.
-    in_total: how many there are in one step, all groups together.
+    Attributes:
+        ranks: GPUs of a group.
+        stride: distance of neighbours in it.
+        message: its size as nccl-tests count it [B].
+        per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward,
+            none for those of the embedding and the head; those once per step count per step instead.
+        per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per
+            step, on the stage that takes longest for these; of sends, how many an inner stage sends.
+        in_total: how many there are in one step, all groups together.
+        once: whether it happens once per step, as gradients and weights in buckets do.
     """
 
     parallelism: str
     purpose: str
     kind: str
-    message: float
     ranks: int
     stride: int
+    message: float
     per_layer: float
     per_step: float
     in_total: float
@@ -51,10 +55,13 @@ OF = {EMBEDDING: " of the embedding", HEAD: " of the head"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class MessageCount:
     """What layers of one kind (all, where it is empty) send of a message.
 
-    per_pass: messages of one rank for a micro-batch, all layers together; per_step, in_total: as in Traffic.
+    Attributes:
+        per_pass: messages of one rank for a micro-batch, all layers together.
+        per_step: as in Traffic.
+        in_total: as in Traffic.
     """
 
     message: Message
@@ -66,26 +73,25 @@ class Part:
     @property
     def key(self) -> tuple[int, str, str, bool, float, float, float]:
         """Parts with the same key are one row."""
-        m, once = self.message, self.message.phase == STEP
+        m = self.message
         group = float(m.size[0]), float(m.ranks[0]), float(m.stride[0])
-        return ORDER.index(m.parallelism), m.purpose, m.kind, once, *group
+        return ORDER.index(m.parallelism), m.purpose, m.kind, m.phase == STEP, *group
 
 
 def traffic(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Traffic, ...]:
     """Every collective of a step, by kind; groups of one GPU send nothing and are left out."""
     plans = Plans.of([plan])
     step = Step(layer_costs=layer_costs_of(job, plans), stages=stages_of(job.model, plans), knobs=knobs)
-    parts = (*in_layers(step), *between_stages(step), *work_per_step(step, knobs))
-    rows: dict[object, list[Part]] = {}
-    for part in parts:
+    rows: dict[object, list[MessageCount]] = {}
+    for part in (*in_layers(step), *between_stages(step), *per_step_messages(step, knobs)):
         if part.message.ranks[0] > 1 and part.in_total > 0 and part.message.size[0] > 0:
             rows.setdefault(part.key, []).append(part)
     counts = {kind: count for kind, count in kinds_of(job.model).items() if kind in LAYERS}
-    traffic = [_row(together, counts) for together in rows.values()]
-    return tuple(sorted(traffic, key=lambda row: ORDER.index(row.parallelism)))
+    together = (_row(parts, counts) for parts in rows.values())
+    return tuple(sorted(together, key=lambda row: ORDER.index(row.parallelism)))
 
 
-def in_layers(step: Step) -> Iterator[Part]:
+def in_layers(step: Step) -> Iterator[MessageCount]:
     """What layers, the head and sharded weights send for every micro-batch, by kind of layer."""
     for kind, everywhere in kinds_of(step.layer_costs.job.model).items():
         stage, stages = int(step.slowest[0]), step.stages
@@ -94,8 +100,8 @@ def in_layers(step: Step) -> Iterator[Part]:
             yield _in_layers(step, message, kind, here, everywhere)
             if message.phase == FORWARD and message.parallelism != DP and kind in LAYERS:
                 # Recomputing a layer sends again what its forward pass did, but keeps the weights that it gathered.
-                again = float(stages.recomputed[kind][stage, 0])
-                yield _in_layers(step, message, kind, again, _recomputed(step, kind, everywhere))
+                recomputed = float(stages.recomputed[kind][stage, 0])
+                yield _in_layers(step, message, kind, recomputed, _recomputed(step, kind, everywhere))
         for message in recomputed_messages(step.layer_costs, kind):
             yield _in_layers(step, message, kind, here, everywhere)
 
@@ -120,13 +126,13 @@ def recomputed_messages(layer_costs: LayerCosts, kind: str) -> Iterator[Message]
                 yield replace(message, purpose=f"recomputed {message.purpose}")
 
 
-def between_stages(step: Step) -> Iterator[Part]:
+def between_stages(step: Step) -> Iterator[MessageCount]:
     """Activations forward and their gradients back over every boundary of virtual stages."""
     plans = step.layer_costs.plans
     boundaries = float(plans.pp[0] * plans.vpp[0] - 1)
     for message in boundary_messages(step.layer_costs.job, plans):
         times, senders = float(message.times[0]), 1.0 if message.kind == "point_to_point" else float(message.ranks[0])
-        yield Part(
+        yield MessageCount(
             message=message,
             kind="",
             per_pass=times * boundaries,
@@ -135,7 +141,7 @@ def between_stages(step: Step) -> Iterator[Part]:
         )
 
 
-def work_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
+def per_step_messages(step: Step, knobs: Knobs) -> Iterator[MessageCount]:
     """Gradients and weights once per step, in buckets, which need not be whole."""
     layer_costs, last = step.layer_costs, int(step.last[0])
     job, layers = layer_costs.job, sum(n for kind, n in kinds_of(layer_costs.job.model).items() if kind in LAYERS)
@@ -143,7 +149,7 @@ def work_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
     for message in bucket_messages(job, layer_costs.plans, layer_costs.groups, knobs):
         part = "experts" if message.purpose.endswith("of experts") else "shared"
         each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
-        yield Part(
+        yield MessageCount(
             message=message,
             kind="",
             per_pass=each * float(getattr(layer, part)[0]) * layers,
@@ -152,7 +158,7 @@ def work_per_step(step: Step, knobs: Knobs) -> Iterator[Part]:
         )
 
 
-def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
+def _row(parts: Sequence[MessageCount], counts: Mapping[str, float]) -> Traffic:
     """Parts of one message as one row."""
     message, of_layers = parts[0].message, [part for part in parts if not part.kind or part.kind in counts]
     kinds = {part.kind for part in of_layers}
@@ -171,10 +177,10 @@ def _row(parts: Sequence[Part], counts: Mapping[str, float]) -> Traffic:
     )
 
 
-def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere: float) -> Part:
+def _in_layers(step: Step, message: Message, kind: str, here: float, everywhere: float) -> MessageCount:
     """A message that layers of a kind send for every micro-batch: so many on the slowest stage, so many in all."""
     times = float(message.times[0])
-    return Part(
+    return MessageCount(
         message=message,
         kind=kind,
         per_pass=times * everywhere,

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Protocol
 
+from optimizer.sweep.connection import StoreError
 from optimizer.sweep.owner import Owner, myself
-from optimizer.sweep.storage_errors import StoreError
 from optimizer.sweep.store import PENDING, RUNNING, Store
 from optimizer.sweep.task import JobOutcome, Task
 
@@ -45,7 +45,7 @@ def run_batch(store: Store, tasks: Sequence[Task], engine: Engine, watch: Watch)
         with _alive(store, owner):
             _answer(store, tasks, engine, owner, watch)
     finally:
-        # A store that just failed fails again here; the first failure is the one to tell.
+        # A store that just failed fails again here; the first failure is the one to report.
         with suppress(StoreError):
             store.leave(owner.name)
 
@@ -107,7 +107,7 @@ def _alive(store: Store, owner: Owner) -> Iterator[None]:
 
     def beat() -> None:
         while not over.wait(BEAT):
-            # A store that fails is noticed, and told, by the next save.
+            # The next save notices a store that fails.
             with suppress(StoreError):
                 store.beat(owner)
 

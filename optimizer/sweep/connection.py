@@ -1,18 +1,59 @@
-"""Connections to a store: an SQLite file in WAL mode, or any database that SQLAlchemy reaches by URL."""
+"""Connections to a store, an SQLite file in WAL mode or any database that SQLAlchemy reaches by URL; and its errors."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.engine import URL
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError, OperationalError
+
+from optimizer.base.errors import InputError
+from optimizer.base.names import without_passwords
 
 PATIENCE = 60.0  # to wait for another process's lock [s]
 PAUSE = 0.01  # between two tries [s]
+STORE = "--store"
+# What a database says when something is wrong, and what to do then.
+ADVICE = (
+    (
+        ("disk is full", "no space left", "disk full", "disk i/o error"),
+        "the disk is full or fails ({reason}). Every result saved before is kept: make room and run the same command "
+        "again, or move the store and name it with --store",
+    ),
+    (
+        ("readonly", "read-only", "attempt to write a readonly"),
+        "cannot be written ({reason}). Give it and its folder write permission, or name another place with --store",
+    ),
+    (
+        ("unable to open database file",),
+        "cannot be opened or made ({reason}). Does the folder exist, and may you write there? "
+        "--store names another place",
+    ),
+    (
+        ("malformed", "not a database", "corrupt"),
+        "is damaged or no store ({reason}). It was left as it is. Move it away and run the same command to start "
+        "afresh; `sqlite3 FILE .recover` may save what it held",
+    ),
+    (
+        ("database is locked", "database table is locked"),
+        "is kept locked by another program ({reason}). Close it, or wait, and run the same command again",
+    ),
+    (
+        ("could not connect", "connection refused", "connection failed", "could not translate host", "timeout expired"),
+        "cannot be reached ({reason}). Is the server up, and are host, port, user and password right?",
+    ),
+    (
+        ("no password supplied", "authentication failed", "permission denied"),
+        "refuses access ({reason}). Check user, password and rights",
+    ),
+)
 
 
 def url_of(place: str) -> URL:
@@ -21,9 +62,6 @@ def url_of(place: str) -> URL:
     >>> url_of("postgresql://me@host/batches").drivername, url_of("results.db").database
     ('postgresql+psycopg', 'results.db')
     """
-    from sqlalchemy.engine import URL, make_url
-    from sqlalchemy.exc import ArgumentError
-
     if not place.strip() or "\0" in place:
         raise ArgumentError("a file or a URL is expected")
     if "://" not in place:
@@ -39,8 +77,6 @@ def url_of(place: str) -> URL:
 
 def writable(url: URL) -> Engine:
     """An engine whose transactions are serialised on SQLite and durable once committed."""
-    from sqlalchemy import create_engine, event
-
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
     engine = create_engine(url, connect_args={"timeout": PATIENCE})
@@ -65,14 +101,12 @@ def _write_ahead(connection: Any) -> None:
     Of two that switch a new file at once SQLite refuses one without waiting, since both read it already
     (https://sqlite.org/c3ref/busy_handler.html on deadlocks), so that one asks again.
     """
-    from sqlite3 import OperationalError
-
     end = monotonic() + PATIENCE
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
-        except OperationalError as error:
+        except sqlite3.OperationalError as error:
             if "locked" not in str(error) or monotonic() > end:
                 raise
             sleep(PAUSE)
@@ -80,9 +114,6 @@ def _write_ahead(connection: Any) -> None:
 
 def readable(url: URL) -> Engine:
     """An engine that only reads, so that a store in a read-only folder can be shown."""
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.exc import DatabaseError, OperationalError
-
     if url.get_backend_name() != "sqlite":
         return create_engine(url)
     path = quote(str(Path(url.database or "").absolute()))
@@ -98,3 +129,48 @@ def readable(url: URL) -> Engine:
         # Without a writable folder, WAL's shared memory cannot be made; nobody else can write there either.
         return create_engine(f"sqlite:///file:{path}?immutable=1&uri=true")
     return engine
+
+
+class StoreError(InputError):
+    """The store cannot be used; what it held is still there."""
+
+
+class NoBatch(StoreError):
+    """There is no store yet, or a database without one."""
+
+
+@contextmanager
+def explained(where: str, option: str = STORE) -> Iterator[None]:
+    """Turn what the database complains about into a StoreError that says what to do.
+
+    `option` is the one that named the place.
+    """
+    place = f"{'store' if option == STORE else option} {without_passwords(where)}"
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(f"{place}: {advice(str(error.orig)).replace(STORE, option)}") from error
+    except UnicodeDecodeError as error:  # bytes that are no text, where SQLite's own check sees nothing
+        raise StoreError(f"{place}: {advice(f'malformed: {error}')}") from error
+    except NoSuchModuleError as error:
+        raise StoreError(
+            f"{place}: unknown kind of database ({error}); use a file, or postgresql+psycopg://..."
+        ) from None
+    except ArgumentError as error:
+        raise StoreError(f"{place}: no file and no URL ({error})") from None
+    except ImportError as error:
+        driver = repr(error.name) if error.name else "of this database"
+        raise StoreError(f"{place}: the driver {driver} is missing; pip install 'mfu-optimizer[postgresql]'") from None
+
+
+def advice(reason: str) -> str:
+    """The sentence for one complaint.
+
+    >>> advice("database or disk is full").partition(" (")[0]
+    'the disk is full or fails'
+    """
+    first = " ".join(reason.split())
+    for words, sentence in ADVICE:
+        if any(word in first.lower() for word in words):
+            return sentence.format(reason=first)
+    return f"failed: {first}"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
 from optimizer.search.lattice.kept_trials import open_storage
-from optimizer.sweep.connection import url_of
+from optimizer.sweep.connection import explained, url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
-from optimizer.sweep.storage_errors import explained
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage
@@ -18,16 +17,8 @@ if TYPE_CHECKING:
 AUTHOR = "optimize batch"
 VARIED = (*(name for name in ASKED if name != "family"), "scenario", *LIMITS)
 SHOWN = (
-    *PLAN,
-    *KNOBS,
-    "key",
-    "family",
-    "status",
-    "step_time_s",
-    "tokens_per_s_per_gpu",
-    "usd_per_mtoken",
-    "train_days",
-    "reason",
+    *(*PLAN, *KNOBS, "key", "family", "status"),
+    *("step_time_s", "tokens_per_s_per_gpu", "usd_per_mtoken", "train_days", "reason"),
 )
 
 
@@ -41,7 +32,15 @@ def publish(place: str, name: str, wholes: Sequence[Mapping[str, Any]]) -> int:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with _opened(place) as storage:
-        _write(storage, place, name, wholes)
+        for known in optuna.study.get_all_study_summaries(storage, include_best_trial=False):
+            if known.study_name == name and known.user_attrs.get("made_by") != AUTHOR:
+                raise InputError(f"--study {place}: another program has a study named {name!r} there; rename this one")
+            if known.study_name == name:
+                optuna.delete_study(study_name=name, storage=storage)
+        study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
+        study.set_user_attr("made_by", AUTHOR)
+        study.set_metric_names(["MFU"])
+        study.add_trials(_trials([flat(whole) for whole in wholes]))
     return len(wholes)
 
 
@@ -56,24 +55,9 @@ def usable(place: str) -> str:
 
 @contextmanager
 def _opened(place: str) -> Iterator[RDBStorage]:
-    """A storage; what is wrong with it is told in our words."""
+    """A storage; errors come in our words."""
     with explained(place, "--study"), open_storage(url_of(place).render_as_string(hide_password=False)) as storage:
         yield storage
-
-
-def _write(storage: RDBStorage, place: str, name: str, wholes: Sequence[Mapping[str, Any]]) -> None:
-    import optuna
-
-    for known in optuna.study.get_all_study_summaries(storage, include_best_trial=False):
-        if known.study_name != name:
-            continue
-        if known.user_attrs.get("made_by") != AUTHOR:
-            raise InputError(f"--study {place}: another program has a study named {name!r} there; rename this one")
-        optuna.delete_study(study_name=name, storage=storage)
-    study = optuna.create_study(study_name=name, storage=storage, direction="maximize")
-    study.set_user_attr("made_by", AUTHOR)
-    study.set_metric_names(["MFU"])
-    study.add_trials(_trials([flat(whole) for whole in wholes]))
 
 
 def _trials(rows: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -15,10 +14,9 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.base.interruption import start_server
 from optimizer.sweep.task import JobOutcome, Task
-from optimizer.sweep.work import failed, work
+from optimizer.sweep.work import ATTEMPTS, Attempts, work
 
 Work = Callable[[Task], JobOutcome]
-ATTEMPTS = 3
 FORKING = "forkserver"
 # Imported once, by the process that the workers are forked from, so that they share its memory.
 PRELOADED = ["optimizer.sweep.work", "optimizer.search.plan.planner", "ortools.sat.python.cp_model", "optuna"]
@@ -44,8 +42,7 @@ class LocalEngine:
 
     workers: int = field(default_factory=processors)
     work: Work = work
-    _attempts: dict[str, int] = field(default_factory=dict)
-    _requeued: deque[Task] = field(default_factory=deque)
+    _attempts: Attempts = field(default_factory=Attempts)
 
     @property
     def title(self) -> str:
@@ -61,7 +58,9 @@ class LocalEngine:
                 self._employ(crew, tasks, context)
                 if not crew:
                     return
-                outcomes = [outcome for worker in self._ready(crew) if (outcome := self._outcome(worker, crew))]
+                pipes = set(wait([worker.pipe for worker in crew]))
+                ready = [worker for worker in crew if worker.pipe in pipes]
+                outcomes = [outcome for worker in ready if (outcome := self._outcome(worker, crew))]
                 # Give the free workers their next task before the caller spends time on these outcomes.
                 self._employ(crew, tasks, context)
                 if outcomes:
@@ -77,7 +76,7 @@ class LocalEngine:
         """Give every idle worker a task, hire while there are tasks for more, dismiss those without."""
         idle = [worker for worker in crew if worker.task is None]
         while idle or len(crew) < self.workers:
-            task = self._requeued.popleft() if self._requeued else next(tasks, None)
+            task = self._attempts.next(tasks)
             if task is None:
                 break
             worker = idle.pop() if idle else _hire(context, self.work)
@@ -94,10 +93,6 @@ class LocalEngine:
             worker.pipe.close()
             worker.process.join()
 
-    def _ready(self, crew: list[Worker]) -> list[Worker]:
-        pipes = set(wait([worker.pipe for worker in crew]))
-        return [worker for worker in crew if worker.pipe in pipes]
-
     def _outcome(self, worker: Worker, crew: list[Worker]) -> JobOutcome | None:
         """What a worker has to say, or None when it died and its task is to be tried again."""
         try:
@@ -106,20 +101,12 @@ class LocalEngine:
             crew.remove(worker)
             worker.pipe.close()
             worker.process.join()
-            return self._died(worker.task, worker.process.exitcode)
+            end = f"({death(worker.process.exitcode)}); if memory is short, use fewer --workers"
+            if worker.task is None:
+                return None
+            return self._attempts.died(worker.task, lambda count: f"its worker died {count} times {end}")
         worker.task = None
-        return replace(outcome, attempts=self._attempts.pop(outcome.key, 0) + 1)
-
-    def _died(self, task: Task | None, exit_code: int | None) -> JobOutcome | None:
-        if task is None:
-            return None
-        count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1
-        if count < ATTEMPTS:
-            self._requeued.append(task)
-            return None
-        del self._attempts[task.key]
-        reason = f"its worker died {count} times ({death(exit_code)}); if memory is short, use fewer --workers"
-        return failed(task, reason, count)
+        return self._attempts.done(outcome)
 
 
 def death(exit_code: int | None) -> str:

@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from optimizer.job.hardware import Cluster
 
 COSTS = (
-    "usd_per_gpu_hour",
-    "usd_per_mtoken",
-    "train_days",
-    "gpu_hours",
-    "train_usd",
-    "goodput",
-    "tokens_per_usd",
-    "tokens_per_joule",
+    *("usd_per_gpu_hour", "usd_per_mtoken", "train_days", "gpu_hours", "train_usd", "goodput", "tokens_per_usd"),
+    *("tokens_per_joule", "price_offer", "price_row"),
 )
-PRICED = ("price_offer", "price_row")
 MTOKEN = 1e6
 
 
@@ -45,10 +38,8 @@ def _per_joule(whole: Mapping[str, Any], offer: Offer, cluster: Cluster | None, 
 
 def with_own(book: PriceBook, prices: Mapping[str, float]) -> PriceBook:
     """The book behind the prices that a study names [USD/s per GPU, by device]."""
-    term = book.term or "on_demand"
-    return book.with_quotes(
-        [quote(device, term, price, row=f"the study's prices, {device}") for device, price in prices.items()]
-    )
+    own = {device: f"the study's prices, {device}" for device in prices}
+    return book.with_quotes([quote(name, book.term or "on_demand", prices[name], row=row) for name, row in own.items()])
 
 
 @cache
@@ -68,7 +59,7 @@ def costs(whole: Mapping[str, Any], token_budget: float, book: PriceBook) -> dic
     """
     from optimizer.purchase.price.run_cost import rental
 
-    figures: dict[str, Any] = dict.fromkeys((*COSTS, *PRICED))
+    figures: dict[str, Any] = dict.fromkeys(COSTS)
     job = whole["job"]
     offer = book.rent(job["device"], job.get("cluster") or "")
     if offer is not None:

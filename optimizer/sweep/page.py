@@ -14,36 +14,16 @@ from typing import Any
 from optimizer.base.files import CSV, HTML, replace_file
 from optimizer.reports.charts.marks import OUTLINES
 from optimizer.reports.render.html import rendered
-from optimizer.sweep.export import csv_text
 from optimizer.sweep.report import FAMILIES, family_rows, plan_text, summary
-from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, flat
+from optimizer.sweep.results import DEFAULTS, LIMITS, PLAN, exported, flat
 
 TEXTS = (
-    "status",
-    "scenario",
-    "family",
-    "model",
-    "cluster",
-    "device",
-    "dtype",
-    "stack",
-    "summary",
-    "reason",
+    *("status", "scenario", "family", "model", "cluster", "device", "dtype", "stack", "summary", "reason"),
     *(name for name, default in DEFAULTS.items() if type(default) not in (int, float)),
 )
 NUMBERS = (
-    "gpus",
-    "seq_len",
-    "global_batch",
-    "mfu",
-    "step_time_s",
-    "tokens_per_s_per_gpu",
-    "tokens_per_usd",
-    "tokens_per_joule",
-    "usd_per_mtoken",
-    "train_days",
-    "train_usd",
-    "peak_reserved_bytes",
+    *("gpus", "seq_len", "global_batch", "mfu", "step_time_s", "tokens_per_s_per_gpu", "tokens_per_usd"),
+    *("tokens_per_joule", "usd_per_mtoken", "train_days", "train_usd", "peak_reserved_bytes"),
     *(name for name in DEFAULTS if name not in TEXTS),
 )
 DIGITS = 5  # of a figure on the page; the CSV has them all
@@ -53,7 +33,7 @@ PEAKS = ("peak_reserved", "peak_allocated")  # sums beside the terms of the memo
 def write_page(name: str, wholes: Sequence[Mapping[str, Any]], path: Path) -> tuple[Path, Path]:
     """Write the page and the CSV beside it; their paths. Raises InputError when they cannot be written."""
     table = path.with_suffix(".csv")
-    replace_file(table, csv_text(wholes), CSV)
+    replace_file(table, exported(wholes, "csv"), CSV)
     replace_file(path, page(name, wholes), HTML)
     return path, table
 
@@ -67,38 +47,34 @@ def page(name: str, wholes: Sequence[Mapping[str, Any]]) -> str:
         for whole in wholes
         if whole["costs"]["price_row"]
     }
-    found = summary(name, wholes)
+    outcome = summary(name, wholes)
     return rendered(
         "optimizer.sweep",
         "batch.html.j2",
         name=name,
-        summary=found,
-        conclusion=conclusion(found),
+        summary=outcome,
+        conclusion=conclusion(outcome),
         family_columns=[column.label for column in FAMILIES],
-        family_rows=family_rows(found["families"]),
-        prices=[(device, found) for (device, _), found in prices.items()],
+        family_rows=family_rows(outcome["families"]),
+        prices=[(device, costs) for (device, _), costs in prices.items()],
         versions=sorted({whole["cost_model"] for whole in wholes}),
         data=Markup(embedded(_data(wholes))),  # text that cannot end the element it stands in
     )
 
 
-def conclusion(found: Mapping[str, Any]) -> list[str]:
+def conclusion(outcome: Mapping[str, Any]) -> list[str]:
     """What a batch found, in sentences: most tokens a dollar, highest MFU, and what has no plan."""
-    families = found["families"].values()
-    thrifty = max(
-        (f for f in families if f["most_tokens_per_usd"]), key=lambda f: f["most_tokens_per_usd"], default=None
-    )
-    best = max((f for f in families if f["best_mfu"]), key=lambda f: f["best_mfu"], default=None)
+    families = outcome["families"].values()
+    thrifty = max(families, key=lambda f: f["most_tokens_per_usd"] or 0.0, default=None)
+    best = max(families, key=lambda f: f["best_mfu"] or 0.0, default=None)
     lines = []
-    if thrifty:
+    if thrifty and thrifty["most_tokens_per_usd"]:
         lines.append(f"Most tokens per dollar: {thrifty['most_tokens_per_usd']:,.0f} with {thrifty['most_tokens_at']}.")
-    if best:
+    if best and best["best_mfu"]:
         lines.append(f"Highest MFU, of the device's own peak: {best['best_mfu']:.1%} with {best['best_at']}.")
     without = sum(f["jobs"] - f["planned"] for f in families)
-    return [
-        *(lines or ["No job has a plan."]),
-        *([f"{without:,} of {found['jobs']:,} jobs have no plan."] * bool(without)),
-    ]
+    lines = lines or ["No job has a plan."]
+    return [*lines, f"{without:,} of {outcome['jobs']:,} jobs have no plan."] if without else lines
 
 
 def embedded(value: Any) -> str:
@@ -139,9 +115,9 @@ def _coded(values: Sequence[Any]) -> dict[str, Any]:
 
 def _terms(wholes: Sequence[Mapping[str, Any]], part: str, without: Sequence[str]) -> dict[str, list[Any]]:
     """The terms of a breakdown, a column each."""
-    found = [whole["estimate"][part] if whole["estimate"] else {} for whole in wholes]
-    names = dict.fromkeys(name for terms in found for name in terms if name not in without)
-    return {name: [_rounded(terms.get(name)) for terms in found] for name in names}
+    each = [whole["estimate"][part] if whole["estimate"] else {} for whole in wholes]
+    names = dict.fromkeys(name for terms in each for name in terms if name not in without)
+    return {name: [_rounded(terms.get(name)) for terms in each] for name in names}
 
 
 def _rounded(value: Any) -> Any:

@@ -1,19 +1,26 @@
-"""How a batch is going: a bar on a terminal, a line a minute anywhere else; always on stderr."""
+"""How long a batch will take, and how it is going: a bar on a terminal, else a line a minute; always on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
 from optimizer.sweep.batch import Watch
+from optimizer.sweep.store import PENDING, RUNNING, StoredRow
+from optimizer.sweep.task import Task
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 MINUTE = 60.0
+STARTED = 10  # s, in which workers start
+# Seconds on one core of a 2.x GHz server for a job of up to some thousand GPUs; a guess until the store knows better.
+GUESSED = {"dense": 0.08, "mixture of experts": 1.0}
 
 
 @contextmanager
@@ -43,13 +50,17 @@ class Lines:
 
     def watch(self, statuses: Sequence[str]) -> None:
         """Count; speak when a minute has passed."""
-        self.done += len(statuses)
-        self.failed += sum(status == "failed" for status in statuses)
-        if self.first:
-            # The first news is of what earlier runs did: no part of this run's rate.
-            self.known, self.first = self.done, False
+        self.count(statuses)
         if monotonic() - self.reported >= MINUTE:
             self.say()
+
+    def count(self, statuses: Sequence[str]) -> bool:
+        """Add jobs; whether they are the first news, of what earlier runs did, which are no part of this run's rate."""
+        self.done += len(statuses)
+        self.failed += sum(status == "failed" for status in statuses)
+        first, self.first = self.first, False
+        self.known = self.done if first else self.known
+        return first
 
     def say(self) -> None:
         """One line: how many, how fast, how long still."""
@@ -94,10 +105,7 @@ def _bar(total: int, title: str, console: Console) -> Iterator[Watch]:
         task = bar.add_task(title, total=total, rate="", failed="")
 
         def watch(statuses: Sequence[str]) -> None:
-            counted.done += len(statuses)
-            counted.failed += sum(status == "failed" for status in statuses)
-            if counted.first:
-                counted.known, counted.first = counted.done, False
+            if counted.count(statuses):
                 bar.reset(task, total=total, completed=counted.done)
             seconds = monotonic() - counted.start
             rate = f"{(counted.done - counted.known) / seconds:.1f} jobs/s" if seconds > 1 else ""
@@ -105,3 +113,62 @@ def _bar(total: int, title: str, console: Console) -> Iterator[Watch]:
             bar.update(task, completed=counted.done, rate=rate, failed=failed)
 
         yield watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a batch will take."""
+
+    jobs: int  # in all
+    answered: int  # jobs of them whose answer is in the store
+    impossible: int  # combinations of them that cannot be jobs
+    seconds: float  # time of the others [s]
+    workers: int  # processes that plan them
+    measured: int  # jobs whose times stand behind that time; 0: it is guessed
+
+
+def forecast(tasks: Sequence[Task], rows: Iterable[StoredRow], workers: int) -> Forecast:
+    """The outlook for these tasks, given the rows of the store they would go to."""
+    known = {row.key: row for row in rows}
+    took: dict[str, list[float]] = {}
+    for task in tasks:
+        row = known.get(task.key)
+        if row is not None and row.seconds:
+            took.setdefault(kind(task), []).append(row.seconds)
+    each = {name: fmean(took[name]) if name in took else guess for name, guess in GUESSED.items()}
+    answered = {key for key, row in known.items() if row.status not in (PENDING, RUNNING, "failed")}
+    left = [task for task in tasks if task.job is not None and task.key not in answered]
+    return Forecast(
+        jobs=len(tasks),
+        answered=sum(task.key in answered for task in tasks),
+        impossible=sum(task.job is None for task in tasks),
+        seconds=sum(each[kind(task)] for task in left) / max(1, workers),
+        workers=workers,
+        measured=sum(map(len, took.values())),
+    )
+
+
+def kind(task: Task) -> str:
+    """What a job's time mostly depends on."""
+    return "dense" if task.job is None or task.job.model.experts is None else "mixture of experts"
+
+
+def outlook_lines(name: str, outlook: Forecast) -> list[str]:
+    """What a dry run prints."""
+    lines = [f"{name}: {outlook.jobs:,} jobs"]
+    if outlook.answered:
+        lines.append(f"{outlook.answered:,} of them have their answer in the store")
+    if outlook.impossible:
+        lines.append(f"{outlook.impossible:,} of them cannot be jobs, and will be listed as failed with the reason")
+    basis = (
+        f"from {outlook.measured:,} jobs measured in this store"
+        if outlook.measured
+        else "a guess; no job was measured yet"
+    )
+    processes = f"{outlook.workers} local process{'es' * (outlook.workers != 1)}"
+    if not outlook.seconds:
+        return [*lines, "nothing is left to plan"]
+    # Workers start within seconds, whatever their jobs take.
+    takes = f"about {duration(outlook.seconds)}" if outlook.seconds >= STARTED else "some seconds"
+    lines.append(f"{takes} on {processes} ({basis})")
+    return lines

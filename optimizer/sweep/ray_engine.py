@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
-from optimizer.sweep.local import ATTEMPTS, Work
+from optimizer.sweep.local import Work
 from optimizer.sweep.task import JobOutcome, Task
-from optimizer.sweep.work import failed, work
+from optimizer.sweep.work import Attempts, work
 
 REACH = 5.0  # to wait for an answer at the address [s]
 AHEAD = 2  # tasks given to each processor of the cluster, so that none waits for us
@@ -29,8 +28,7 @@ class RayEngine:
 
     address: str = ANY
     work: Work = work
-    _attempts: dict[str, int] = field(default_factory=dict)
-    _requeued: deque[Task] = field(default_factory=deque)
+    _attempts: Attempts = field(default_factory=Attempts)
 
     @property
     def title(self) -> str:
@@ -47,7 +45,7 @@ class RayEngine:
             while True:
                 capacity = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
                 while len(running) < capacity:
-                    task = self._requeued.popleft() if self._requeued else next(tasks, None)
+                    task = self._attempts.next(tasks)
                     if task is None:
                         break
                     running[remote.remote(task)] = task
@@ -69,14 +67,9 @@ class RayEngine:
         try:
             outcome: JobOutcome = ray.get(reference)
         except ray.exceptions.RayError as error:
-            count = self._attempts[task.key] = self._attempts.get(task.key, 0) + 1
-            if count < ATTEMPTS:
-                self._requeued.append(task)
-                return None
-            del self._attempts[task.key]
-            words = str(error).strip().splitlines() or [type(error).__name__]
-            return failed(task, f"its Ray worker failed {count} times: {words[-1]}", count)
-        return replace(outcome, attempts=self._attempts.pop(outcome.key, 0) + 1)
+            words = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            return self._attempts.died(task, lambda count: f"its Ray worker failed {count} times: {words}")
+        return self._attempts.done(outcome)
 
 
 def _plain(work: Work) -> Work:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.units import seconds
 from optimizer.reports.report import Report, Table, columns, notes, section
-
-if TYPE_CHECKING:
-    from optimizer.sweep.forecast import Forecast
 
 FAMILIES = columns(
     "family | jobs [text] | planned [text] | infeasible [text] | failed [text] | tokens/$ [text] | at ~ | "
@@ -22,7 +19,6 @@ JOBS = columns(
 )
 SOLVED = ("optimal", "feasible")
 SCHEMA_VERSION = 1
-STARTED = 10  # s, in which workers start
 REASONS = 12  # listed at most
 LONGEST = 150  # characters of a reason
 
@@ -63,27 +59,6 @@ def summary(name: str, wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def outlook_lines(name: str, found: Forecast) -> list[str]:
-    """What a dry run prints."""
-    from optimizer.sweep.progress import duration
-
-    lines = [f"{name}: {found.jobs:,} jobs"]
-    if found.answered:
-        lines.append(f"{found.answered:,} of them have their answer in the store")
-    if found.impossible:
-        lines.append(f"{found.impossible:,} of them cannot be jobs, and will be listed as failed with the reason")
-    basis = (
-        f"from {found.measured:,} jobs measured in this store" if found.measured else "a guess; no job was measured yet"
-    )
-    processes = f"{found.workers} local process{'es' * (found.workers != 1)}"
-    if not found.seconds:
-        return [*lines, "nothing is left to plan"]
-    # Workers start within seconds, whatever their jobs take.
-    takes = f"about {duration(found.seconds)}" if found.seconds >= STARTED else "some seconds"
-    lines.append(f"{takes} on {processes} ({basis})")
-    return lines
-
-
 def _family(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     solved = [whole for whole in members if whole["status"] in SOLVED]
     best = max(solved, key=lambda whole: whole["estimate"]["mfu"], default=None)
@@ -112,8 +87,7 @@ def _at(whole: Mapping[str, Any] | None) -> str | None:
 
 def _reasons(status: str, wholes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Number of jobs by reason, most frequent first."""
-    counts = Counter(_reason(whole) for whole in wholes if whole["status"] == status)
-    return dict(counts.most_common())
+    return dict(Counter(_reason(whole) for whole in wholes if whole["status"] == status).most_common())
 
 
 def _reason(whole: Mapping[str, Any]) -> str:
@@ -136,13 +110,13 @@ def family_rows(families: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ..
     return [
         (
             family,
-            *(f"{found[key]:,}" for key in ("jobs", "planned", "infeasible", "failed")),
-            "" if found["most_tokens_per_usd"] is None else f"{found['most_tokens_per_usd']:,.0f}",
-            found["most_tokens_at"] or found["best_at"] or "",
-            "" if found["tokens_per_joule"] is None else f"{found['tokens_per_joule']:.2f}",
-            "" if found["mfu_there"] is None else f"{found['mfu_there']:.1%}",
+            *(f"{best[key]:,}" for key in ("jobs", "planned", "infeasible", "failed")),
+            "" if best["most_tokens_per_usd"] is None else f"{best['most_tokens_per_usd']:,.0f}",
+            best["most_tokens_at"] or best["best_at"] or "",
+            "" if best["tokens_per_joule"] is None else f"{best['tokens_per_joule']:.2f}",
+            "" if best["mfu_there"] is None else f"{best['mfu_there']:.1%}",
         )
-        for family, found in families.items()
+        for family, best in families.items()
     ]
 
 

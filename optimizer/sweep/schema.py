@@ -15,7 +15,7 @@ from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Tab
 from optimizer.constraints.pin_text import pin_texts
 from optimizer.job.fields import CHOICE, FIELDS, FORMATS, GPUS, JOB, NAME, PINS, SHARE, SIZE, TIME, WHOLE
 from optimizer.job.fields import Field as Option
-from optimizer.sweep.study import Effort
+from optimizer.sweep.study import COMPARISONS, Effort
 
 # The axes whose values vary slowest, in their order; the others follow in that of the fields.
 _SLOWEST = ("model", "cluster", "device", "gpus", "seq_len", "global_batch", "tokens_per_batch", "dtype", "stack")
@@ -40,7 +40,7 @@ def counts(value: Any) -> list[Any]:
     >>> counts([8, "64:256", "8k"])
     [8, 64, 128, 256, 8192]
     """
-    found: list[Any] = []
+    numbers: list[Any] = []
     for item in listed(value):
         match = _RANGE.match(item) if isinstance(item, str) else None
         if match is None:
@@ -48,13 +48,13 @@ def counts(value: Any) -> list[Any]:
                 raise ValueError(f"{EXPECTED}, but got {item!r}")
             if isinstance(item, str):
                 item = _whole(item, item)
-            found.append(int(item) if isinstance(item, float) and item.is_integer() else item)
+            numbers.append(int(item) if isinstance(item, float) and item.is_integer() else item)
             continue
         low, high = (_whole(text, item) for text in match.groups())
         if not 1 <= low <= high:
             raise ValueError(f"the range {item!r} must go upwards from at least 1")
-        found += [low << doubling for doubling in range((high // low).bit_length())]
-    return found
+        numbers += [low << doubling for doubling in range((high // low).bit_length())]
+    return numbers
 
 
 def _whole(text: str, item: str) -> int:
@@ -76,7 +76,7 @@ def budget(value: Any) -> Any:
 
 def shares(value: Any) -> list[float]:
     """Shares of one: 0.1 or "10%"."""
-    found = []
+    parts = []
     for item in listed(value):
         try:
             share = parse(item, "1")
@@ -84,16 +84,16 @@ def shares(value: Any) -> list[float]:
             raise ValueError(f"{item!r} is not a share; write 0.1 or '10%'") from error
         if isinstance(item, bool) or not 0 < share <= 1:
             raise ValueError(f"a share must be in (0, 1], but got {item!r}")
-        found.append(share)
-    return found
+        parts.append(share)
+    return parts
 
 
 def sizes(value: Any) -> list[float]:
     """Sizes of memory with their unit: "75 GB"; 0 stands for the device's own memory."""
-    found = []
+    bounds = []
     for item in listed(value):
         if item == 0 and not isinstance(item, bool | str):
-            found.append(0.0)
+            bounds.append(0.0)
             continue
         if not isinstance(item, str) or item.strip().replace(".", "", 1).isdigit():
             raise ValueError(f"{item!r} has no unit; write '80 GB' or '75 GiB'")
@@ -103,8 +103,8 @@ def sizes(value: Any) -> list[float]:
             raise ValueError(str(error)) from error
         if not (isfinite(size) and size > 0):
             raise ValueError(f"{item!r} is no size above 0")
-        found.append(size)
-    return found
+        bounds.append(size)
+    return bounds
 
 
 def pins(value: Any) -> list[dict[str, Any]]:
@@ -127,12 +127,11 @@ def _pin_set(item: Any) -> dict[str, Any]:
 
 def conditions(value: Any) -> list[Any]:
     """Numbers to exclude: 4096, or a comparison such as ">= 4096"."""
-    found = listed(value)
-    for item in found:
+    for item in listed(value):
         comparison = isinstance(item, str) and _COMPARISON.match(item)
         if not comparison and (isinstance(item, bool) or not isinstance(item, int | float)):
             raise ValueError(f'expected a number or a comparison such as ">= 4096", but got {item!r}')
-    return list(found)
+    return list(listed(value))
 
 
 def spellings(name: str) -> AliasChoices:
@@ -152,9 +151,7 @@ def holds(value: float, wanted: Iterable[int | float | str]) -> bool:
         if match is None:
             if value == item:
                 return True
-            continue
-        bound = float(match[2])
-        if {">=": value >= bound, "<=": value <= bound, ">": value > bound, "<": value < bound}[match[1]]:
+        elif COMPARISONS[match[1]](value, float(match[2])):
             return True
     return False
 
@@ -195,12 +192,10 @@ def _one_of(field: Option) -> Any:
 
 def _effort(field: Option) -> tuple[Any, Any]:
     """The type and the default of an option that holds for all jobs."""
-    whole = Natural if field.high == LARGEST else _up_to(int(field.high))
-    return Positive | None if field.kind == TIME else whole, getattr(Effort(), field.name)
-
-
-def _up_to(high: int) -> Any:
-    return Annotated[int, Field(strict=True, ge=0, le=high), f"a whole number from 0 to {high:,}"]
+    high = int(field.high)
+    bounded = Annotated[int, Field(strict=True, ge=0, le=high), f"a whole number from 0 to {high:,}"]
+    kind: Any = Positive | None if field.kind == TIME else Natural if high == LARGEST else bounded
+    return kind, getattr(Effort(), field.name)
 
 
 class StudyKeys(Table):

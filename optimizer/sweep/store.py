@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, CursorResult, Engine, bindparam, delete, insert, inspect, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from optimizer.base.names import without_passwords
-from optimizer.sweep.connection import readable, url_of, writable
+from optimizer.sweep.connection import NoBatch, StoreError, advice, explained, readable, url_of, writable
 from optimizer.sweep.owner import Owner, is_dead
-from optimizer.sweep.storage_errors import NoBatch, StoreError, advice, explained
+from optimizer.sweep.tables import ABOUT, JOBS, METADATA, OWNERS, SCHEMA_VERSION, SUMS
 from optimizer.sweep.task import JobOutcome, Task, canonical
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, CursorResult, Engine
 
 T = TypeVar("T")
 PENDING, RUNNING, FAILED = "pending", "running", "failed"
@@ -31,28 +31,28 @@ CHUNK = 500  # keys in one statement, which databases limit
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRow:
-    """One job of a store; `asked` and `result` are JSON."""
+    """One job of a store."""
 
-    key: str
-    version: str
-    status: str
-    scenario: str
-    asked: str
-    result: str
-    error: str
-    attempts: int
-    seconds: float
-    memory: float
-    host: str
-    finished: str
+    key: str  # of the job
+    version: str  # of the cost model
+    status: str  # pending, running, or that of the answer
+    scenario: str  # names of its scenarios
+    asked: str  # what was asked, as JSON
+    result: str  # the answer, as JSON
+    error: str  # why there is none
+    attempts: int  # times that it was planned
+    seconds: float  # time of the last one [s]
+    memory: float  # peak of the worker [B]
+    host: str  # machine of the worker
+    finished: str  # date and time of its end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """How many answers were copied, and the keys of those that both stores have and that differ; ours are kept."""
+    """Answers copied from another store."""
 
-    count: int
-    conflicts: tuple[str, ...] = ()
+    count: int  # how many
+    conflicts: tuple[str, ...] = ()  # keys of answers that both stores have and that differ; ours stay
 
 
 class Store:
@@ -83,16 +83,13 @@ class Store:
                 raise StoreError(f"store {self.label}: {advice(f'malformed: {verdict}')}")
 
     def _prepare(self, read_only: bool) -> None:
-        from sqlalchemy import inspect, select
-
-        from optimizer.sweep.tables import ABOUT, METADATA, SCHEMA_VERSION
-
         if read_only:
             if not inspect(self.engine).has_table("batch_jobs"):
                 raise NoBatch(f"store {self.label}: holds no batch; `optimize batch STUDY` fills one")
             return
         with self.engine.begin() as connection:
-            self._lock_schema(connection)
+            if self.engine.dialect.name == "postgresql":  # which would let two processes make the tables at once
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7301894215)")
             METADATA.create_all(connection)
             connection.execute(self._insert(ABOUT), [{"name": "schema", "value": str(SCHEMA_VERSION)}])
             layout = connection.execute(select(ABOUT.c.value).where(ABOUT.c.name == "schema")).scalar_one()
@@ -102,17 +99,10 @@ class Store:
                 "name a new store with --store"
             )
 
-    def _lock_schema(self, connection: Connection) -> None:
-        """Two processes may open a new store at once; PostgreSQL would let both make the tables."""
-        if self.engine.dialect.name == "postgresql":
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7301894215)")
-
     def _insert(self, table: Any) -> Any:
         """INSERT that leaves rows alone which are there already."""
-        from sqlalchemy.dialects import postgresql, sqlite
-
-        insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
-        return insert(table).on_conflict_do_nothing()
+        dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
+        return dialect.insert(table).on_conflict_do_nothing()
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -120,10 +110,6 @@ class Store:
 
     def register(self, tasks: Sequence[Task]) -> None:
         """Add jobs that are not there yet; those that failed before become pending again."""
-        from sqlalchemy import delete, select, update
-
-        from optimizer.sweep.tables import JOBS, SUMS
-
         retried = [task.key for task in tasks if task.job is not None]
         with explained(self.label), self.engine.begin() as connection:
             for numbered in chunks(list(enumerate(tasks))):
@@ -135,33 +121,17 @@ class Store:
 
     def enter(self, owner: Owner) -> None:
         """Make an owner known, so that others see whether it lives."""
-        from optimizer.sweep.tables import OWNERS
-
-        row = {
-            "owner": owner.name,
-            "host": owner.host,
-            "process": owner.process,
-            "started": owner.started,
-            "beat": 0,
-        }
+        row = {"owner": owner.name, "host": owner.host, "process": owner.process, "started": owner.started, "beat": 0}
         with explained(self.label), self.engine.begin() as connection:
             connection.execute(self._insert(OWNERS), [row])
 
     def beat(self, owner: Owner) -> None:
         """Show that an owner lives."""
-        from sqlalchemy import update
-
-        from optimizer.sweep.tables import OWNERS
-
         with explained(self.label), self.engine.begin() as connection:
             connection.execute(update(OWNERS).where(OWNERS.c.owner == owner.name).values(beat=OWNERS.c.beat + 1))
 
     def leave(self, name: str) -> None:
         """Forget an owner; what it had claimed is pending again."""
-        from sqlalchemy import delete, update
-
-        from optimizer.sweep.tables import JOBS, OWNERS
-
         with explained(self.label), self.engine.begin() as connection:
             running = update(JOBS).where(JOBS.c.owner == name, JOBS.c.status == RUNNING)
             connection.execute(running.values(status=PENDING, owner=None))
@@ -169,10 +139,6 @@ class Store:
 
     def free_dead(self) -> None:
         """Take back the claims of owners that this machine knows to be gone."""
-        from sqlalchemy import select
-
-        from optimizer.sweep.tables import OWNERS
-
         with explained(self.label), self.engine.connect() as connection:
             rows = connection.execute(select(OWNERS)).mappings().all()
         for row in rows:
@@ -182,10 +148,6 @@ class Store:
 
     def claim(self, keys: Sequence[str], owner: Owner) -> set[str]:
         """Those of the keys that were pending and are this owner's now; no two owners ever get the same one."""
-        from sqlalchemy import select, update
-
-        from optimizer.sweep.tables import JOBS
-
         with explained(self.label), self.engine.begin() as connection:
             free = select(JOBS.c.key).where(JOBS.c.key.in_(keys), JOBS.c.status == PENDING)
             claimed = set(connection.execute(free.with_for_update(skip_locked=True)).scalars())
@@ -196,32 +158,17 @@ class Store:
 
     def save(self, outcomes: Iterable[JobOutcome], owner: Owner) -> None:
         """Keep outcomes, all or none; one whose claim was taken over meanwhile is dropped."""
-        from sqlalchemy import bindparam, update
-
-        from optimizer.sweep.tables import JOBS
-
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        values = ("status", "result", "error", "attempts", "seconds", "memory", "host")
-        outcomes = list(outcomes)
-        rows = [
-            {"claimed": outcome.key, "now": now} | {f"new_{name}": getattr(outcome, name) for name in values}
-            for outcome in outcomes
-        ]
-        mine = (JOBS.c.key == bindparam("claimed"), JOBS.c.owner == owner.name, JOBS.c.status == RUNNING)
-        changes: dict[str, Any] = {name: bindparam(f"new_{name}") for name in values} | {
-            "finished": bindparam("now"),
-            "owner": None,
-        }
+        rows = [{f"new_{name}": value for name, value in vars(outcome).items()} for outcome in outcomes]
+        names = [field.name for field in fields(JobOutcome) if field.name != "key"]
+        mine = (JOBS.c.key == bindparam("new_key"), JOBS.c.owner == owner.name, JOBS.c.status == RUNNING)
+        changes: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
         with explained(self.label), self.engine.begin() as connection:
-            connection.execute(update(JOBS).where(*mine).values(**changes), rows)
-            self._sum_up(connection, [outcome.key for outcome in outcomes])
+            connection.execute(update(JOBS).where(*mine).values(**changes, finished=now, owner=None), rows)
+            self._sum_up(connection, [row["new_key"] for row in rows])
 
     def _sum_up(self, connection: Connection, keys: Sequence[str]) -> None:
         """Keep the checksums of these jobs as they are now."""
-        from sqlalchemy import delete, insert, select
-
-        from optimizer.sweep.tables import JOBS, SUMS
-
         for some in chunks(keys):
             rows = _dicts(connection.execute(select(JOBS).where(JOBS.c.key.in_(some))))
             connection.execute(delete(SUMS).where(SUMS.c.key.in_(some)))
@@ -233,10 +180,6 @@ class Store:
 
         `whole`: these are all rows of the store, so that one which is gone is noticed as well.
         """
-        from sqlalchemy import inspect, select
-
-        from optimizer.sweep.tables import SUMS
-
         if not inspect(connection).has_table(SUMS.name):
             return
         keys, sums, query = [row["key"] for row in rows], dict[str, str](), select(SUMS.c.key, SUMS.c.checksum)
@@ -250,10 +193,6 @@ class Store:
 
     def statuses(self, keys: Iterable[str]) -> dict[str, str]:
         """Status by key."""
-        from sqlalchemy import select
-
-        from optimizer.sweep.tables import JOBS
-
         by_key: dict[str, str] = {}
         with explained(self.label), self.engine.connect() as connection:
             for some in chunks(list(keys)):
@@ -263,10 +202,6 @@ class Store:
 
     def beats(self) -> dict[str, int]:
         """Last sign of life of every owner that has claims."""
-        from sqlalchemy import select
-
-        from optimizer.sweep.tables import JOBS, OWNERS
-
         owners = select(JOBS.c.owner).where(JOBS.c.status == RUNNING).distinct()
         with explained(self.label), self.engine.connect() as connection:
             names = [name for name in connection.execute(owners).scalars() if name]
@@ -275,16 +210,11 @@ class Store:
 
     def rows(self, keys: Sequence[str] | None = None) -> list[StoredRow]:
         """The jobs of these keys in their order, or all jobs of the store in the order they were added."""
-        from sqlalchemy import select
-
-        from optimizer.sweep.tables import JOBS
-
         names = [field.name for field in fields(StoredRow)]
         query = select(*(JOBS.c[name] for name in (*names, "position")))
         with explained(self.label), self.engine.connect() as connection:
             if keys is None:
-                ordered = query.order_by(JOBS.c.version, JOBS.c.position, JOBS.c.key)
-                every = _dicts(connection.execute(ordered))
+                every = _dicts(connection.execute(query.order_by(JOBS.c.version, JOBS.c.position, JOBS.c.key)))
                 self._intact(connection, every, whole=True)
                 return [_row(row) for row in every]
             by_key: dict[str, StoredRow] = {}
@@ -296,13 +226,8 @@ class Store:
 
     def take_from(self, other: Store) -> Taken:
         """Copy the answered jobs of another store that this one lacks or has not answered."""
-        from sqlalchemy import delete, select
-
-        from optimizer.sweep.tables import JOBS
-
         with explained(other.label), other.engine.connect() as connection:
-            answered = select(JOBS).where(JOBS.c.status.not_in((PENDING, RUNNING)))
-            rows = _dicts(connection.execute(answered))
+            rows = _dicts(connection.execute(select(JOBS).where(JOBS.c.status.not_in((PENDING, RUNNING)))))
             other._intact(connection, rows)
             theirs = [row | {"owner": None} for row in rows]
         with explained(self.label), self.engine.begin() as connection:
@@ -339,8 +264,7 @@ def checksum(row: Mapping[str, Any], names: Sequence[str] = (*SUMMED, *PLACED)) 
     >>> checksum(row)[:3], checksum(row) == checksum({**row, "owner": "b"})
     ('13:', True)
     """
-    text = "\0".join(f"{row[name]!r}" for name in names)
-    return f"{len(names)}:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:48]}"
+    return f"{len(names)}:{_digest(row, names)[:48]}"
 
 
 def matches(row: Mapping[str, Any], stored: str) -> bool:
@@ -352,9 +276,12 @@ def matches(row: Mapping[str, Any], stored: str) -> bool:
     """
     if ":" in stored:
         return checksum(row) == stored
-    text = "\0".join(f"{row[name]!r}" for name in SUMMED)
-    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return row["status"] in (PENDING, RUNNING) or digest == stored
+    return row["status"] in (PENDING, RUNNING) or _digest(row, SUMMED) == stored
+
+
+def _digest(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    text = "\0".join(f"{row[name]!r}" for name in names)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _row(columns: Mapping[str, Any]) -> StoredRow:
@@ -363,21 +290,8 @@ def _row(columns: Mapping[str, Any]) -> StoredRow:
 
 def _new(position: int, task: Task) -> Mapping[str, Any]:
     return {
-        "key": task.key,
-        "version": task.version,
-        "position": position,
-        "status": FAILED if task.job is None else PENDING,
-        "scenario": task.scenario,
-        "model": task.asked["model"],
-        "cluster": task.asked["cluster"],
-        "gpus": task.asked["gpus"],
-        "asked": canonical(task.asked),
-        "result": "",
-        "error": task.problem,
-        "owner": None,
-        "attempts": 0,
-        "seconds": 0.0,
-        "memory": 0.0,
-        "host": "",
-        "finished": "",
+        **{"key": task.key, "version": task.version, "position": position, "scenario": task.scenario},
+        **{name: task.asked[name] for name in ("model", "cluster", "gpus")},
+        **{"status": FAILED if task.job is None else PENDING, "error": task.problem, "asked": canonical(task.asked)},
+        **{"owner": None, "attempts": 0, "seconds": 0.0, "memory": 0.0, "result": "", "host": "", "finished": ""},
     }

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os.path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.errors import InputError, InvalidFile, nearest
 from optimizer.catalog.readers.text import read_toml
 from optimizer.constraints.pin_text import Pinned, pinned
 from optimizer.job.fields import FIELDS
-from optimizer.sweep.names import NAMED, expanded, unknown_names
 
 if TYPE_CHECKING:
     from optimizer.sweep.schema import StudyKeys
 
 Axes = Mapping[str, tuple[Any, ...]]  # the values of each key of a study
+NAMED = ("models", "clusters", "devices", "stacks")
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ def read_study(path: str | Path) -> Study:
     table = validated(StudyTable, raw, problems)
     if table is None:
         named = {kind: raw.get(kind, raw.get(SINGULAR[kind], [])) for kind in NAMED}
-        raise InvalidFile(path, problems + unknown_names(named, path.parent))
+        raise InvalidFile(path, problems + _unknown_names(named, path.parent))
     given = {key: getattr(table, key) for key in (*StudyTable.model_fields, *Effort.__dataclass_fields__)}
     base, usual = _axes(table, path.parent, "", problems), {axis.axis: given[axis.axis] for axis in AXES}
     scenarios = {
@@ -142,4 +145,47 @@ def _unknown_scenarios(exclusions: Iterable[Axes], scenarios: Mapping[str, Axes]
             if not any(fnmatchcase(scenario, name) for scenario in scenarios):
                 hint = f"; known: {', '.join(filter(None, scenarios))}" if any(scenarios) else "; the study has none"
                 problems.append(f"exclude[{number}].scenarios: no scenario {name!r}{hint}")
+    return problems
+
+
+def expanded(kind: str, names: Iterable[str], folder: Path, where: str, problems: list[str]) -> tuple[str, ...]:
+    """Preset names that the patterns stand for; a path is taken from the folder of the study."""
+    names_meant: dict[str, None] = {}
+    for name in names:
+        try:
+            names_meant.update(dict.fromkeys(meant(kind, name, folder)))
+        except InputError as error:
+            problems.append(f"{where}{kind}: {error}")
+    return tuple(names_meant)
+
+
+def meant(kind: str, name: str, folder: Path) -> Sequence[str]:
+    """What one name or glob stands for; raises InputError when it stands for nothing."""
+    from optimizer import catalog
+    from optimizer.catalog.places import file_of, spelled
+
+    load = catalog.KINDS[kind.removesuffix("s")][1]
+    known = catalog.names_of(kind.removesuffix("s"))
+    if path := file_of(name, folder):
+        if not os.path.exists(path):
+            raise InputError(f"no such file {str(path)!r}; paths start at the folder of the study")
+        load(spelled(path))
+        return [spelled(path)]
+    if any(character in name for character in "*?["):
+        matching = [preset for preset in known if fnmatchcase(preset, name.lower())]
+        if not matching:
+            close = nearest(name.strip("*?"), known)
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise InputError(f"no preset matches {name!r}{hint}")
+        return matching
+    return [str(load(name).name)]
+
+
+def _unknown_names(raw: Mapping[str, Any], folder: Path) -> list[str]:
+    """Names without a preset in a file that has other problems too, so that all are reported at once."""
+    problems: list[str] = []
+    for kind in NAMED:
+        value = raw.get(kind, [])
+        names = [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str) and name]
+        expanded(kind, names, folder, "", problems)
     return problems

@@ -17,35 +17,29 @@ UNCOUNTED = {"provenance", "title", "published_params", "published_active_params
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One job. Without a `job` the combination cannot be one, and `problem` says why.
+    """One job of a batch."""
 
-    `asked` is the job in plain values, as the results show it.
-    """
-
-    key: str
-    version: str
-    asked: Mapping[str, Any]
-    effort: Effort
-    scenario: str = ""
-    job: Job | None = None
-    problem: str = ""
+    key: str  # equal for equal jobs
+    version: str  # of the cost model
+    asked: Mapping[str, Any]  # the job in plain values, as the results show it
+    effort: Effort  # how hard to search
+    scenario: str = ""  # names of its scenarios
+    job: Job | None = None  # None where the combination cannot be one
+    problem: str = ""  # why it cannot
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What became of a task: `result` is the answer as JSON, `error` why there is none.
+    """What became of a task; the result is the same on every run, and the rest is apart from it."""
 
-    `seconds`, `memory` (peak of the worker [B]) and `host` are kept apart: the result is the same on every run.
-    """
-
-    key: str
-    status: str
-    result: str = ""
-    error: str = ""
-    seconds: float = 0.0
-    memory: float = 0.0
-    host: str = ""
-    attempts: int = 1
+    key: str  # of the task
+    status: str  # of the answer, or failed
+    result: str = ""  # the answer as JSON
+    error: str = ""  # why there is none
+    seconds: float = 0.0  # time of planning [s]
+    memory: float = 0.0  # peak of the worker [B]
+    host: str = ""  # machine of the worker
+    attempts: int = 1  # times that it was planned
 
 
 def content(value: Any) -> Any:

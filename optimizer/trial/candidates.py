@@ -10,7 +10,7 @@ from math import exp, log
 import numpy as np
 
 from optimizer.base.errors import Infeasible
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
@@ -96,7 +96,7 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
             leading = points.take(_leading(points, answer.estimate.step_time * farthest))
             knobs = tuned(leading.layer_costs).knobs
             for place, even in enumerate(leading.plans.plans()):
-                by_key.setdefault(_key(even), (laid_out(job, even), knobs_at(knobs, place)))
+                by_key.setdefault(_key(even), (with_assigned_layers(job, even), knobs_at(knobs, place)))
     return Candidates(
         job=job, plans=tuple(plan for plan, _ in by_key.values()), knobs=tuple(knobs for _, knobs in by_key.values())
     )

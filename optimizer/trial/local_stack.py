@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.calibration.least_squares import PRIOR, Solution, solve
+from optimizer.calibration.least_squares import PRIOR, Optimum, solve
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import with_parameters
 from optimizer.catalog import stack_names
@@ -92,7 +92,7 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
     )
 
 
-def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Solution] | None:
+def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Optimum] | None:
     """The parameters of time that the trials ask to be moved, and the strength of the prior; None where they do not."""
     if not timed:
         return None
@@ -107,7 +107,7 @@ def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Sol
     return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
 
 
-def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float, Solution] | None:
+def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float, Optimum] | None:
     """The same for memory: peaks are met, and what ran, or did not fit, is predicted so."""
     job = candidates.job
     plans, knobs = _tried(candidates, finished)
@@ -125,7 +125,7 @@ def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float,
     return _fitted(job.stack, names, errors, spread)
 
 
-def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -> tuple[float, Solution] | None:
+def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -> tuple[float, Optimum] | None:
     """The fit under the strongest prior that leaves no more error than a plan's own share of the spread."""
     own = spread * float(np.sqrt(1.0 - Likeness().alike))
     home = {name: stack[name] for name in names}

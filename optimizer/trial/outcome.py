@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,10 @@ def _outcome(trials: Trials, place: int, index: int) -> Outcome:
             raise InvalidFile(log, [*error.problems, problem]) from None
         return _without_steps(name, index, code, log)
     run = next((run for run in reversed(runs) if run.steady), runs[-1])
-    _check(trials, index, run, log)
+    if contradicted := contradictions(run.facts, trials.job, trials.candidates.plans[index]):
+        raise InputError(
+            f"{log} is of another run than its trial: it has {contradicted}; put the right log there, or remove it"
+        )
     return _measured(trials, name, index, code, run)
 
 
@@ -146,15 +149,6 @@ def _ending(code: int | None) -> str:
     return f"{why}; remove its {EXIT_CODE} to run it again"
 
 
-def _check(trials: Trials, index: int, run: Measured, log: Path) -> None:
-    """Raise InputError where the log prints settings that are not those of the trial's plan."""
-    contradicted = contradictions(run.facts, trials.job, trials.candidates.plans[index])
-    if contradicted:
-        raise InputError(
-            f"{log} is of another run than its trial: it has {contradicted}; put the right log there, or remove it"
-        )
-
-
 def _exit_code(path: Path) -> int | None:
     """The exit code that the runner wrote, None before the trial ended."""
     if not path.exists():
@@ -166,8 +160,3 @@ def _exit_code(path: Path) -> int | None:
     if not is_count(text):
         raise InvalidFile(path, [f"must hold an exit code, but got {text[:40]!r}; remove it to run the trial again"])
     return int(text)
-
-
-def finished(seen: Sequence[Outcome]) -> list[int]:
-    """Candidates that were tried, with a result."""
-    return [outcome.index for outcome in seen if outcome.done]

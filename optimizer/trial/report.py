@@ -19,7 +19,6 @@ from optimizer.trial.choice import expected_gain
 from optimizer.trial.folder import SCHEMA_VERSION, Trials
 from optimizer.trial.launch import RUNNER, gpu_hours
 from optimizer.trial.local_stack import LocalStack
-from optimizer.trial.outcome import Outcome
 from optimizer.trial.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -131,7 +130,9 @@ def outcomes_table(verdict: Verdict) -> Table:
         predicted = float(candidates.costs.step_time[outcome.index])
         memory = f"{outcome.memory_bytes / GB:.1f} GB" if outcome.memory_bytes else "—"
         plan, result = candidates.plans[outcome.index].summary(), RESULTS[outcome.status]
-        rows.append((outcome.name, plan, seconds(predicted), _measured(outcome, predicted), memory, result))
+        step = outcome.seconds
+        measured = "—" if step is None else f"{seconds(step)} ({step / predicted - 1:+.1%})"
+        rows.append((outcome.name, plan, seconds(predicted), measured, memory, result))
     return Table(OUTCOMES, rows)
 
 
@@ -173,7 +174,8 @@ def local_rows(local: LocalStack, written: str) -> list[tuple[str, str]]:
     ]
     if not local.moved:
         return [*rows, ("moved", "nothing: the trials are within what no parameter explains")]
-    far = sorted(local.moved.items(), key=lambda item: -_change(*item[1]))[:PARAMETERS]
+    changes = {name: abs(new - old) / max(abs(old), abs(new), 1e-30) for name, (old, new) in local.moved.items()}
+    far = sorted(local.moved.items(), key=lambda item: -changes[item[0]])[:PARAMETERS]
     moved = ", ".join(f"{name} {old:.3g} → {new:.3g}" for name, (old, new) in far)
     prior = f"as strong as {local.prior:g} run{'s' * (local.prior != 1)} for each parameter"
     return [*rows, ("prior", prior), ("moved", moved)]
@@ -188,20 +190,10 @@ def hours(value: float) -> str:
     return f"{value:,.0f} GPU-hours" if value >= 100 else f"{value:.2g} GPU-hours"
 
 
-def _change(before: float, after: float) -> float:
-    return abs(after - before) / max(abs(before), abs(after), 1e-30)
-
-
 def _winner(verdict: Verdict) -> tuple[str, float]:
     """Name and measured step [s] of the winner."""
     outcome = next(item for item in verdict.outcomes if item.index == verdict.winner)
     return outcome.name, outcome.seconds or 0.0
-
-
-def _measured(outcome: Outcome, predicted: float) -> str:
-    if outcome.seconds is None:
-        return "—"
-    return f"{seconds(outcome.seconds)} ({outcome.seconds / predicted - 1:+.1%})"
 
 
 def started_dict(trials: Trials, belief: Belief, assumed: Sequence[str]) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.job.job import Job
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import Next, loss_left, next_trial, winner
 from optimizer.trial.folder import Trials
 from optimizer.trial.launch import gpu_hours
-from optimizer.trial.outcome import Outcome, believed, finished
+from optimizer.trial.outcome import Outcome, believed
 
 TOKENS_PER_PARAMETER = 20.0  # of a run whose length nobody told: Hoffmann et al., arXiv 2203.15556, table 3
 HOUR = 3600.0
@@ -49,26 +48,17 @@ class Verdict:
         return self.tokens * self.cost / self.win if self.win > 0 else float("inf")
 
 
-def run_tokens(job: Job, tokens: float | None) -> tuple[float, bool]:
-    """Tokens of the whole run, and whether they are assumed."""
-    return (tokens, False) if tokens else (TOKENS_PER_PARAMETER * job.model.active_params, True)
-
-
-def run_hours(job: Job, step_time: float, tokens: float) -> float:
-    """GPU-hours of a run of so many tokens [h]."""
-    return job.gpus * step_time * tokens / job.tokens / HOUR
-
-
 def verdict(trials: Trials, seen: Sequence[Outcome], tokens: float | None = None) -> Verdict:
     """What these outcomes decide; with `tokens`, those of the run that is planned."""
     belief = believed(trials.candidates, seen)
-    best, tried = winner(belief), finished(seen)
+    best, tried = winner(belief), [outcome.index for outcome in seen if outcome.done]
     following = next_trial(belief, tried=tried) if tried else None
-    run_length, assumed = run_tokens(trials.job, tokens)
+    job, length = trials.job, tokens or TOKENS_PER_PARAMETER * trials.job.model.active_params
     costs = trials.candidates.costs
     step = float(costs.step_time[0]) if best is None else next(o.seconds or 0.0 for o in seen if o.index == best)
     cost = gpu_hours(trials.job, float(costs.step_time[following.index]), trials.steps) if following else 0.0
-    win = max(0.0, following.gain) * run_hours(trials.job, step, run_length) if following else 0.0
+    # GPU-hours of the whole run that shorter steps save [h].
+    win = max(0.0, following.gain) * (job.gpus * step * length / job.tokens / HOUR) if following else 0.0
     return Verdict(
         trials=trials,
         outcomes=tuple(seen),
@@ -78,6 +68,6 @@ def verdict(trials: Trials, seen: Sequence[Outcome], tokens: float | None = None
         next=following,
         cost=cost,
         win=win,
-        tokens=run_length,
-        assumed_tokens=assumed,
+        tokens=length,
+        assumed_tokens=not tokens,
     )

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import InputError
+from optimizer.base.files import replace_file
 from optimizer.calibration.calibrate import calibrate, informed
 from optimizer.calibration.fit import fit_times, table_weights
-from optimizer.calibration.least_squares import from_unit, to_unit
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.stack_file import write_stack
+from optimizer.calibration.stack_file import stack_toml
 from optimizer.catalog import load_stack
 from optimizer.catalog.readers.stack_file import read_stack
 from optimizer.job.stack import PARAMETERS, Stack
@@ -23,10 +23,10 @@ TRUTH = {"gemm_efficiency": 0.72, "hbm_efficiency": 0.6, "scale_up_efficiency": 
 
 @looped(name=PARAMETERS, share=[0.0, 0.3, 1.0])
 def test_unit_scale_and_back(name: str, share: float) -> None:
-    value = from_unit(name, share)
+    value = PARAMETERS[name].at(share)
     assert PARAMETERS[name].low <= value * (1 + 1e-12)
     assert value <= PARAMETERS[name].high * (1 + 1e-12)
-    assert to_unit(name, value) == pytest.approx(share, abs=1e-9)
+    assert PARAMETERS[name].place(value) == pytest.approx(share, abs=1e-9)
 
 
 def test_known_parameters_are_recovered(measured: Callable[..., Path], lab: Stack) -> None:
@@ -34,8 +34,8 @@ def test_known_parameters_are_recovered(measured: Callable[..., Path], lab: Stac
     fit = fit_times(runs, lab, free=tuple(TRUTH), prior=1e-4)
     for name, value in TRUTH.items():
         assert fit.parameters[name] == pytest.approx(value, rel=0.03), name
-    assert np.max(np.abs(fit.residuals)) < 0.005
-    assert fit.solution.at_bound == {}
+    assert np.max(np.abs(fit.errors)) < 0.005
+    assert fit.at_bound == {}
 
 
 def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[..., Path], lab: Stack) -> None:
@@ -54,7 +54,7 @@ def test_a_calibrated_stack_survives_its_file(measured: Callable[..., Path], tmp
     runs = read_runs(measured(TRUTH, noise=0.02), lab)[::3]
     found = calibrate(runs, lab, name="mine", date="2026-11", evaluations=4)
     path = tmp_path / "mine.toml"
-    write_stack(found.stack, path)
+    replace_file(path, stack_toml(found.stack), "toml")
     again = read_stack(path)
     assert again.name == "mine"
     assert again.features == lab.features
@@ -112,6 +112,6 @@ def test_the_published_runs_give_the_shipped_stack_back() -> None:
     free = [name for name in shipped.parameters if name not in MEMORY_PARAMETERS]
     bare = replace(shipped, parameters={name: shipped.parameters[name] for name in shipped.parameters.keys() - free})
     found = fit_times(published_runs(shipped.name), bare, free=free)
-    assert np.mean(np.abs(np.expm1(found.residuals))) < 0.04
+    assert np.mean(np.abs(np.expm1(found.errors))) < 0.04
     assert found.parameters["gemm_efficiency"] == pytest.approx(shipped["gemm_efficiency"], rel=0.1)
     assert found.parameters["network_efficiency"] == pytest.approx(shipped["network_efficiency"], rel=0.2)

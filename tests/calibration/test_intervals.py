@@ -9,14 +9,13 @@ import pytest
 
 from optimizer.calibration.fit import fit_times
 from optimizer.calibration.groups import folds
-from optimizer.calibration.intervals import conformal, half_widths, time_errors, with_intervals
+from optimizer.calibration.intervals import conformal, half_widths, time_errors, weighted_quantile, with_intervals
 from optimizer.calibration.leave_out import HeldOut, held_out
 from optimizer.calibration.predict import batches, predict, with_parameters
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.shared_quantile import weighted_quantile
 from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.hardware import with_network
-from optimizer.catalog.intervals import errors_of_others, pooled_intervals
+from optimizer.catalog.stacks import errors_of_others, pooled_intervals
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Features, Stack

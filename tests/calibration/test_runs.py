@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.calibration.row_device import device_name
-from optimizer.calibration.row_network import network_bandwidth
-from optimizer.calibration.row_numbers import number_problems
+from optimizer.calibration.rows.cluster import network_bandwidth
+from optimizer.calibration.rows.device import device_name
+from optimizer.calibration.rows.numbers import number_problems
 from optimizer.calibration.runs import read_runs
 from optimizer.calibration.validation import validate
 from optimizer.calibration.validation_report import refusals

@@ -11,7 +11,7 @@ import pytest
 
 from optimizer.calibration.calibrate import calibrate
 from optimizer.calibration.fit import fit_times, table_weights
-from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Solution
+from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Optimum
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.settle import NOT_IDENTIFIED, anew
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
@@ -28,15 +28,15 @@ def test_the_cost_is_what_the_fit_minimises(runs: list[Run], lab: Stack) -> None
     """The start of least cost is the best fit only if the cost is the fitted loss: tables, soft-L1 and prior alike."""
     names = ("gemm_efficiency", "scale_up_efficiency", "launch")
     fit = fit_times(runs, lab, free=names)
-    losses = table_weights(runs) * (np.sqrt(1 + (fit.residuals / SCALE) ** 2) - 1)
-    pulls = PRIOR**2 * (fit.solution.unit - fit.solution.home) ** 2 / (2 * SCALE**2)
+    losses = table_weights(runs) * (np.sqrt(1 + (fit.errors / SCALE) ** 2) - 1)
+    pulls = PRIOR**2 * (fit.unit - fit.home) ** 2 / (2 * SCALE**2)
     assert fit.cost == pytest.approx(losses.sum() + pulls.sum(), rel=1e-9)
 
 
 def test_another_guess_is_pulled_to_the_same_home(runs: list[Run], lab: Stack) -> None:
     names = ("gemm_efficiency", "launch")
     one, other = fit_times(runs, lab, free=names), fit_times(runs, lab, free=names, guess={"launch": 3e-5})
-    assert one.solution.home == pytest.approx(other.solution.home)
+    assert one.home == pytest.approx(other.home)
     assert one.cost == pytest.approx(other.cost, rel=1e-3)
 
 
@@ -78,7 +78,7 @@ def test_a_fact_is_not_fitted(runs: list[Run], lab: Stack) -> None:
 
 def test_of_two_parameters_that_only_their_sum_tells_one_goes() -> None:
     told = np.array([[1.0, 1.0], [1.0, 1.0]]) * 1e4 + np.eye(2) * 16
-    solution = Solution(
+    solution = Optimum(
         names=("launch", "gemm_efficiency"),
         unit=np.array([0.5, 0.9]),
         home=np.array([0.45, 0.5]),
@@ -86,5 +86,5 @@ def test_of_two_parameters_that_only_their_sum_tells_one_goes() -> None:
         cost=0.0,
         evaluations=1,
     )
-    assert solution.untold(most=9) == ("launch",)
-    assert solution.untold(most=0) == ("launch", "gemm_efficiency")
+    assert solution.unidentified(most=9) == ("launch",)
+    assert solution.unidentified(most=0) == ("launch", "gemm_efficiency")

@@ -6,8 +6,7 @@ import pytest
 
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of, ranks, regret, spearman
-from optimizer.calibration.suspects import suspicion, worst
-from optimizer.calibration.validation import validate
+from optimizer.calibration.validation import suspicion, validate, worst
 from optimizer.catalog.files import presets_folder
 from tests.measured import MEASURED, measured_runs, published_runs
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.base.config import config_folder, shown
 from optimizer.base.errors import InputError, UnknownName
+from optimizer.base.files import config_folder, shown
 from optimizer.catalog import (
     known_model,
     load_cluster,
@@ -19,7 +19,7 @@ from optimizer.catalog import (
     names_of,
     preset_model,
 )
-from optimizer.catalog.own import folders, own_file
+from optimizer.catalog.places import folders, own_file
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
 from optimizer.sweep.task import Effort, key_of

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile, UnknownName
-from optimizer.calibration.least_squares import EDGE, RUNS_PER_PARAMETER, to_unit
+from optimizer.base.files import replace_file
+from optimizer.calibration.least_squares import EDGE, RUNS_PER_PARAMETER
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
-from optimizer.calibration.stack_file import stack_toml, write_stack
+from optimizer.calibration.stack_file import stack_toml
 from optimizer.catalog import load_stack, stack_names
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.readers.stack_file import read_stack
@@ -32,7 +33,7 @@ def test_no_fitted_parameter_of_a_preset_lies_on_a_bound(name: str) -> None:
     """Nor is one fitted for fewer than three runs."""
     stack = load_stack(name)
     for key, value in stack.parameters.items():
-        assert EDGE <= to_unit(key, value) <= 1 - EDGE, key
+        assert EDGE <= PARAMETERS[key].place(value) <= 1 - EDGE, key
     times = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
     assert len(times) * RUNS_PER_PARAMETER <= stack.runs or not stack.runs
 
@@ -129,7 +130,7 @@ def test_corrupt_and_missing_files_are_told(tmp_path: Path) -> None:
 def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
     stack = load_stack("nanotron-2024")
     path = tmp_path / "copy.toml"
-    write_stack(stack, path)
+    replace_file(path, stack_toml(stack), "toml")
     again = read_stack(path)
     assert again.features == stack.features
     assert again.fixed == stack.fixed
@@ -139,5 +140,5 @@ def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told_and_left_clean(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
-        write_stack(load_stack("megatron-core"), tmp_path / "missing" / "stack.toml")
+        replace_file(tmp_path / "missing" / "stack.toml", stack_toml(load_stack("megatron-core")), "toml")
     assert list(tmp_path.iterdir()) == []

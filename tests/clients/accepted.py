@@ -22,7 +22,7 @@ from typing import Any
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names
-from optimizer.catalog.targets import aimed, held_to, launchers
+from optimizer.catalog.targets import aimed, fixed_for, launchers
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
@@ -146,7 +146,7 @@ def drawn(random: Random, target: str) -> Job:
             continue
         pins = random.choice(({}, {}, {"recompute": "full"}, {"pp": 2}, {"tp": 2}))
         try:
-            job = job.with_limits(fixed=held_to(target, pins), bubble=1.0)
+            job = job.with_limits(fixed=fixed_for(target, pins), bubble=1.0)
         except InputError:
             continue
         vendor = job.cluster.device.vendor in launchers()[target].vendors

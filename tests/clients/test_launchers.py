@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.catalog.launchers import MEGATRON_LM, argument_names, bridge_keys, titan_keys
+from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES
 from optimizer.frameworks.read import read_files
@@ -56,7 +56,9 @@ def test_the_table_of_arguments_is_that_of_the_parser(client: Client) -> None:
         text=True,
         check=True,
     )
-    assert {line for line in found.stdout.split() if line.startswith("--")} == argument_names(client.release)
+    assert {line for line in found.stdout.split() if line.startswith("--")} == argument_names(
+        "megatron-lm", client.release
+    )
 
 
 def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, Path]) -> None:
@@ -65,12 +67,12 @@ def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, P
         for path in folder.glob("*/megatron.args"):
             flags = {word for word in path.read_text().split() if word.startswith("--")}
             for release in MEGATRON_LM[1:]:
-                assert flags <= argument_names(release)
+                assert flags <= argument_names("megatron-lm", release)
     if target == "megatron-bridge":
         for release in BRIDGE_RELEASES:
             for path in folder.glob(f"*/megatron-bridge-{release}.overrides"):
                 lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-                assert {line.partition("=")[0] for line in lines} <= bridge_keys(release)
+                assert {line.partition("=")[0] for line in lines} <= argument_names("megatron-bridge", release)
     if target == "torchtitan":
         import tomllib
 
@@ -82,7 +84,7 @@ def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, P
                 else:
                     values = titan_values(text, config_functions(text)[0])
                     keys = {path for path in values if path.partition(".")[0] in CALLS}
-                assert keys <= titan_keys(release)
+                assert keys <= argument_names("torchtitan", release)
     for path in folder.glob("*/*"):
         # What a launcher that was given the files leaves beside them is no launch file.
         if path.is_file() and path.name != "job":

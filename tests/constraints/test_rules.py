@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import Measured
+from optimizer.constraints.rule import LimitRule
 from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.bubble import Bubble
 from optimizer.constraints.rules.every import structural
@@ -150,7 +150,7 @@ def test_a_relaxed_rule_admits_the_plan_it_was_relaxed_for(name: str) -> None:
     job = JOBS[name](8)
     plans = every_plan(job)
     for rule in (*structural(job), Memory()):
-        if not isinstance(rule, Measured):
+        if not isinstance(rule, LimitRule):
             continue
         required = rule.required(job, plans)
         broken = np.flatnonzero(~rule.check(job, plans) & np.isfinite(required))

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.diagnose.causes.cause import Cause
+from optimizer.diagnose.causes.cause import Cause, Question
 from optimizer.diagnose.causes.every import CAUSES
-from optimizer.diagnose.causes.question import Question
 from optimizer.diagnose.diagnosis import Curve, curves_of
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan

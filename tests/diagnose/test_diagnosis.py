@@ -15,8 +15,7 @@ from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import signs_of
 from optimizer.diagnose.diagnosis import curves_of, deviation, diagnose, shares_of
 from optimizer.diagnose.measured import Measured
-from optimizer.diagnose.steady import steady_part
-from optimizer.diagnose.step_times import Timed
+from optimizer.diagnose.steady import Timed, steady_part
 from optimizer.objectives.step.interval import interval
 from tests.diagnose import written
 from tests.diagnose.planted import Array, Case, cases, curves, questions
@@ -146,7 +145,7 @@ def test_an_answer_without_a_plan_is_refused(tmp_path: Path) -> None:
 
 def test_the_python_answer_and_the_saved_one_are_priced_alike(answer: Path) -> None:
     from optimizer import Job, load_cluster, load_model, load_stack
-    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.causes.cause import Question
 
     job = Job(
         model=load_model("llama3-8b"),

@@ -61,18 +61,11 @@ def in_flight(pp, vpp, stage):
 
 GPIPE = Schedule(name="gpipe", order=gpipe, in_flight=in_flight)
 '''
-FRAMEWORK = '''"""quill."""
-
-from functools import partial
-
-from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys
-
-NAME = "quill"
-QUILL = Framework(
-    name=NAME,
-    stack="nanotron-2024",
-)
-'''
+FRAMEWORK = """    Framework(
+        name="quill",
+        stack="nanotron-2024",
+    ),
+"""
 CONFIG = '''"""quill's JSON."""
 
 from optimizer.frameworks.config.launch import rest, take, tied
@@ -124,19 +117,14 @@ def quill_json(answer):
     sizes = {"gpus": job.gpus, "tp": plan.tp, "micro": plan.micro_batch, "batch": job.global_batch}
     return json.dumps({"quill": sizes})
 '''
-CAUSE = '''"""Steps that wait for a checkpoint."""
-
-from optimizer.diagnose.causes.cause import Cause, Test, exponential
-
-
-def seconds(question, wait):
+CAUSE = """def with_checkpoints(question: Question, wait: float) -> float:
     return question.with_stack(step_overhead=question.job.stack["step_overhead"] + wait)
 
 
-CAUSE = Cause(
+CHECKPOINTS = Cause(
     name="checkpoints",
     label="checkpoints",
-    seconds=seconds,
+    seconds=with_checkpoints,
     healthy=lambda question: 0.0,
     worst=lambda question: 10.0 * question.predicted,
     settings=lambda question: question.predicted * exponential(0.3, 10.0),
@@ -144,14 +132,12 @@ CAUSE = Cause(
     says=lambda wait: f"every step waits {wait:.3g} s for a checkpoint",
     test=Test(what="20 steps without checkpoints", minutes=1.0, shows=lambda wait: "the step is as predicted"),
 )
-'''
-READS = """    config=ConfigFormat(
-        files=("quill JSON",),
-        recognised=config.recognised,
-        read=partial(launch_by_keys, NAME, config.read, config.write),
-    ),
+
+
 """
-IMPORTS = "from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework, launch_by_keys\n"
+READS = '        config=by_keys("quill", quill, "quill JSON"),\n'
+IMPORTS = "from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG\n"
+QUILL = '        name="quill",\n        stack="nanotron-2024",\n'
 TERM = '''
 
 def ring_bytes(layer_costs: LayerCosts, kind: str) -> FloatArray:
@@ -161,10 +147,7 @@ def ring_bytes(layer_costs: LayerCosts, kind: str) -> FloatArray:
 
 '''
 MOST_PP = 'Field(name="max_pp", kind=WHOLE, help="Most pipeline stages.", default=4096, limit="max_pp"),'
-DRIVER = """    "driver_memory": Parameter(
-        default=0.0, low=0.0, high=8e9, unit="B", meaning="what the driver takes besides its context"
-    ),
-"""
+DRIVER = '    "driver_memory": (0.0, 0.0, 8e9, "B", "what the driver takes besides its context"),\n'
 OBJECTIVE = '''"""The carbon of a step, at 0.4 kg for a kilowatt-hour."""
 
 from optimizer.objectives.minimised import energy
@@ -202,7 +185,7 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/constraints/space.py": (("for pp in degrees if pp <= model.layers", " and pp <= limits.max_pp"),),
     },
     "A stack parameter": {
-        "optimizer/job/stack.py": (("PARAMETERS: Mapping[str, Parameter] = {\n", DRIVER),),
+        "optimizer/job/stack.py": (("_PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {\n", DRIVER),),
         "optimizer/job/job.py": (
             ('self.cluster.device.memory) - self.stack["context_memory"]', ' - self.stack["driver_memory"]'),
         ),
@@ -248,53 +231,41 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
         "optimizer/job/fields.py": (('MINIMISED = ("time", "energy", "cost"', ', "carbon"'),),
     },
     "A framework": {
-        "optimizer/frameworks/NAME/framework.py": FRAMEWORK,
-        "optimizer/frameworks/every.py": (
-            (
-                "from optimizer.frameworks.primus.framework import PRIMUS\n",
-                "from optimizer.frameworks.quill.framework import QUILL\n",
-            ),
-            ("    TORCHTITAN,\n", "    QUILL,\n"),
-        ),
+        "optimizer/frameworks/every.py": (("EVERY: tuple[Framework, ...] = (\n", FRAMEWORK),),
     },
     "A launch reader": {
         "optimizer/frameworks/NAME/config.py": CONFIG,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import config\n"),
-            ('    stack="nanotron-2024",\n', READS),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill import config as quill\n"),
+            (QUILL, READS),
         ),
     },
     "A log format": {
         "optimizer/frameworks/NAME/log.py": LOG,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import log\n"),
-            ('    stack="nanotron-2024",\n', "    log=log.LOG,\n"),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill.log import LOG as QUILL_LOG\n"),
+            (QUILL, "        log=QUILL_LOG,\n"),
         ),
     },
     "An export": {
         "optimizer/frameworks/NAME/export.py": EXPORT,
-        "optimizer/frameworks/NAME/framework.py": (
-            (IMPORTS, "from optimizer.frameworks.quill import export\n"),
-            (
-                '    stack="nanotron-2024",\n',
-                '    targets={NAME: ExportFiles(files={"quill.json": export.quill_json})},\n',
-            ),
+        "optimizer/frameworks/every.py": (
+            (IMPORTS, "from optimizer.frameworks.quill.export import quill_json\n"),
+            (QUILL, '        targets={"quill": ExportFiles(files={"quill.json": quill_json})},\n'),
         ),
         "presets/launchers/targets.toml": (
             ('[megatron-bridge]\nlike = "megatron-lm"\n', '\n[quill]\nlike = "torchtitan"\n'),
         ),
     },
     "A cause of slow runs": {
-        "optimizer/diagnose/causes/NAME.py": CAUSE,
         "optimizer/diagnose/causes/every.py": (
-            ("from optimizer.diagnose.causes import ", "checkpoints, "),
-            ("    clocks.CAUSE,\n", "    checkpoints.CAUSE,\n"),
+            ("LONGEST_WAIT, USUAL_WAIT = 10.0, 0.3  # of the predicted step\n\n\n", CAUSE),
+            ("CAUSES: tuple[Cause, ...] = (", "CHECKPOINTS, "),
         ),
     },
 }
 NAMES = {
     "A rule": "pairs",
-    "A cause of slow runs": "checkpoints",
     "A pipeline schedule": "gpipe",
     "An objective": "carbon",
     **dict.fromkeys(("A framework", "A launch reader", "A log format", "An export"), "quill"),

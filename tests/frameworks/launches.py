@@ -1,5 +1,23 @@
 """Launch scripts and configs with the constructs that public ones have, written for these tests."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from optimizer.frameworks.launch_as_read import plan_of
+from optimizer.frameworks.megatron.script import bash_launch
+from optimizer.job.plan import Plan
+
+
+def read_arguments(arguments: str | Sequence[str], gpus: int | None = None) -> tuple[Plan, dict[str, Any]]:
+    """The plan that arguments of Megatron-LM launch, and all that they say; raises InvalidFile for what is wrong."""
+    text = arguments if isinstance(arguments, str) else " ".join(f"'{argument}'" for argument in arguments)
+    launch = bash_launch("arguments", text.strip().encode(), gpus).launch
+    settings, problems = dict(launch.settings), list[str]()
+    plan = plan_of(launch, settings, settings["gpus"], None, problems)
+    assert not problems
+    return plan, settings | {"ignored": launch.ignored}
+
+
 ARRAYS = """#!/bin/bash
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8

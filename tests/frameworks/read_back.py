@@ -18,7 +18,6 @@ from optimizer.answer.answer import Answer
 from optimizer.catalog import load_stack
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
@@ -70,37 +69,29 @@ def answers(random: Random, jobs: int, targets: tuple[str, ...] = ("", *STACKS))
             yield answer
 
 
-def read_arguments(job: Job, path: Path) -> tuple[Plan, Knobs]:
-    """The plan and knobs of Megatron-LM's arguments, which say the format, the sequence and the layers of the job."""
-    found, settings = read_megatron_arguments(path, gpus=job.gpus)
-    knobs = settings["knobs"]
-    assert isinstance(knobs, Knobs)
-    if blocks := settings.get("blocks"):
-        assert isinstance(blocks, int)
-        knobs = replace(knobs, comm_sm_share=blocks / job.cluster.device.sms)
-    assert (settings["dtype"], settings["seq_len"], settings["layers"]) == (job.dtype, job.seq_len, job.model.layers)
-    return found, knobs
+def read_config(job: Job, path: Path, *, stated: bool = False) -> tuple[Plan, Knobs]:
+    """The plan and knobs of a launch file as commands read it, on the job's machine.
 
-
-def read_config(job: Job, path: Path) -> tuple[Plan, Knobs]:
-    """The plan and knobs of a launch file as commands read it, on the job's machine."""
-    controls = Controls(
-        model=job.model.name,
-        cluster=job.cluster.name,
-        stack=job.stack.name.partition("@")[0],
-        gpus=job.gpus,
-        seq_len=job.seq_len,
-        global_batch=job.global_batch,
-    )
+    What is `stated` in the file is asked of nobody: the format, the sequence, the batch and the layers of the job.
+    """
+    controls = Controls(cluster=job.cluster.name, stack=job.stack.name.partition("@")[0], gpus=job.gpus)
+    model = "" if stated else job.model.name
+    if not stated:
+        controls = replace(controls, model=model, seq_len=job.seq_len, global_batch=job.global_batch)
     files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
-    question = launch_as_read(read_launch(files, job.gpus, job.model.name).launch, controls, path.name)
+    question = launch_as_read(read_launch(files, job.gpus, model).launch, controls, path.name)
+    if stated:
+        read = question.settings
+        assert (read["dtype"], read["seq_len"], read["layers"]) == (job.dtype, job.seq_len, job.model.layers)
+        assert read["global_batch"] == job.global_batch
     return question.plan, question.knobs
 
 
 def differing(answer: Answer, path: Path) -> str:
     """How the price of a launch file differs from that of the answer; "" where it is the same to the last digit."""
-    readers = (read_config, read_arguments) if path.name == ARGUMENTS else (read_config,)
-    return "; ".join(filter(None, (_differing(answer, *read(answer.job, path)) for read in readers)))
+    ways = (False, True) if path.name == ARGUMENTS else (False,)
+    readings = (read_config(answer.job, path, stated=stated) for stated in ways)
+    return "; ".join(filter(None, (_differing(answer, *reading) for reading in readings)))
 
 
 def _differing(answer: Answer, found: Plan, knobs: Knobs) -> str:

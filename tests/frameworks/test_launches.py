@@ -148,7 +148,7 @@ def test_assumed_and_ignored_are_named() -> None:
     assert launch.ignored == ["--node_rank", "--lr", "--save"]
     assert any("llama3-70b" in sentence for sentence in launch.assumed)
     assert any("dgx-h100" in sentence for sentence in launch.assumed)
-    kept = question({"train.slurm": launches.SLURM}).launch.kept
+    kept = question({"train.slurm": launches.SLURM}).launch.unsearched
     assert any("--rampup-batch-size" in sentence for sentence in kept)
 
 

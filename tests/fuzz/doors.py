@@ -140,7 +140,7 @@ def measured_file(path: Path) -> object:
     from optimizer.catalog.readers.text import toml_of
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml
-    from optimizer.measure.measured_file import read_measured
+    from optimizer.measure.measured import read_measured
 
     measured = read_measured(path)
     made = hardware_of(measured, name="mine")

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
+from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
-from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import patched, unified
 from optimizer.job.plan import Plans

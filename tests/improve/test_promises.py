@@ -7,9 +7,9 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
-from optimizer.frameworks.source import Source
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, lost, patched
 from optimizer.improve.state import current_state

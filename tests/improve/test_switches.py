@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
-from optimizer.frameworks.source import Source
-from optimizer.improve.edit import Edit
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, patched
+from optimizer.improve.state import Edit
 from tests.frameworks import launches
 from tests.improve.test_planted import EP, ONE, OVERLAP, TP, ZERO, script
 

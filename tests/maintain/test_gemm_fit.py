@@ -12,7 +12,7 @@ import pytest
 
 from maintain.gemm_fit import fit_all, main
 from maintain.gemm_samples import Samples, read_samples
-from maintain.gemm_solver import BOUNDS, Fit, fit_curve, fitted_parameters, predicted, starting_curve
+from maintain.gemm_solver import BOUNDS, GemmFit, fit_curve, fitted_parameters, predicted, starting_curve
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.catalog.hardware import load_device
@@ -99,7 +99,7 @@ def test_unusable_rows_are_reported_together(tmp_path: Path, capsys: pytest.Capt
 
 
 @cache
-def measured_fits() -> tuple[dict[tuple[str, str], Samples], dict[tuple[str, str], Fit]]:
+def measured_fits() -> tuple[dict[tuple[str, str], Samples], dict[tuple[str, str], GemmFit]]:
     if not MEASURED.is_file():
         pytest.skip("the measured kernels are not here")
     samples = read_samples(MEASURED)

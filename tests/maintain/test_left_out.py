@@ -10,10 +10,10 @@ import pytest
 
 from maintain.interval_coverage import TIMES, table
 from maintain.left_out import LeftOut, errors_of, judged, left_out
+from optimizer.calibration.intervals import QUANTILES
 from optimizer.calibration.leave_out import HeldOut
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.calibration.shared_quantile import QUANTILES
-from optimizer.catalog.intervals import errors_of_others
+from optimizer.catalog.stacks import errors_of_others
 from tests.measured import published_runs
 
 MEASURED = Path(__file__).parents[3] / "shared" / "measured"
@@ -21,7 +21,7 @@ MEASURED = Path(__file__).parents[3] / "shared" / "measured"
 
 def of_stack(name: str, errors: list[float], groups: list[int]) -> LeftOut:
     count = len(errors)
-    held = HeldOut(
+    outcome = HeldOut(
         places=np.arange(count),
         errors=np.array(errors),
         inside=np.ones(count, dtype=bool),
@@ -30,7 +30,7 @@ def of_stack(name: str, errors: list[float], groups: list[int]) -> LeftOut:
         groups=np.array(groups),
     )
     runs = tuple(Run(id=str(number), row={}, stack_name=name) for number in range(count))
-    return LeftOut(stack=name, runs=runs, held=held, categories=np.full(count, ""))
+    return LeftOut(stack=name, runs=runs, outcome=outcome, categories=np.full(count, ""))
 
 
 def test_every_stack_weighs_alike_and_so_does_every_group_in_it() -> None:
@@ -42,7 +42,7 @@ def test_every_stack_weighs_alike_and_so_does_every_group_in_it() -> None:
 
 
 def replace_outside(some: LeftOut) -> LeftOut:
-    return replace(some, held=replace(some.held, inside=np.zeros(len(some.runs), dtype=bool)))
+    return replace(some, outcome=replace(some.outcome, inside=np.zeros(len(some.runs), dtype=bool)))
 
 
 def test_a_group_is_judged_without_itself_and_its_stack_not_by_its_own_share_of_the_others() -> None:
@@ -63,8 +63,8 @@ def test_the_shipped_errors_of_others_are_those_of_the_runs() -> None:
     found = left_out(runs, "time")
     assert {some.stack for some in found} == {"maxtext", "primus-2025"}
     span = errors_of_others()["time_experts_interpolated"]
-    mixtures = np.concatenate([np.abs(some.held.errors[some.categories == "_experts"]) for some in found])
-    assert span[0] < np.median(mixtures) < span[-1]
+    moe = np.concatenate([np.abs(some.outcome.errors[some.categories == "_experts"]) for some in found])
+    assert span[0] < np.median(moe) < span[-1]
     lines = table(runs, "time", TIMES)
     assert any(line.startswith("| TPU | 19 | 9 |") for line in lines)
     assert any(line.startswith("| AMD | 11 | 2 |") for line in lines)
@@ -75,7 +75,7 @@ def test_published_runs_that_are_left_out_are_met() -> None:
     names = ("megatron-2021", "nemo-2024", "mlperf-tuned")
     found = left_out([run for name in names for run in published_runs(name)], "time")
     assert {some.stack: len(some.runs) for some in found} == {"megatron-2021": 22, "nemo-2024": 34, "mlperf-tuned": 11}
-    medians = {some.stack: float(np.median(np.abs(some.held.errors))) for some in found}
+    medians = {some.stack: float(np.median(np.abs(some.outcome.errors))) for some in found}
     assert medians["megatron-2021"] < 0.05
     assert medians["nemo-2024"] < 0.12
     assert medians["mlperf-tuned"] < 0.04

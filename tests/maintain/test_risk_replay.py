@@ -8,14 +8,14 @@ import pytest
 
 from maintain.risk_replay import RISKS, answer, replay, table
 from optimizer.calibration.runs import Run
-from optimizer.calibration.validation import Priced
+from optimizer.calibration.validation import PricedRun
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from tests.measured import MEASURED, measured_runs
 
 
 @pytest.fixture
-def members(gpt3_job: Job) -> list[Priced]:
+def members(gpt3_job: Job) -> list[PricedRun]:
     """A fast plan that just fits by prediction and went out of memory, and a slower one with room that ran."""
     usable = gpt3_job.usable_memory
 
@@ -32,12 +32,12 @@ def members(gpt3_job: Job) -> list[Priced]:
         )
 
     return [
-        Priced(run=run(2, True, None), step_time=6.0, reserved=0.98 * usable),
-        Priced(run=run(1, False, 7.0), step_time=6.5, reserved=0.5 * usable),
+        PricedRun(run=run(2, True, None), step_time=6.0, reserved=0.98 * usable),
+        PricedRun(run=run(1, False, 7.0), step_time=6.5, reserved=0.5 * usable),
     ]
 
 
-def test_less_risk_picks_the_plan_with_room(members: list[Priced]) -> None:
+def test_less_risk_picks_the_plan_with_room(members: list[PricedRun]) -> None:
     bold, safe = answer(members, 0.5), answer(members, 0.1)
     assert bold is members[0]
     assert safe is members[1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maintain.trial_groups import (
-    Group,
+    TrialGroup,
     adaptive,
     at_random,
     curve,
@@ -29,10 +29,10 @@ tp,pp,dp,micro_batch,global_batch,recompute,dtype,step_time_s,status,group
 """
 
 
-def group(predicted: list[float], measured: list[float], alike: float = 0.0) -> Group:
+def group(predicted: list[float], measured: list[float], alike: float = 0.0) -> TrialGroup:
     count = len(predicted)
     covariance = 0.01 * ((1 - alike) * np.eye(count) + alike)
-    return Group(
+    return TrialGroup(
         name="made up",
         stack="test",
         plans=tuple(Plan(tp=2**place, dp=2 ** (count - place)) for place in range(count)),
@@ -72,7 +72,7 @@ def test_a_wrong_first_sends_the_second_trial_elsewhere() -> None:
     covariance = 0.01 * np.array([[1, 0.99, 0], [0.99, 1, 0], [0, 0, 1.0]])
     found = group([1.0, 1.001, 1.03], [1.3, 1.3, 1.0])
     belief = Belief.untried(Gaussian(mean=np.log([1.0, 1.001, 1.03]), covariance=covariance), found.belief.memory)
-    alike = Group(name="", stack="", plans=found.plans, measured=found.measured, belief=belief)
+    alike = TrialGroup(name="", stack="", plans=found.plans, measured=found.measured, belief=belief)
     assert adaptive(alike, 2) == [0, 2]
     assert ranking(alike, 2) == [0, 1]
 

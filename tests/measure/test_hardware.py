@@ -18,8 +18,7 @@ from optimizer.job.hardware import Cluster
 from optimizer.measure.fit_messages import alpha_betas
 from optimizer.measure.hardware_of import hardware_of
 from optimizer.measure.hardware_toml import cluster_toml, device_toml
-from optimizer.measure.measured import Machine, Measured, Product, Transfer
-from optimizer.measure.measured_file import read_measured
+from optimizer.measure.measured import Machine, NodeMeasurements, Product, Transfer, read_measured
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import collective_time
@@ -38,7 +37,7 @@ def slow_cluster() -> Cluster:
     return replace(usual, tiers=(inner, *slow))
 
 
-def planted() -> Measured:
+def planted() -> NodeMeasurements:
     """Two nodes of 8 H100 whose units reach 90 % and whose network 60 % of what is usual: times of the model."""
     cluster = slow_cluster()
     curve = replace(curve_for(cluster.device, "bf16"), throttle=0.0)
@@ -60,7 +59,7 @@ def planted() -> Measured:
         )
     )
     stream = 0.95 * 3350e9 * curve.memory_efficiency
-    return Measured(
+    return NodeMeasurements(
         source="planted",
         job={"model": "llama3-8b"},
         machine=Machine(
@@ -84,17 +83,17 @@ def planted() -> Measured:
 
 
 @pytest.fixture(scope="module")
-def slow() -> Measured:
+def slow() -> NodeMeasurements:
     return planted()
 
 
-def loaded(tmp_path: Path, measured: Measured, **options: str) -> Cluster:
+def loaded(tmp_path: Path, measured: NodeMeasurements, **options: str) -> Cluster:
     path = tmp_path / "mine.toml"
     path.write_text(cluster_toml(hardware_of(measured, name="mine", **options), measured))
     return load_cluster(path)
 
 
-def test_planted_units_and_network_are_found(slow: Measured, tmp_path: Path) -> None:
+def test_planted_units_and_network_are_found(slow: NodeMeasurements, tmp_path: Path) -> None:
     made = hardware_of(slow)
     usual = curve_for(load_device("h100"), "bf16")
     curve = curve_for(made.device, "bf16")
@@ -117,7 +116,7 @@ def test_planted_units_and_network_are_found(slow: Measured, tmp_path: Path) -> 
     assert [tier.size for tier in cluster.tiers] == [8, 256, 1_000_000]
 
 
-def test_the_written_cluster_is_the_one_that_was_made(slow: Measured, tmp_path: Path) -> None:
+def test_the_written_cluster_is_the_one_that_was_made(slow: NodeMeasurements, tmp_path: Path) -> None:
     made, read = hardware_of(slow), loaded(tmp_path, slow)
     assert read.host_bandwidth == made.cluster.host_bandwidth
     assert read.device.gemm["bf16"] == pytest.approx(made.device.gemm["bf16"], rel=1e-4)
@@ -132,7 +131,7 @@ def test_the_written_cluster_is_the_one_that_was_made(slow: Measured, tmp_path: 
             )
 
 
-def test_tiers_that_were_not_measured_are_the_catalogues(slow: Measured, tmp_path: Path) -> None:
+def test_tiers_that_were_not_measured_are_the_catalogues(slow: NodeMeasurements, tmp_path: Path) -> None:
     alone = replace(slow, collectives=())
     made = hardware_of(alone)
     assert made.links == {}
@@ -147,7 +146,7 @@ def test_tiers_that_were_not_measured_are_the_catalogues(slow: Measured, tmp_pat
             assert mine == pytest.approx(theirs, rel=0.01)
 
 
-def test_a_gpu_of_no_catalogue_is_its_own_peak(slow: Measured, tmp_path: Path) -> None:
+def test_a_gpu_of_no_catalogue_is_its_own_peak(slow: NodeMeasurements, tmp_path: Path) -> None:
     unknown = replace(slow, machine=replace(slow.machine, name="Fantasia 9000", vendor="Fantasia"))
     cluster = loaded(tmp_path, unknown)
     assert cluster.device.name == "fantasia-9000"
@@ -157,7 +156,7 @@ def test_a_gpu_of_no_catalogue_is_its_own_peak(slow: Measured, tmp_path: Path) -
     assert loaded(tmp_path, unknown, device="a100").device.name == "a100-80"
 
 
-def test_more_than_the_peak_is_told(slow: Measured) -> None:
+def test_more_than_the_peak_is_told(slow: NodeMeasurements) -> None:
     fast = replace(slow, products=(Product(m=8192, n=8192, k=8192, seconds=1e-3),))
     made = hardware_of(fast)
     assert any("above the peak of h100" in line for line in made.notes)
@@ -220,7 +219,7 @@ def test_what_is_wrong_with_a_file_is_said(change: dict[str, Any], words: str, t
     assert words in done.stderr
 
 
-def test_the_slow_rank_is_named(slow: Measured, tmp_path: Path) -> None:
+def test_the_slow_rank_is_named(slow: NodeMeasurements, tmp_path: Path) -> None:
     from optimizer.measure.report import measured_dict
 
     assert "rank 15 multiplies 20.0% slower than the median rank" in measured_dict(hardware_of(slow), slow)["told"]

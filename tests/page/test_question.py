@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of
 from optimizer.job.plan import Plan
-from optimizer.page.plan.form import form_values
-from optimizer.page.plan.locks import locks
+from optimizer.page.plan.controls import form_values, locks
 from optimizer.page.plan.question import MOST_MINE, PlanQuestion, asked
 
 PINS = ("tp=8", "pp=2..8", "vpp=1,6", "recompute=full", "sequence_parallel=false", "zero_stage=1", "micro_batch=2")

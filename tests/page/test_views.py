@@ -12,18 +12,15 @@ from optimizer.catalog.offers import book_of
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered, first, offer_of
+from optimizer.page.plan.own_files import sealed
 from optimizer.page.plan.question import PlanQuestion
-from optimizer.page.plan.sealed import sealed
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_values
+from optimizer.page.plan.views.compared import difference_chart, distance, measured, nearest
 from optimizer.page.plan.views.every import VIEWS
-from optimizer.page.plan.views.mine import difference_chart
 from optimizer.page.plan.views.paste import paste_view
-from optimizer.page.plan.views.pipeline import ends, pipeline_chart
-from optimizer.page.plan.views.runs import distance, measured, nearest
-from optimizer.page.plan.views.scaling import counts, scaling_chart
-from optimizer.page.plan.views.sensitivity import sensitivity_chart
 from optimizer.page.plan.views.shown import fragment
+from optimizer.page.plan.views.studies import counts, ends, pipeline_chart, scaling_chart, sensitivity_chart
 from optimizer.purchase.price.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan

@@ -145,6 +145,6 @@ def test_what_passes_is_not_kept(one: list[Workers]) -> None:
         one.append(Workers(1))
         task = PageTask(view="answer.json", asked=SMALL, passing=True)
         assert b'"status": "optimal"' in await one[0].result(task, here)
-        assert not one[0]._found
+        assert not one[0]._results
 
     finished(ask())

@@ -13,7 +13,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
 from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.designs.points import Point, Workshop, kept_on_host
+from optimizer.purchase.designs.points import Point, Workshop, host_bytes
 from optimizer.purchase.price.catalogue import host_memory
 from optimizer.purchase.words import vendor_questions
 from tests.purchase.campaigns import campaign, kinds, quick_planner
@@ -77,7 +77,7 @@ def test_what_is_kept_on_the_host_must_fit_there() -> None:
     answer = few.answers[0]
     assert answer.plan is not None
     whole = replace(answer, plan=replace(answer.plan, zero_stage=0))
-    assert kept_on_host(whole) > 50e9
+    assert host_bytes(whole) > 50e9
 
 
 def test_rented_hosts_cannot_grow_and_bought_ones_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:

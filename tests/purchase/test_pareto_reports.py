@@ -20,14 +20,14 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
-from optimizer.purchase.charts import charts
 from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
+from optimizer.purchase.phases import bottleneck, phases
 from optimizer.purchase.report import purchase_report
-from optimizer.purchase.rows import bottleneck, phases
 from optimizer.purchase.units import days, quantity
 from optimizer.purchase.words import summary, vendor_questions
+from optimizer.reports.charts.chart import Chart
 from optimizer.reports.render.html import report_page
 from optimizer.reports.render.markdown import markdown_text
 from optimizer.reports.render.screen import screen_text
@@ -142,8 +142,9 @@ def test_the_page_is_whole_and_escaped(answer: Dossier) -> None:
 
 
 def test_charts_hold_every_design_and_its_numbers(answer: Dossier) -> None:
-    found = charts(answer)
-    assert list(found) == ["time_cost", "cost_energy", "tornado", "phases"]
+    blocks = [block for section in purchase_report(answer).sections for block in section.blocks]
+    found = {block.name: block for block in blocks if isinstance(block, Chart)}
+    assert list(found) == ["time_cost", "cost_energy", "phases", "tornado"]
     marks = [trace["x"] for trace in found["time_cost"].figure["data"]]
     assert sum(map(len, marks)) == len(answer.purchase.points)
     assert [row[0] for row in found["time_cost"].rows] == [

@@ -16,7 +16,6 @@ from optimizer.catalog import load_model
 from optimizer.cli import cli
 from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
 from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
-from optimizer.purchase.choice_words import probability_sentences
 from optimizer.purchase.designs.figures import site_pue
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
@@ -25,10 +24,9 @@ from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.checkpoint import checkpoint
 from optimizer.purchase.price.run_cost import usual_reliability, wall_time
 from optimizer.purchase.price.spares import blocked, cheapest_count, waiting
-from optimizer.purchase.running_words import checkpoint_sentence, spares_sentence
 from optimizer.purchase.staged import Delivery, course, staged
 from optimizer.purchase.uncertainty.inputs import own_assumptions
-from optimizer.purchase.words import summary
+from optimizer.purchase.words import checkpoint_sentence, probability_sentences, spares_sentence, summary
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner
 
 DAY = 86400.0

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from optimizer.catalog.offers import PriceBook, quote
 from optimizer.objectives.step.interval import interval
-from optimizer.purchase.alternatives import alternatives, by_vendor
+from optimizer.purchase.alternatives import alternatives
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Bounds, Campaign
-from optimizer.purchase.choice_words import probability_sentences
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.inverse import cheapest_by_kind
 from optimizer.purchase.designs.pareto import pareto
@@ -25,6 +24,7 @@ from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import judged, spread
+from optimizer.purchase.words import probability_sentences
 from optimizer.reports.glossary import words_in
 from optimizer.reports.render.html import report_page
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
@@ -207,13 +207,12 @@ def test_a_run_that_ends_after_its_date_in_no_case_is_within_the_limits() -> Non
 
 
 def test_machines_are_grouped_by_vendor() -> None:
-    question = campaign()
-    groups = by_vendor(alternatives(question, best(question)))
-    assert {
-        vendor: {alternative.point.design.kind for alternative in members} for vendor, members in groups.items()
-    } == {
-        "NVIDIA": {"h100", "b200"},
-        "AMD": {"mi300x"},
+    found = pareto(campaign(), grid(), planner=quick_planner)
+    across, *groups = machine_tables(dossier(found, kinds(), planner=quick_planner))
+    assert across[0] == "across vendors"
+    assert {vendor: {str(row[0]) for row in table.rows} for vendor, table in groups} == {
+        "NVIDIA": {"H100", "B200"},
+        "AMD": {"MI300X"},
     }
 
 

@@ -36,8 +36,8 @@ def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     fitted = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
     fit = fit_times(runs, stack, free=fitted, evaluations=1)
     assert runs
-    assert max(fit.solution.spreads.values(), default=0.0) <= IDENTIFIED * MARGIN
-    assert np.isfinite(fit.residuals).all()
+    assert max(fit.spreads.values(), default=0.0) <= IDENTIFIED * MARGIN
+    assert np.isfinite(fit.errors).all()
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
 def test_the_published_runs_alone_tell_the_main_parameters(name: str, identified: tuple[str, ...]) -> None:
     stack = load_stack(name)
     fitted = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
-    spreads = fit_times(published_runs(name), stack, free=fitted, evaluations=1).solution.spreads
+    spreads = fit_times(published_runs(name), stack, free=fitted, evaluations=1).spreads
     assert max(spreads[key] for key in identified) <= IDENTIFIED

@@ -23,8 +23,8 @@ import pytest
 from optimizer.catalog import load_link
 from optimizer.catalog.readers.nvidia_topo import Topology
 from optimizer.objectives.network.collectives import volume_per_rank
-from optimizer.page.learn.textbook.bus_curve import all_reduce_perf
-from optimizer.page.learn.textbook.first_order import dense_flops, sharded_memory
+from optimizer.page.learn.acts.six import all_reduce_perf
+from optimizer.page.learn.textbook import dense_flops, sharded_memory
 
 GRADIENTS = 4 * 2e9  # fp32 gradients of 2 billion parameters
 

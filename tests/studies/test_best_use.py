@@ -145,7 +145,7 @@ def test_the_default_batch_grows_alike_for_optimize_and_pareto() -> None:
 
 def test_a_count_without_a_plan_is_tried_without_being_explained() -> None:
     impossible = job(1000, batch=7)
-    told, untold = (plan(impossible, top=1, trials=0, priced_risk=False, explained=how) for how in (True, False))
-    assert told.status == untold.status == "infeasible"
+    told, unidentified = (plan(impossible, top=1, trials=0, priced_risk=False, explained=how) for how in (True, False))
+    assert told.status == unidentified.status == "infeasible"
     assert told.conflict
-    assert not untold.conflict
+    assert not unidentified.conflict

@@ -29,9 +29,9 @@ from optimizer.search.plan.best import Best
 from optimizer.search.why.basin import Basin, Ring
 from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
 from optimizer.studies.communication import communication
+from optimizer.studies.memory_need import MemoryNeed
 from optimizer.studies.networks import bottleneck, network
-from optimizer.studies.room import Room
-from optimizer.studies.scaling import SERIES, Point, ScalingStudy
+from optimizer.studies.scaling import SERIES, ScalingPoint, ScalingStudy
 from optimizer.studies.scaling_report import scaling_report
 from optimizer.studies.strategies import Strategy
 from optimizer.studies.strategies_report import networks_report, strategies_report
@@ -81,9 +81,9 @@ def test_scaling_without_plans(plain: str, best: str, mode: str, gpt3_job: Job, 
         job=gpt3_job,
         mode=mode,
         points=tuple(
-            Point(series=name, gpus=gpus, global_batch=64, tokens=1000, note="no plan fits")
+            ScalingPoint(series=name, gpus=gpus, global_batch=64, tokens=1000, note="no plan fits")
             if number in missing
-            else Point(
+            else ScalingPoint(
                 series=name, gpus=gpus, global_batch=64, tokens=1000, plan=Plan(dp=gpus), estimate=estimate, fits=True
             )
             for number, gpus in enumerate(COUNTS)
@@ -113,7 +113,7 @@ def test_networks(names: Sequence[str], llama_job: Job) -> None:
     verdicts = bottleneck(llama_job, plan, [network(name, llama_job) for name in names])
     silent = [replace(each, communication=0.0, needed=float("inf")) for each in verdicts]
     for found in (verdicts, silent):
-        assert shown(networks_report(llama_job, plan, found, Room(reserved=1.0, usable=2.0)))
+        assert shown(networks_report(llama_job, plan, found, MemoryNeed(reserved=1.0, usable=2.0)))
 
 
 @pytest.mark.parametrize("missing", MISSING)

@@ -18,9 +18,9 @@ from sqlalchemy import event
 
 from optimizer.sweep import batch
 from optimizer.sweep.batch import run_batch
+from optimizer.sweep.connection import StoreError
 from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.owner import Owner
-from optimizer.sweep.storage_errors import StoreError
 from optimizer.sweep.store import Store
 from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes

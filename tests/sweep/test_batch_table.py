@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from optimizer.reports.render.screen import screen_text
-from optimizer.sweep.forecast import GUESSED, forecast
-from optimizer.sweep.report import batch_report, outlook_lines, summary
+from optimizer.sweep.progress import GUESSED, forecast, outlook_lines
+from optimizer.sweep.report import batch_report, summary
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from optimizer.sweep.batch import Engine, run_batch
+from optimizer.sweep.connection import NoBatch, StoreError
 from optimizer.sweep.local import Work
 from optimizer.sweep.owner import Owner, is_dead, myself
 from optimizer.sweep.owner import place as here
-from optimizer.sweep.storage_errors import NoBatch, StoreError
 from optimizer.sweep.store import CHUNK, Store
 from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes

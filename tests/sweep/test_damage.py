@@ -18,7 +18,7 @@ from optimizer.sweep.owner import myself
 from optimizer.sweep.results import nested
 from optimizer.sweep.store import Store
 from optimizer.sweep.task import JobOutcome
-from optimizer.sweep.version import sources
+from optimizer.sweep.work import sources
 from tests.sweep.fakes import answer, tasks
 
 ROOT = Path(__file__).resolve().parents[2]

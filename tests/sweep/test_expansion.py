@@ -11,7 +11,7 @@ from optimizer.job.model import Provenance
 from optimizer.sweep.expansion import tasks_of
 from optimizer.sweep.study import Effort, read_study
 from optimizer.sweep.task import Task, content, key_of
-from optimizer.sweep.version import cost_model_version
+from optimizer.sweep.work import cost_model_version
 from tests.sweep.fakes import job
 
 

@@ -15,11 +15,9 @@ from optimizer.catalog.files import presets_folder
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
-from optimizer.sweep.export import csv_text, exported
-from optimizer.sweep.filters import chosen
-from optimizer.sweep.forecast import GUESSED, forecast
 from optimizer.sweep.money import with_own
-from optimizer.sweep.results import COLUMNS, flat, nested
+from optimizer.sweep.progress import GUESSED, forecast
+from optimizer.sweep.results import COLUMNS, chosen, exported, flat, nested
 from optimizer.sweep.store import StoredRow
 from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks
@@ -153,7 +151,9 @@ def test_every_field_is_a_column_so_that_no_two_rows_look_alike(
             table = table[key]
         table[item.name] = other.get(type(item.default), {"tp": [8, 9]})
         name = prefix + item.name
-        before, after = (next(csv.DictReader(io.StringIO(csv_text([whole])))) for whole in (found, changed))
+        before, after = (
+            next(csv.DictReader(io.StringIO(exported([whole], "csv").decode()))) for whole in (found, changed)
+        )
         assert {column for column in before if before[column] != after[column]} == {name}
         assert name in COLUMNS
 

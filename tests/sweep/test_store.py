@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.sweep.storage_errors import StoreError, advice
+from optimizer.sweep.connection import StoreError, advice
 from optimizer.sweep.store import Store
 from tests.sweep.fakes import bytes_of, tasks
 

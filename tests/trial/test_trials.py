@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from optimizer.catalog import load_stack
 from optimizer.cli import cli
-from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.trial.folder import read_folder
 from tests.diagnose.written import megatron
+from tests.frameworks.launches import read_arguments
 
 GIB = 2.0**30
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -76,7 +76,7 @@ def test_the_trials_are_different_plans_with_launch_files_that_run_them(written:
         script = (trials.trial(place) / "launch.sh").read_text()
         assert "--train-iters 20" in script
         text = (trials.trial(place) / "megatron.args").read_text()
-        plan, settings = read_megatron_arguments(text, gpus=64)
+        plan, settings = read_arguments(text, gpus=64)
         wanted = trials.candidates.plans[index]
         assert (plan.tp, plan.cp, plan.pp, plan.micro_batch) == (wanted.tp, wanted.cp, wanted.pp, wanted.micro_batch)
         assert settings["global_batch"] == trials.job.global_batch

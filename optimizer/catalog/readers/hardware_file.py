@@ -64,8 +64,10 @@ def read_cluster(path: str | Path, *, find_device: FindDevice, find_link: FindLi
         _check_sizes(table, problems)
     if table is None or device is None or problems:
         raise InvalidFile(path, problems)
+    # What stands in for the link of a tier that names none.
+    usual = [replace(find_link(name), in_switch_reduction=False) for name in (INNER_LIKE, OUTER_LIKE)]
     tiers = tuple(
-        _tier(tier, links.get(tier.link or "") or _like(number, find_link), table.max_gpus, path)
+        _tier(tier, links.get(tier.link or "") or usual[number > 0], table.max_gpus, path)
         for number, tier in enumerate(table.tiers)
     )
     cluster = Cluster(
@@ -118,11 +120,6 @@ def _links(raw: object, find_link: FindLink, problems: list[str]) -> dict[str, L
         if isinstance(name, str) and (link := _looked_up(find_link, name, f"tiers[{number}].link", problems)):
             links[name] = link
     return links
-
-
-def _like(number: int, find_link: FindLink) -> Link:
-    """What stands in for the link of a tier that names none."""
-    return replace(find_link(OUTER_LIKE if number else INNER_LIKE), in_switch_reduction=False)
 
 
 def _tier(table: TierTable, base: Link, reach: int, path: Path) -> Tier:

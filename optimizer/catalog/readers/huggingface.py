@@ -8,11 +8,9 @@ from typing import Any
 
 from optimizer.base.errors import InvalidFile, nearest
 from optimizer.base.names import refusal
-from optimizer.catalog.readers.huggingface_classic import CLASSIC
-from optimizer.catalog.readers.huggingface_dense import GATED
-from optimizer.catalog.readers.huggingface_keys import Family
+from optimizer.catalog.readers.huggingface_dense import CLASSIC, GATED, Family
 from optimizer.catalog.readers.huggingface_moe import MOE
-from optimizer.catalog.readers.model_checks import impossible
+from optimizer.catalog.readers.model_file import impossible
 from optimizer.catalog.readers.problems import validated
 from optimizer.catalog.readers.text import read_json, shown
 from optimizer.job.model import Model, Provenance

@@ -1,4 +1,4 @@
-"""Mixture-of-experts families of Hugging Face: the keys of their config.json and what they mean."""
+"""MoE families of Hugging Face: the keys of their config.json and what they mean."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import AliasChoices, Field
 
-from optimizer.catalog.readers.huggingface_dense import Qwen2, Qwen3, QwenWindow
-from optimizer.catalog.readers.huggingface_keys import (
+from optimizer.catalog.readers.huggingface_dense import (
     Biased,
     Config,
     Decoder,
@@ -15,6 +14,9 @@ from optimizer.catalog.readers.huggingface_keys import (
     Fields,
     Gated,
     Numbers,
+    Qwen2,
+    Qwen3,
+    QwenWindow,
     Windowed,
     period,
 )
@@ -88,19 +90,16 @@ class Routed(Gated, MoeConfig):
     def _experts(self, **own: Any) -> Experts:
         if self.moe_layer_freq != 1:
             raise ValueError(f"moe_layer_freq = {self.moe_layer_freq}; only 1 is supported")
+        # Groups of experts of which a token may use some; none where it may use all.
+        groups, limit = self.n_group or 0, self.topk_group or 0
         return super()._experts(
             ffn_hidden=self.expert_hidden,
             shared_ffn_hidden=self.expert_hidden * (self.n_shared_experts or 0),
             first_dense_layers=self.first_k_dense_replace,
             router="sigmoid" if self.topk_method == "noaux_tc" else "pre-softmax",
             router_bias=self.topk_method == "noaux_tc",
-            **self._groups(),
+            **({"groups": groups, "group_limit": limit} if 0 < limit < groups else {}),
         )
-
-    def _groups(self) -> Fields:
-        """Groups of experts of which a token may use some, none where it may use all."""
-        groups, limit = self.n_group or 0, self.topk_group or 0
-        return {"groups": groups, "group_limit": limit} if 0 < limit < groups else {}
 
 
 class Glm4Moe(Routed):

@@ -36,13 +36,7 @@ from optimizer.catalog.readers.tables import (
 from optimizer.catalog.readers.text import read_described
 from optimizer.job.job import DTYPES
 from optimizer.job.model import Provenance
-from optimizer.job.stack import (
-    PARAMETERS,
-    Features,
-    Fixed,
-    Parameter,
-    Stack,
-)
+from optimizer.job.stack import PARAMETERS, Features, Fixed, Parameter, Stack
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20

@@ -6,7 +6,7 @@ import io
 import json
 import tomllib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,24 +91,24 @@ def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[
 
 def toml_of(text: str, where: object) -> dict[str, Any]:
     """The tables in a TOML text; raises InvalidFile, which names `where`, for what is none or nested too deeply."""
-    try:
-        return _shallow(tomllib.loads(text), "TOML", where)
-    except RecursionError:
-        raise InvalidFile(where, ["not TOML: nested too deeply"]) from None
-    except ValueError as error:
-        raise InvalidFile(where, [f"not TOML: {error}"]) from None
+    return _parsed(tomllib.loads, text, "TOML", where)
 
 
 def json_of(text: str, where: object) -> Any:
     """The value in a JSON text; raises InvalidFile as toml_of does."""
+    return _parsed(json.loads, text, "JSON", where)
+
+
+def _parsed(read: Callable[[str], T], text: str, kind: str, where: object) -> T:
     try:
-        return _shallow(json.loads(text), "JSON", where)
+        return _shallow(read(text), kind, where)
     except RecursionError:
-        raise InvalidFile(where, ["not JSON: nested too deeply"]) from None
+        problem = f"not {kind}: nested too deeply"
     except json.JSONDecodeError as error:
-        raise InvalidFile(where, [f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"]) from None
+        problem = f"line {error.lineno}, column {error.colno}: not {kind}: {error.msg}"
     except ValueError as error:
-        raise InvalidFile(where, [f"not JSON: {error}"]) from None
+        problem = f"not {kind}: {error}"
+    raise InvalidFile(where, [problem])
 
 
 def _shallow(value: T, kind: str, where: object) -> T:

@@ -1,9 +1,9 @@
-"""From what a buyer typed to a campaign and a grid of designs."""
+"""From what a buyer typed to a campaign and a grid of designs: lists or ranges of design variables, and deliveries."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,9 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import amount, parse, whole
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.readers.text import read_text
-from optimizer.catalog.usual_batch import EACH, LEAST
-from optimizer.commands.buy.design_values import Axis, axis, gigabits, share, size, stages
+from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED
 from optimizer.commands.pins import merged
-from optimizer.commands.request import PUBLISHED_BATCHES, Request, job_of
+from optimizer.commands.request import Request, job_of
 from optimizer.commands.values import AT_MOST, money
 from optimizer.commands.waiting import progress
 from optimizer.job.fields import STACKS
@@ -23,26 +22,60 @@ from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
-    from optimizer.job.hardware import Cluster
     from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import Delivery
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
 DATES = ("start", "by")
+Axis = tuple[tuple[float, ...], tuple[float, float] | None]  # values, and a range for the continuous search
 Options = Mapping[str, Any]  # values of the options of `optimize pareto`, by name
+
+
+def gigabits(text: str) -> float:
+    """A bandwidth [B/s], plain numbers in Gb/s.
+
+    >>> gigabits("400"), gigabits("50 GB/s")
+    (50000000000.0, 50000000000.0)
+    """
+    plain = text.replace(".", "", 1).isdigit()
+    return parse(f"{text} Gb/s" if plain else text, "B/s")
+
+
+def share(text: str) -> float:
+    """A share of one.
+
+    >>> share("80%"), share("0.8")
+    (0.8, 0.8)
+    """
+    return parse(text, "1")
+
+
+def size(text: str) -> float:
+    """A size in memory [B], plain numbers in GB.
+
+    >>> size("141"), size("80GiB")
+    (141000000000.0, 85899345920.0)
+    """
+    return parse(f"{text} GB" if text.replace(".", "", 1).isdigit() else text, "B")
+
+
+AXES: Mapping[str, tuple[Callable[[str], float], float]] = {  # how a value is read, and the usual one
+    **{"nic": (gigabits, 0.0), "oversubscription": (float, 0.0), "hbm": (size, 0.0)},
+    **{"power_cap": (share, 1.0), "batch_factor": (float, 1.0)},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PurchaseQuestion:
-    """The campaign, the grid of its discrete designs, the ranges of its continuous ones, and what was assumed."""
+    """What a buyer asks."""
 
     campaign: Campaign
-    grid: Grid
-    ranges: dict[str, tuple[float, float]]
-    kinds: tuple[Design, ...]
-    assumed: tuple[str, ...]
-    deliveries: tuple[Delivery, ...] = ()
+    grid: Grid  # of its discrete designs
+    ranges: dict[str, tuple[float, float]]  # of its continuous ones
+    kinds: tuple[Design, ...]  # the machines, one GPU of each
+    assumed: tuple[str, ...]  # sentences on what was not typed
+    deliveries: tuple[Delivery, ...] = ()  # GPUs by date, where they come in stages
 
 
 def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
@@ -55,17 +88,18 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     Raises:
         InputError: for a name, number or combination that cannot be used.
     """
-    from optimizer.catalog import load_stack
+    from optimizer.catalog import load_cluster, load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import totals
 
-    kinds = tuple(Design(kind=name, cluster=cluster, gpus=1) for name, cluster in _clusters(asked["hardware"]).items())
-    unknown = [
-        name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in {k.kind for k in kinds}
-    ]
-    if unknown:
+    names = dict.fromkeys(name.strip() for name in asked["hardware"].split(",") if name.strip())
+    if not names:
+        raise InputError("--hardware names no machine; write for example h100,gb200-nvl72")
+    kinds = tuple(Design(kind=name, cluster=load_cluster(name), gpus=1) for name in names)
+    known = {kind.kind for kind in kinds}
+    if unknown := [name for name in (*asked["rent"], *asked["purchase"], *bounds.on_hand) if name not in known]:
         raise InputError(f"{unknown[0]!r} is priced or counted but not in --hardware {asked['hardware']}")
     most = asked["gpus"].strip().lower()
     at_most = most.startswith(AT_MOST)
@@ -74,20 +108,12 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
     if at_most and len(gpus) > 1:
         raise InputError(f"--gpus {asked['gpus']} must name one number: at-most:1000")
     if (portfolio := asked["portfolio"]) is not None:
-        runs, assumed = (
-            _portfolio(portfolio, kinds[0].kind),
-            [f"runs of {portfolio} one after the other on the same machines"],
-        )
+        runs = _portfolio(portfolio, kinds[0].kind)
+        assumed = [f"runs of {portfolio} one after the other on the same machines"]
     else:
         run, assumed = _run(asked["model"], asked["tokens"], asked["seq_len"], asked["global_batch"], kinds[0].kind)
         runs = (run,)
-    axes: dict[str, Axis] = {
-        "nic": axis("--nic", asked["nic"], gigabits, 0.0),
-        "oversubscription": axis("--oversubscription", asked["oversubscription"], float, 0.0),
-        "hbm": axis("--hbm", asked["hbm"], size, 0.0),
-        "power_cap": axis("--power-cap", asked["power_cap"], share, 1.0),
-        "batch_factor": axis("--batch-factor", asked["batch_factor"], float, 1.0),
-    }
+    axes = {name: axis(f"--{name.replace('_', '-')}", asked[name], read, usual) for name, (read, usual) in AXES.items()}
     domains, ranged = axis("--scale-up", asked["scale_up"], float, 0.0)
     if ranged:
         raise InputError(f"--scale-up {asked['scale_up']} must be a list of GPU counts such as 8,72")
@@ -103,23 +129,20 @@ def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
         flex=asked["flex"] or 0.0,
         **merged(asked["fix"]),
     )
+    listed: Any = {f"{name}s": values for name, (values, _) in axes.items()}
     grid = Grid(
         kinds=kinds,
         gpus=gpus,
         dtypes=tuple(part.strip() for part in asked["dtype"].split(",")),
-        batch_factors=axes["batch_factor"][0],
-        power_caps=axes["power_cap"][0],
-        nics=axes["nic"][0],
-        oversubscriptions=axes["oversubscription"][0],
-        hbms=axes["hbm"][0],
+        **listed,
         scale_ups=tuple(int(domain) for domain in domains),
     )
-    ranges = {name: found[1] for name, found in axes.items() if found[1]}
+    ranges = {name: values[1] for name, values in axes.items() if values[1]}
     if deliveries and (ranges or sum(1 for _ in grid.designs()) > len(kinds) * len(gpus)):
         raise InputError("--stages asks about one design of each machine: give --nic, --dtype and the like one value")
     if at_most:
-        best, said = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
-        grid, assumed = replace(grid, best_counts=best), [*assumed, *said]
+        best, lines = _best_counts(campaign, kinds, gpus[0], grid.dtypes[0])
+        grid, assumed = replace(grid, best_counts=best), [*assumed, *lines]
     return PurchaseQuestion(
         campaign=campaign,
         grid=grid,
@@ -137,12 +160,12 @@ def _spares(asked: Options) -> int | None:
     if not asked["spares"] or asked["spares"].strip().lower() == "auto":
         return AUTO if asked["spares"] or asked["buy"] else None
     try:
-        found = whole(asked["spares"])
+        count = whole(asked["spares"])
     except InputError:
-        found = -1
-    if found < 0:
+        count = -1
+    if count < 0:
         raise InputError(f"--spares {asked['spares']!r} must be a number of nodes, or auto for as many as pay")
-    return found
+    return count
 
 
 def _best_counts(
@@ -152,7 +175,7 @@ def _best_counts(
     from optimizer.purchase.price.catalogue import paid
     from optimizer.studies.best_use import best_use, counts_at_most
 
-    found, said = {}, []
+    best, lines = {}, []
     for kind in kinds:
         counts = counts_at_most(most, kind.cluster.gpus_per_node)
         designs = [replace(kind, gpus=count, dtype=dtype) for count in counts]
@@ -161,10 +184,10 @@ def _best_counts(
             raise InputError(f"--gpus at-most:{most}: {kind.title} is not sold in lots of so few GPUs")
         with progress(f"numbers of {kind.title}", len(within)) as step:
             use = best_use([design.job(campaign, campaign.runs[0]) for design in within], step)
-        found[kind.kind] = use.best.job.gpus
+        best[kind.kind] = use.best.job.gpus
         words = use.words() or f"{use.best.job.gpus:,} GPUs are the best of {len(use.tried)} counts tried"
-        said.append(f"{kind.title}, at most {most:,}: {words}")
-    return found, said
+        lines.append(f"{kind.title}, at most {most:,}: {words}")
+    return best, lines
 
 
 def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
@@ -184,20 +207,11 @@ def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
                 value = money(text) / each
             except InputError as error:
                 raise InputError(f"{option} {name}={text}: {error}") from None
-            found = quote(device, term, value, cluster=cluster, row=f"{option} {name}={text}")
+            offer = quote(device, term, value, cluster=cluster, row=f"{option} {name}={text}")
             # A price that is typed changes no size: racks and slices stay whole.
             usual = book.rent(device, cluster) if term != "purchase" else None
-            quotes.append(replace(found, sold=usual.sold, sold_as=usual.sold_as) if usual else found)
+            quotes.append(replace(offer, sold=usual.sold, sold_as=usual.sold_as) if usual else offer)
     return book.with_quotes(quotes)
-
-
-def _clusters(hardware: str) -> Mapping[str, Cluster]:
-    from optimizer.catalog import load_cluster
-
-    names = [name.strip() for name in hardware.split(",") if name.strip()]
-    if not names:
-        raise InputError("--hardware names no machine; write for example h100,gb200-nvl72")
-    return {name: load_cluster(name) for name in names}
 
 
 def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str) -> tuple[Run, list[str]]:
@@ -211,7 +225,7 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
     )
     if tokens < job.tokens:
         raise InputError(f"{tokens:g} tokens are less than one step of {job.tokens:,}; --tokens counts the whole run")
-    published = job.model.name in PUBLISHED_BATCHES
+    published = job.model.name in PUBLISHED
     run = Run(
         model=job.model,
         tokens=tokens,
@@ -265,15 +279,15 @@ def _cell(name: str, text: str, problems: list[str]) -> float:
     if not text:
         return 0.0
     try:
-        found = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
+        number = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
     except InputError as error:
         problems.append(f"{name}: {error}")
         return 0.0
-    if name in DATES and text.strip()[-1:].isdigit() and found:
+    if name in DATES and text.strip()[-1:].isdigit() and number:
         problems.append(f"{name} {text!r} has no unit; write the days after the start as 60d")
-    elif found < 0 or (found == 0 and name != "start"):
+    elif number < 0 or (number == 0 and name != "start"):
         problems.append(f"{name} must be above 0, but got {text!r}")
-    return found
+    return number
 
 
 def _notes(asked: Options, axes: Mapping[str, Axis]) -> tuple[str, ...]:
@@ -305,3 +319,53 @@ def _notes(asked: Options, axes: Mapping[str, Axis]) -> tuple[str, ...]:
         notes.append("rent grows by what the network adds to its price, written off with support and staff (assumed)")
     notes += [f"{name} is taken to need no more tokens than bf16" for name in QUANTISED if name in asked["dtype"]]
     return tuple(notes)
+
+
+def axis(option: str, text: str, read: Callable[[str], float], usual: float) -> Axis:
+    """Values of a design variable, and its bounds when they were written as a range for the continuous search.
+
+    Raises InputError for a value that cannot be read, or bounds that do not rise.
+
+    >>> axis("--nic", "200,400", float, 0.0), axis("--nic", "200:800", float, 0.0), axis("--nic", "", float, 0.0)
+    (((200.0, 400.0), None), ((0.0,), (200.0, 800.0)), ((0.0,), None))
+    """
+    if not text:
+        return (usual,), None
+    try:
+        if ":" in text:
+            low, high = (read(part.strip()) for part in text.split(":"))
+            if not 0 < low < high:
+                raise ValueError
+            return (usual,), (low, high)
+        values = tuple(read(part.strip()) for part in text.split(","))
+        if min(values) <= 0:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"{option} {text!r} is neither a list such as 1,2 nor a rising range such as 1:2") from None
+    return values, None
+
+
+def stages(text: str) -> tuple[Delivery, ...]:
+    """Deliveries that a buyer wrote, the first of them now. Raises InputError for anything else.
+
+    >>> [(item.gpus, item.at / 86400) for item in stages("2048,2k@180d")]
+    [(2048, 0.0), (2048, 180.0)]
+    """
+    from optimizer.purchase.staged import Delivery
+
+    deliveries = []
+    try:
+        for part in text.split(","):
+            count, at, date = part.strip().partition("@")
+            if at and date.strip()[-1:].isdigit():
+                raise ValueError
+            deliveries.append(Delivery(gpus=whole(count), at=parse(date, "s") if at else 0.0))
+        dates = [item.at for item in deliveries]
+        if min(item.gpus for item in deliveries) < 1 or dates[0] != 0 or sorted(set(dates)) != dates:
+            raise ValueError
+    except (ValueError, InputError):
+        raise InputError(
+            f"--stages {text!r} is no list of deliveries; write 2048,2048@180d: so many GPUs now, so many more after "
+            "180 days"
+        ) from None
+    return tuple(deliveries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,13 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.options import PRICES, PROVIDER, TERM
-from optimizer.commands.output import typed, write_page
+from optimizer.commands.output import print_screen, typed, write_page
 from optimizer.commands.values import COUNT, FILE, MONEY, NAMED, TOKENS, quantity, whole_number
 from optimizer.commands.waiting import progress, waiting
 from optimizer.job.fields import FIELDS, STACKS
 
 if TYPE_CHECKING:
     from optimizer.commands.buy.campaign import PurchaseQuestion
-    from optimizer.purchase.dossier import Dossier
-    from optimizer.reports.report import Report
 
 INFEASIBLE = 3
 MOST_DESIGNS = 20_000
@@ -52,10 +51,7 @@ optimize pareto --model llama3.1-405b --tokens 15.6e12 \\
     shell_complete=options.CLUSTER_NAMES,
 )
 @click.option(
-    "--gpus",
-    default="",
-    metavar="COUNTS",
-    help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000.",
+    "--gpus", default="", metavar="COUNTS", help="1024:32k doubles, 1024:4096:512 steps, 512,768 lists; at-most:1000."
 )
 @click.option(
     "--stages",
@@ -154,7 +150,7 @@ def run_pareto(
         raise InputError(f"more than {MOST_DESIGNS:,} designs: give --gpus and other lists fewer values, or LOW:HIGH")
     total = designs + (trials if question.ranges else 0)
     with progress("designs", total) as step:
-        found = search(
+        outcome = search(
             question.campaign,
             question.grid,
             ranges=question.ranges,
@@ -165,16 +161,29 @@ def run_pareto(
         )
     with progress("weighing the choices", None) as step:
         answer = dossier(
-            found,
+            outcome,
             question.kinds,
             deadline_for_fewest=min_gpus_for or 0.0,
             deliveries=question.deliveries,
             on_point=step,
         )
+    from optimizer.purchase.as_json import purchase_csv, purchase_json
+    from optimizer.purchase.report import purchase_report
+
     command = typed()
-    click.echo(_text(answer, question, command, as_json, as_csv, as_markdown), nl=False)
-    write_page(html, lambda: _report(answer, question, command))
-    within = answer.staged[0].in_limits if answer.staged else bool(found.front)
+    report = partial(purchase_report, answer, question.assumed, command, date.today())
+    if as_json:
+        click.echo(purchase_json(answer, command, question.assumed))
+    elif as_csv:
+        click.echo(purchase_csv(answer), nl=False)
+    elif as_markdown:
+        from optimizer.reports.render.markdown import markdown_text
+
+        click.echo(markdown_text(report()), nl=False)
+    else:
+        print_screen(report())
+    write_page(html, report)
+    within = answer.staged[0].in_limits if answer.staged else bool(outcome.front)
     return 0 if within else INFEASIBLE
 
 
@@ -187,38 +196,9 @@ def _question(options: dict[str, Any]) -> PurchaseQuestion:
     if bool(options["gpus"]) == bool(options["stages"]):
         raise click.UsageError("give --gpus, as in --gpus 1024:4096, or --stages, as in --stages 2048,2048@180d")
     limits = {name: options[name] or float("inf") for name in ("deadline", "budget", "power", "racks")}
-    on_hand = {name: _count(name, text) for name, text in options["on_hand"]}
+    for name, text in options["on_hand"]:
+        if not is_count(text):
+            raise InputError(f"--on-hand {name}={text} must be a number of GPUs")
+    on_hand = {name: int(text) for name, text in options["on_hand"]}
     named = {name: dict(options[name]) for name in ("rent", "purchase", "assume")}
     return question_of({**options, **named}, Bounds(**limits, on_hand=on_hand))
-
-
-def _count(name: str, text: str) -> int:
-    if not is_count(text):
-        raise InputError(f"--on-hand {name}={text} must be a number of GPUs")
-    return int(text)
-
-
-def _text(
-    answer: Dossier, question: PurchaseQuestion, command: str, as_json: bool, as_csv: bool, as_markdown: bool
-) -> str:
-    if as_json:
-        from optimizer.purchase.as_json import purchase_json
-
-        return purchase_json(answer, command, question.assumed) + "\n"
-    if as_csv:
-        from optimizer.purchase.as_json import purchase_csv
-
-        return purchase_csv(answer)
-    if as_markdown:
-        from optimizer.reports.render.markdown import markdown_text
-
-        return markdown_text(_report(answer, question, command))
-    from optimizer.reports.render.screen import screen_text
-
-    return screen_text(_report(answer, question, command))
-
-
-def _report(answer: Dossier, question: PurchaseQuestion, command: str) -> Report:
-    from optimizer.purchase.report import purchase_report
-
-    return purchase_report(answer, question.assumed, command, date.today())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,23 +37,22 @@ def prices(*, device: str, as_json: bool, html: Path | None, **asked: Any) -> No
     from optimizer.catalog.offers import OLD, RENTS
     from optimizer.catalog.rows import plain
 
-    term, provider, found = asked["term"], asked["provider"], book(asked)
+    term, provider, priced = asked["term"], asked["provider"], book(asked)
     wanted = load_cluster(device).device.name if device else ""
     rows = [
         offer
-        for offer in found.offers
+        for offer in priced.offers
         if (not wanted or offer.device == wanted)
         and (not term or offer.term == term)
         and (not provider or plain(offer.provider) == plain(provider))
     ]
     today = date.today()
     devices = {offer.device for offer in rows if offer.term in RENTS}
-    taken = {id(found.rent(name)) for name in devices}
+    taken = {id(priced.rent(name)) for name in devices}
     from optimizer.reports.prices_report import prices_report
 
     content = {"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}
-    text = (lambda: json.dumps(content, indent=2)) if as_json else None
-    show(html, lambda: prices_report(rows, taken, today), text)
+    show(html, as_json, lambda: prices_report(rows, taken, today), lambda: content)
     stale = [offer for offer in rows if (offer.age(today) or 0) > OLD]
     if stale:
         click.echo(f"optimize: {len(stale)} of {len(rows)} prices are older than {OLD} days; ask again", err=True)
@@ -72,12 +70,7 @@ def _plain(offer: Offer, today: date, taken: bool) -> dict[str, Any]:
     size, unit = (3600.0, "usd_per_gpu_hour") if rent else (1.0, "usd_per_gpu")
     age = offer.age(today)
     return {
-        "provider": offer.provider,
-        "offer": offer.offer,
-        "region": offer.region,
-        "device": offer.device,
-        "cluster": offer.cluster,
-        "term": offer.term,
+        **{name: getattr(offer, name) for name in ("provider", "offer", "region", "device", "cluster", "term")},
         unit: offer.value * size,
         "low": offer.low * size,
         "high": offer.high * size,
@@ -87,8 +80,6 @@ def _plain(offer: Offer, today: date, taken: bool) -> dict[str, Any]:
         "date": offer.date,
         "age_days": age,
         "old": age is not None and age > OLD,
-        "grade": offer.grade,
-        "note": offer.note,
-        "row": offer.row,
+        **{name: getattr(offer, name) for name in ("grade", "note", "row")},
         "taken": taken,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
-    from optimizer.improve.edit import Edit
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
@@ -74,7 +72,7 @@ optimize improve train.sh --diff --take one > better.patch
 @options.html()
 def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
-    from optimizer.frameworks.launch_as_read import Controls
+    from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
     from optimizer.improve.edits import improve as improved
     from optimizer.improve.edits import unset
@@ -86,28 +84,32 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     prices = book(options)
     controls = Controls(hbm=hbm or 0.0, **options)
-    found_files = read_files(files, *started)
+    texts = read_files(files, *started)
     try:
-        source = read_launch(found_files, controls.gpus, controls.model)
+        source = read_launch(texts, controls.gpus, controls.model)
     except InvalidFile:
         _refuse_logs(files)
         raise
-    question = _question(source.launch, controls, files)
+    question = launch_as_read(source.launch, controls, ", ".join(files))
     with waiting("planning"):
-        found = improved(question, flex_batch=flex == "batch")
+        improvement = improved(question, flex_batch=flex == "batch")
     if diff:
         with waiting("writing the patch"):
-            patch = _patch(found, source, found_files, controls, take)
+            patch = _patch(improvement, source, texts, controls, take)
         click.echo(patch, nl=False)
         return
-    question.launch.kept += unset(found)
-    edits = [*found.edits, *(edit for edit in (found.pair, found.best) if edit)]
+    question.launch.unsearched += unset(improvement)
+    edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)
     from optimizer.improve.report import improve_report, improvement_dict
 
-    text = (lambda: json.dumps(improvement_dict(found, flags, run), indent=2, allow_nan=False)) if as_json else None
-    show(html, lambda: improve_report(found, files, flags, run), text)
+    show(
+        html,
+        as_json,
+        lambda: improve_report(improvement, files, flags, run),
+        lambda: improvement_dict(improvement, flags, run),
+    )
 
 
 def _refuse_logs(paths: Sequence[str]) -> None:
@@ -123,43 +125,33 @@ def _refuse_logs(paths: Sequence[str]) -> None:
             raise InvalidFile(path, [f"a training log, no launch; `optimize read {path}` reads it"])
 
 
-def _question(launch: Any, controls: Controls, files: Sequence[str]) -> LaunchAsRead:
+def _patch(improvement: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
     from optimizer.frameworks.launch_as_read import launch_as_read
-
-    return launch_as_read(launch, controls, ", ".join(files))
-
-
-def _patch(found: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
     from optimizer.frameworks.read import read_launch
     from optimizer.improve.patch import patched, unified
 
-    edit = _taken(found, take)
+    # The edit that was asked for: of fewer changes where more gain nothing.
+    first = improvement.edits[0] if improvement.edits else None
+    two = improvement.pair or first
+    edit = first if take == "one" else two if take == "two" else improvement.best or two
     if edit is None:
         raise InputError("nothing to patch: no plan of the space is faster")
-    names = [file.name for file in files]
+    names = ", ".join(file.name for file in files)
 
-    def again(written: Sequence[File]) -> LaunchAsRead:
-        return _question(read_launch(written, controls.gpus, controls.model).launch, controls, names)
+    def reread(written: Sequence[File]) -> LaunchAsRead:
+        return launch_as_read(read_launch(written, controls.gpus, controls.model).launch, controls, names)
 
-    return unified(files, patched(source, found.question, edit, files, again))
-
-
-def _taken(found: Improvement, take: str) -> Edit | None:
-    """The edit that was asked for: of fewer changes where more gain nothing."""
-    first = found.edits[0] if found.edits else None
-    if take == "one":
-        return first
-    return (found.pair or first) if take == "two" else found.best or found.pair or first
+    return unified(files, patched(source, improvement.question, edit, files, reread))
 
 
 def _run(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> Run | None:
     if not tokens:
         return None
     from optimizer.catalog.offers import quote
-    from optimizer.improve.worth import Run
+    from optimizer.improve.state import Run
 
     cluster = question.job.cluster
+    offer = prices.rent(cluster.device.name, cluster.name)
     if price:
         offer = quote(cluster.device.name, prices.term or "on_demand", price / SECONDS, row=f"--price {price:g}")
-        return Run(tokens=tokens, offer=offer)
-    return Run(tokens=tokens, offer=prices.rent(cluster.device.name, cluster.name))
+    return Run(tokens=tokens, offer=offer)

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.base.files import free_for
 from optimizer.commands import options
-from optimizer.commands.output import write_output
+from optimizer.commands.output import check_new, show, write_output
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.waiting import waiting
@@ -56,12 +55,12 @@ def measure() -> None:
 @options.force()
 def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
     """The shapes of the job, written into the program."""
-    from optimizer.measure.program import program_text
-    from optimizer.measure.request import measure_request
+    from optimizer.measure.request import measure_request, program_text
 
     request = Request(model=model, gpus=1, cluster=DEFAULT_CLUSTER, seq_len=seq_len, limits={})
     text = program_text(measure_request(job_of(request)[0], seconds))
-    _save({out: text}, force)
+    check_new(out, force)
+    write_output(out, text, "")
     click.echo(f"run it where you train: torchrun --nproc-per-node GPUS_OF_A_NODE {out}", err=True)
 
 
@@ -79,31 +78,20 @@ def read(
     """Read, fit, write, print."""
     from optimizer.measure.hardware_of import hardware_of
     from optimizer.measure.hardware_toml import cluster_toml, device_toml
-    from optimizer.measure.measured_file import read_measured
+    from optimizer.measure.measured import read_measured
     from optimizer.measure.report import measured_dict, measured_report
 
     if device and cluster:
         raise InputError("give one of --device and --cluster: a cluster has its device")
-    if out is not None and out.suffix != ".toml":
-        raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")
+    of_device = out.with_name(f"{out.stem}-device.toml") if out else None
+    for path in filter(None, (out, of_device)):
+        check_new(path, force, ".toml")
     with waiting("fitting"):
         measured = read_measured(file)
         made = hardware_of(measured, device=device, cluster=cluster, name=out.stem if out else "measured")
-    if out is not None:
-        beside = out.with_name(f"{out.stem}-device.toml")
-        _save({out: cluster_toml(made, measured), beside: device_toml(made, measured)}, force)
-    from optimizer.commands.output import show
+    if out and of_device:
+        write_output(out, cluster_toml(made, measured), "")
+        write_output(of_device, device_toml(made, measured), "")
     from optimizer.reports.render.json import json_text
 
-    text = (lambda: json_text(measured_dict(made, measured))) if as_json else None
-    show(html, lambda: measured_report(made, measured), text)
-
-
-def _save(files: dict[Path, str], force: bool) -> None:
-    """Write every file, none where one is in the way."""
-    for path in files:
-        if path.exists() and not force:
-            raise InputError(f"{path} exists already; give --force to overwrite it, or another --out")
-        free_for(path)
-    for path, text in files.items():
-        write_output(path, text, "")
+    show(html, as_json, lambda: measured_report(made, measured), lambda: json_text(measured_dict(made, measured)))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.base.errors import InputError, InvalidFile
-from optimizer.base.files import read_stream
+from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.output import show
@@ -18,11 +16,10 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.diagnose.diagnosis import Diagnosis
-    from optimizer.diagnose.held_to import HeldTo
     from optimizer.diagnose.measured import Measured
+    from optimizer.diagnose.reference import Reference
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-PLAN = "give what optimize --json printed"
 HELP = """Read training logs: the steady step time, its spread, stalls, trend, memory and failures.
 
 Logs of Megatron-LM, Megatron-Bridge, NeMo 2, torchtitan, DeepSpeed, nanotron, llm-foundry, the Hugging Face Trainer,
@@ -69,32 +66,36 @@ def read(
     html: Path | None,
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
+    from optimizer.answer.saved import read_answer_file
     from optimizer.diagnose.measured import read_runs_of
+    from optimizer.diagnose.reference import answer_reference, script_reference
 
     if plan and scripts:
         raise click.UsageError("give one of --plan and --script")
     if cluster and not scripts:
         raise click.UsageError("--cluster goes with --script")
-    told = _settings(settings)
+    columns, expected = _settings(settings), None
     with waiting("reading"):
-        held = _held(plan) if plan else _started(logs, scripts, told, cluster) if scripts else None
-        runs = read_runs_of(logs, {**(held.sizes if held else {}), **told})
-        diagnoses = _diagnoses(runs, held)
+        if plan:
+            expected = answer_reference(read_answer_file(plan), plan)
+        elif scripts:  # what the launch leaves open the logs may say
+            expected = script_reference(scripts, columns, read_runs_of(logs, columns), cluster)
+        runs = read_runs_of(logs, {**(expected.sizes if expected else {}), **columns})
+        diagnoses = _diagnoses(runs, expected)
     if append is not None:
-        _append(append, runs, held)
+        _append(append, runs, expected)
     from optimizer.diagnose.report import logs_json, logs_report
 
-    text = (lambda: logs_json(runs, diagnoses, held)) if as_json else None
-    show(html, lambda: logs_report(runs, diagnoses, held), text)
+    show(html, as_json, lambda: logs_report(runs, diagnoses, expected), lambda: logs_json(runs, diagnoses, expected))
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """Columns of a table of runs that were typed; raises InputError for others."""
     from optimizer.base.errors import nearest
-    from optimizer.calibration.row_numbers import number_problems
+    from optimizer.calibration.rows.numbers import number_problems
     from optimizer.diagnose.row import COLUMNS
 
-    found = {}
+    columns = {}
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not value:
@@ -102,53 +103,28 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
         if name not in COLUMNS:
             close = " or ".join(nearest(name, COLUMNS))
             raise InputError(f"--set {pair}: a table of runs has no column {name!r}; did you mean {close or 'gpus'}?")
-        found[name] = value
-    if problems := number_problems(found):
+        columns[name] = value
+    if problems := number_problems(columns):
         raise InputError(f"--set: {'; '.join(problems)}")
-    return found
+    return columns
 
 
-def _held(plan: str) -> HeldTo:
-    """The answer that the run is held to; raises InputError for one without a plan."""
-    from optimizer.answer.saved import read_answer
-    from optimizer.diagnose.held_to import held_to_answer
-
-    return held_to_answer(read_answer(_text(plan), "stdin" if plan == "-" else plan), plan)
-
-
-def _started(logs: Sequence[Path], scripts: Sequence[str], told: Mapping[str, str], cluster: str) -> HeldTo:
-    """The launch that the run is held to; what it leaves open the logs may say."""
-    from optimizer.diagnose.held_to import held_to_script
-    from optimizer.diagnose.measured import read_runs_of
-
-    return held_to_script(scripts, told, read_runs_of(logs, told), cluster)
-
-
-def _text(plan: str) -> str:
-    from optimizer.catalog.readers.text import decoded, readable
-
-    try:
-        return decoded(read_stream(sys.stdin.buffer)) if plan == "-" else readable(plan, PLAN)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidFile(plan, [f"cannot be read: {error}"]) from None
-
-
-def _diagnoses(runs: Sequence[Measured], held: HeldTo | None) -> list[Diagnosis | None]:
+def _diagnoses(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
-    if held is None:
+    if expected is None:
         return [None] * len(runs)
-    from optimizer.diagnose.causes.question import Question
+    from optimizer.diagnose.causes.cause import Question
     from optimizer.diagnose.diagnosis import diagnose
 
-    question = Question(job=held.job, plan=held.plan, knobs=held.knobs)
-    return [diagnose(question, run, held.unlike(run)) if run.steady else None for run in runs]
+    question = Question(job=expected.job, plan=expected.plan, knobs=expected.knobs)
+    return [diagnose(question, run, expected.unlike(run)) if run.steady else None for run in runs]
 
 
-def _append(path: Path, runs: Sequence[Measured], held: HeldTo | None) -> None:
+def _append(path: Path, runs: Sequence[Measured], expected: Reference | None) -> None:
     from optimizer.diagnose.row import append_rows, row_of
 
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written: its folder does not exist")
-    rows: list[Mapping[str, str]] = [row_of(run, *((held.job, held.plan) if held else ())) for run in runs]
+    rows: list[Mapping[str, str]] = [row_of(run, *((expected.job, expected.plan) if expected else ())) for run in runs]
     append_rows(path, rows)
     click.echo(f"added {len(rows)} row{'s' * (len(rows) > 1)} to {path}", err=True)

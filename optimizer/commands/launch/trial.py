@@ -87,13 +87,13 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
 
     check_new(out)
     with waiting("planning"):
-        found = candidates(job, seed=seed)
-        belief = found.belief()
+        leading = candidates(job, seed=seed)
+        belief = leading.belief()
         chosen = tuple(chosen_trials(belief, plans))
     places = _places({name: options[name] for name in ("model", "cluster", "stack")})
     if "stack" in places and options["target"]:
         places["stack"] += f"@{options['target']}"
-    trials = Trials(folder=out, candidates=found, chosen=chosen, steps=steps, places=places)
+    trials = Trials(folder=out, candidates=leading, chosen=chosen, steps=steps, places=places)
     with waiting("writing launch files"):
         start(trials)
     click.echo(f"wrote {out}", err=True)
@@ -101,8 +101,12 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
     from optimizer.trial.report import started_dict, started_report
 
     rent = PriceBook().rent(job.cluster.device.name, job.cluster.name)
-    text = (lambda: json.dumps(started_dict(trials, belief, assumed), indent=2, allow_nan=False)) if as_json else None
-    show(html, lambda: started_report(trials, belief, assumed, rent), text)
+    show(
+        html,
+        as_json,
+        lambda: started_report(trials, belief, assumed, rent),
+        lambda: started_dict(trials, belief, assumed),
+    )
 
 
 @trial.command("read", help=READ_HELP, short_help="What the logs of trials decide.")
@@ -114,21 +118,21 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
     """Read, decide, move the stack, print."""
     import datetime
 
-    from optimizer.calibration.stack_file import write_stack
+    from optimizer.base.files import replace_file
+    from optimizer.calibration.stack_file import stack_toml
     from optimizer.trial.local_stack import local_stack
 
-    found = _verdict(folder, tokens)
-    local = local_stack(found.trials.candidates, found.outcomes, datetime.date.today().isoformat())
+    verdict = _verdict(folder, tokens)
+    local = local_stack(verdict.trials.candidates, verdict.outcomes, datetime.date.today().isoformat())
     written = ""
     if local is not None:
         path = folder / f"{local.stack.name}.toml"
-        write_stack(local.stack, path)
+        replace_file(path, stack_toml(local.stack), "toml")
         written = str(path)
         click.echo(f"wrote {path}", err=True)
     from optimizer.trial.report import verdict_dict, verdict_report
 
-    text = (lambda: json.dumps(verdict_dict(found, local, written), indent=2, allow_nan=False)) if as_json else None
-    show(html, lambda: verdict_report(found, local, written), text)
+    show(html, as_json, lambda: verdict_report(verdict, local, written), lambda: verdict_dict(verdict, local, written))
 
 
 @trial.command("next", help=NEXT_HELP, short_help="Add the trial that pays most.")
@@ -139,24 +143,24 @@ def next_(folder: Path, tokens: float | None, as_json: bool) -> None:
     """Read, choose, write one more."""
     from optimizer.trial.folder import added
 
-    found = _verdict(folder, tokens)
-    if found.open:
-        names = ", ".join(outcome.name for outcome in found.open)
+    verdict = _verdict(folder, tokens)
+    if verdict.open:
+        names = ", ".join(outcome.name for outcome in verdict.open)
         raise InputError(f"{folder}: {names} has no result yet; run it first, with bash {folder / 'run.sh'}")
-    if found.next is None:
-        raise InputError(f"{folder}: every one of its {len(found.trials.candidates)} candidates was tried")
-    trials = added(found.trials, found.next.index)
+    if verdict.next is None:
+        raise InputError(f"{folder}: every one of its {len(verdict.trials.candidates)} candidates was tried")
+    trials = added(verdict.trials, verdict.next.index)
     path = trials.trial(len(trials.chosen) - 1)
     click.echo(f"wrote {path}", err=True)
     from optimizer.trial.report import candidate_dict, pays_words
 
     if as_json:
-        row = candidate_dict(trials, found.belief, found.next.index)
-        content = {"name": path.name, **row, "expected_gain": found.next.gain, "pays": found.pays}
+        row = candidate_dict(trials, verdict.belief, verdict.next.index)
+        content = {"name": path.name, **row, "expected_gain": verdict.next.gain, "pays": verdict.pays}
         click.echo(json.dumps(content, indent=2, allow_nan=False))
         return
-    click.echo(f"{path.name}: {trials.candidates.plans[found.next.index].summary()}")
-    click.echo(f"pays: {pays_words(found).split(';')[0]}")
+    click.echo(f"{path.name}: {trials.candidates.plans[verdict.next.index].summary()}")
+    click.echo(f"pays: {pays_words(verdict).split(';')[0]}")
 
 
 def _verdict(folder: Path, tokens: float | None) -> Verdict:

@@ -1,23 +1,30 @@
-"""From the options of a plan to its answer: one way for the command and for Python."""
+"""From the options of a plan to its answer, on as many GPUs and with the batch that use them best where asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from optimizer.commands.plan.best_use import best_use_of, hinted
-from optimizer.commands.request import job_of, request_of
+from optimizer.base.errors import InputError
+from optimizer.commands.request import Request, job_of, request_of
 from optimizer.commands.values import ANY, storage_url
+from optimizer.commands.waiting import progress
 from optimizer.job.fields import SIMPLE
 from optimizer.objectives.minimised.registry import objective_of
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
     from optimizer.job.job import Job
+    from optimizer.search.lattice.oracle import Tuning
+    from optimizer.search.plan.best import Known
 
 EVERY_STRUCTURE = 10**6
+HINTS = 2  # other counts tried for a hint
+ODD = 9  # odd part of a count from which on it may divide badly
+NOTICEABLE = 0.01  # of the worth, from which on a hint is given
 
 
 def answered(options: Mapping[str, Any]) -> Answer:
@@ -40,7 +47,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
 
     known = None
     if at_most or flex:
-        job, assumed, known = best_use_of(request, at_most, flex, Tuning(trials=trials, seed=seed))
+        job, assumed, known = _best_use(request, at_most, flex, Tuning(trials=trials, seed=seed))
     else:
         job, assumed = job_of(request)
     from optimizer.search.plan.planner import plan
@@ -50,7 +57,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
     search = partial(
         plan,
         top=options["top"] if within is None else EVERY_STRUCTURE,
-        within=float("inf") if within is None else within,
+        within=inf if within is None else within,
         trials=trials,
         time_limit=time_limit and time_limit / len(formats),
         seed=seed,
@@ -62,7 +69,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
         answer, words = _simplest(answer, search)
         assumed += words
     if not (at_most or flex or time_limit):
-        answer = hinted(answer, request)
+        answer = _hinted(answer, request)
     return replace(answer, assumptions=assumed)
 
 
@@ -79,3 +86,61 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
         "it: every variable is pinned as in that plan (--prefer)"
     )
     return search(held_to(answer.job, other.plan)), (why,)
+
+
+def _best_use(
+    request: Request, at_most: bool, flex: float | None, tuning: Tuning
+) -> tuple[Job, tuple[str, ...], Known | None]:
+    """The job of the highest worth on at most so many GPUs, with a batch that may move by a share.
+
+    The sentences on what was assumed say what was chosen, and what was tried; last what the planner need not look for
+    again.
+    """
+    from optimizer.studies.best_use import best_use, counts_at_most, with_batches
+
+    asked, assumed = job_of(request)
+    counts = counts_at_most(request.gpus, asked.cluster.gpus_per_node) if at_most else (request.gpus,)
+
+    def jobs() -> Iterator[Job]:
+        for gpus in counts:
+            job = asked if gpus == asked.gpus else _on(request, gpus)
+            if job is not None:
+                yield from with_batches(job, flex) if flex else (job,)
+
+    with progress("counts and batches", None) as step:
+        use = best_use(jobs(), step, tuning)
+    if use.best.job == asked:
+        others = f"none of {len(use.tried)} others tried is {objective_of(asked).better}"
+        why = f"the {asked.gpus:,} GPUs and batch asked for: {others}"
+        return asked, (*assumed, why), use.known
+    _, assumed = job_of(replace(request, gpus=use.best.job.gpus))
+    return use.best.job, (*assumed, use.words()), use.known
+
+
+def _hinted(answer: Answer, request: Request) -> Answer:
+    """The answer, with a flag where fewer GPUs would be faster: counts with a large odd part may divide badly."""
+    job = answer.job
+    if job.gpus // (job.gpus & -job.gpus) < ODD or job.gpus < 2 * job.cluster.gpus_per_node:
+        return answer
+    from optimizer.search.plan.alternatives import value_of
+    from optimizer.studies.best_use import BestUse, Use, best_use, counts_at_most, evener
+
+    others = evener(counts_at_most(job.gpus, job.cluster.gpus_per_node))[:HINTS]
+    jobs = [other for count in others if (other := _on(replace(request, dtype=job.dtype), count)) is not None]
+    if not jobs:
+        return answer
+    value = value_of(job, answer.plan, answer.knobs, answer.estimate) if answer.plan and answer.estimate else inf
+    mine = Use(job=job, worth=job.tokens / value)  # tokens for a unit of what is minimised
+    best = max(best_use(jobs).tried, key=lambda use: use.worth)
+    if best.worth <= mine.worth * (1.0 + NOTICEABLE):
+        return answer
+    words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
+    return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
+
+
+def _on(request: Request, gpus: int) -> Job | None:
+    """The same question on another number of GPUs, its batch as asked or as usual there; None where it cannot be."""
+    try:
+        return job_of(replace(request, gpus=gpus))[0]
+    except InputError:
+        return None

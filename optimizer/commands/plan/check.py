@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from optimizer.base.errors import InputError, InvalidFile, UnknownName
-from optimizer.base.files import read_stream
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.output import show
@@ -46,12 +44,7 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
 @click.command(help=HELP, short_help="Check an answer: find every value and the bound again.")
 @click.argument("plan", required=False, shell_complete=paths)
-@click.option(
-    "--megatron-args",
-    type=FILE,
-    metavar="FILE",
-    help="Check the plan in these arguments.",
-)
+@click.option("--megatron-args", type=FILE, metavar="FILE", help="Check the plan in these arguments.")
 @options.given(options.JOB)
 @options.as_json()
 @options.html()
@@ -71,51 +64,34 @@ def check(
     assumed: tuple[str, ...] = ()
     typed = [name for name in options if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
     if plan is not None:
-        _refuse([name for name in typed if name not in PLACES])
+        if named := [f"--{name.replace('_', '-')}" for name in typed if name not in PLACES]:
+            raise click.UsageError(f"PLAN says what {', '.join(named)} would; leave that out, or use --megatron-args")
         saved = _from_answer(plan, options)
     elif megatron_args is not None:
         saved, assumed = _from_arguments(megatron_args, options, "oom_risk" in typed)
     from optimizer.search.check.verification import verify
 
     with waiting("checking"):
-        found = verify(saved)
+        verification = verify(saved)
     from optimizer.reports.check_report import check_report
     from optimizer.reports.render.json import json_text
 
-    content = {**found.to_dict(), "assumptions": list(assumed)}
-    show(html, lambda: check_report(found, assumed), (lambda: json_text(content)) if as_json else None)
-    ctx.exit(BROKEN if found.broken else 0)
-
-
-def _refuse(names: Sequence[str]) -> None:
-    """Raise click.UsageError for options that a PLAN leaves nothing to say."""
-    if names:
-        given = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-        raise click.UsageError(f"PLAN says what {given} would; leave that out, or use --megatron-args")
+    content = {**verification.to_dict(), "assumptions": list(assumed)}
+    show(html, as_json, lambda: check_report(verification, assumed), lambda: json_text(content))
+    ctx.exit(BROKEN if verification.broken else 0)
 
 
 def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
-    from optimizer.answer.saved import read_answer
+    from optimizer.answer.saved import read_answer_file
 
     places = {name: options[name] or "" for name in PLACES}
     try:
-        return read_answer(_text(plan), "stdin" if plan == "-" else plan, **places)
+        return read_answer_file(plan, **places)
     except UnknownName as error:
         if error.kind not in PLACES or places[error.kind]:
             raise
         where = f"the answer only names its {error.kind}: say where it is with --{error.kind} FILE"
         raise InputError(f"{error} Was it a file? Then {where}.") from None
-
-
-def _text(plan: str) -> str:
-    from optimizer.catalog.readers.text import decoded, readable
-
-    if plan != "-":
-        return readable(plan, "give the output of optimize --json")
-    try:
-        return decoded(read_stream(sys.stdin.buffer))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidFile("stdin", [f"cannot be read: {error}"]) from error
 
 
 def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[SavedAnswer, tuple[str, ...]]:

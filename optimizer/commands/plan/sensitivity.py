@@ -40,12 +40,11 @@ def sensitivity(*, lost_nodes: tuple[int, ...], as_json: bool, html: Path | None
 
     with waiting("planning variations"):
         lost = losses(job, lost_nodes) if lost_nodes else ()
-        found = effects_of(job)
-    if found is None:
+        effects = effects_of(job)
+    if effects is None:
         raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
     from optimizer.reports.render.json import json_text
     from optimizer.reports.sensitivity_report import sensitivity_report
 
-    content = {**found.to_dict(), "losses": [loss.to_dict() for loss in lost], "assumptions": list(assumed)}
-    text = (lambda: json_text(content)) if as_json else None
-    show(html, lambda: sensitivity_report(found, lost, assumed), text)
+    content = {**effects.to_dict(), "losses": [loss.to_dict() for loss in lost], "assumptions": list(assumed)}
+    show(html, as_json, lambda: sensitivity_report(effects, lost, assumed), lambda: json_text(content))

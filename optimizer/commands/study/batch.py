@@ -18,7 +18,7 @@ from optimizer.base.units import is_count
 from optimizer.commands import options
 from optimizer.commands.completion import paths
 from optimizer.commands.options import book
-from optimizer.commands.output import refuse_inputs
+from optimizer.commands.output import print_screen, refuse_inputs
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.unnamed import UnnamedCommand
 from optimizer.commands.values import TextType, whole_number
@@ -164,10 +164,7 @@ def run(
 @click.argument("study", required=False, type=click.Path(path_type=Path))
 @STORE
 @click.option(
-    "--where",
-    multiple=True,
-    metavar="COND",
-    help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable.",
+    "--where", multiple=True, metavar="COND", help="Only jobs such as model=llama3*, 'gpus>=64', 'mfu>0.4'; repeatable."
 )
 @options.given(OUTPUT)
 @click.option("--rows", type=whole_number(0), default=40, metavar="N", help="Most jobs to list. [40]")
@@ -177,7 +174,7 @@ def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: in
         study, store = None, str(study)
     if study is None and store is None:
         raise click.UsageError("name a study file, or a --store")
-    from optimizer.sweep.filters import chosen
+    from optimizer.sweep.results import chosen
     from optimizer.sweep.store import Store
 
     _check_targets(how["html"])
@@ -235,7 +232,7 @@ def make_job(combination: Combination) -> Job:
 def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
     from optimizer.sweep.expansion import tasks_of
     from optimizer.sweep.study import read_study
-    from optimizer.sweep.version import cost_model_version
+    from optimizer.sweep.work import cost_model_version
 
     with waiting("reading the study"):
         study = read_study(path)
@@ -257,9 +254,9 @@ def _engine(name: str, address: str, workers: int | None) -> Engine:
 
 def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | None, as_json: bool) -> str:
     """What `--dry-run` prints."""
-    from optimizer.sweep.forecast import forecast
+    from optimizer.sweep.connection import NoBatch
     from optimizer.sweep.local import processors
-    from optimizer.sweep.storage_errors import NoBatch
+    from optimizer.sweep.progress import forecast, outlook_lines
     from optimizer.sweep.store import Store
 
     try:
@@ -267,12 +264,10 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
             rows = kept.rows([task.key for task in tasks])
     except NoBatch:
         rows = []
-    found = forecast(tasks, rows, workers or processors())
+    outlook = forecast(tasks, rows, workers or processors())
     if as_json:
-        return json.dumps({"schema_version": 1, "study": study.name, **asdict(found)}, indent=2)
-    from optimizer.sweep.report import outlook_lines
-
-    return "\n".join(outlook_lines(study.name, found))
+        return json.dumps({"schema_version": 1, "study": study.name, **asdict(outlook)}, indent=2)
+    return "\n".join(outlook_lines(study.name, outlook))
 
 
 def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook) -> list[dict[str, Any]]:
@@ -312,7 +307,7 @@ def _show(
         count = publish(dashboard, name, wholes)
         click.echo(f"wrote {count:,} trials of the study {name!r}", err=True)
     if export is not None:
-        from optimizer.sweep.export import exported
+        from optimizer.sweep.results import exported
 
         click.echo(exported(wholes, export), nl=False)
         return
@@ -321,9 +316,7 @@ def _show(
     if as_json:
         click.echo(json.dumps(summary(name, wholes), indent=2))
         return
-    from optimizer.reports.render.screen import screen_text
-
-    click.echo(screen_text(batch_report(name, wholes, rows=rows)), nl=False)
+    print_screen(batch_report(name, wholes, rows=rows))
 
 
 def _check_targets(html: Path | None) -> None:

@@ -65,7 +65,7 @@ def calibrate(
         refuse_inputs(out)
     with waiting("fitting") as say:
         start, rows = _runs_of(runs, stack)
-        found = fit(
+        calibration = fit(
             rows,
             start,
             name=out.stem if out else start.name,
@@ -78,11 +78,10 @@ def calibrate(
     if out is not None:
         from optimizer.calibration.stack_file import stack_toml
 
-        write_output(out, stack_toml(found.stack), "toml")
+        write_output(out, stack_toml(calibration.stack), "toml")
     from optimizer.calibration.calibration_report import calibration_json, calibration_report
 
-    text = (lambda: calibration_json(found)) if as_json else None
-    show(html, lambda: calibration_report(found), text)
+    show(html, as_json, lambda: calibration_report(calibration), lambda: calibration_json(calibration))
 
 
 def _day_of(path: Path) -> str:

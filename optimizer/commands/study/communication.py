@@ -44,13 +44,7 @@ optimize communication --model llama2-7b --gpus 64 --fix tp=1 \\
     shell_complete=presets_of("link"),
 )
 @study_options
-def communication(
-    *,
-    strategy: tuple[str, ...],
-    best: bool,
-    network: tuple[str, ...],
-    **options: Any,
-) -> None:
+def communication(*, strategy: tuple[str, ...], best: bool, network: tuple[str, ...], **options: Any) -> None:
     """Study a plan, or compare strategies; with networks, judge them."""
     output = Output.taken(options)
     if strategy and (options["fix"] or best):
@@ -71,7 +65,7 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
 
     with waiting("pricing messages"):
         study = study_of(job, plan, knobs)
-    warn(study.room)
+    warn(study.memory)
     records = [communication_record(row) for row in study.rows]
     content = {
         "job": job_dict(job),
@@ -84,7 +78,7 @@ def _study(job: Job, plan: Plan, knobs: Knobs, assumed: tuple[str, ...], output:
         "step_time_s": study.estimate.step_time,
         "mfu": study.estimate.mfu,
         "energy_j": study.energy,
-        **study.room.to_dict(),
+        **study.memory.to_dict(),
     }
     output.show(content, assumed, records, partial(communication_report, study, assumed))
 
@@ -112,8 +106,8 @@ def _judge(
 
     with waiting("pricing networks"):
         verdicts = bottleneck(job, plan, [network_of(name, job) for name in names], knobs)
-        room = study_of(job, plan, knobs).room
-    warn(room)
+        memory = study_of(job, plan, knobs).memory
+    warn(memory)
     records = [network_record(verdict) for verdict in verdicts]
-    content = {"job": job_dict(job), "plan": plan_dict(plan), **room.to_dict(), "networks": records}
-    output.show(content, assumed, records, partial(networks_report, job, plan, verdicts, room, assumed))
+    content = {"job": job_dict(job), "plan": plan_dict(plan), **memory.to_dict(), "networks": records}
+    output.show(content, assumed, records, partial(networks_report, job, plan, verdicts, memory, assumed))

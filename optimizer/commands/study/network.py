@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.base.errors import InputError
 from optimizer.commands import options
 from optimizer.commands.completion import presets_of
-from optimizer.commands.output import OutFile, write_output
+from optimizer.commands.output import OutFile, check_new, write_output
 from optimizer.commands.values import COUNT, FILE, whole_number
 from optimizer.commands.waiting import waiting
 
@@ -114,10 +113,7 @@ def _write_cluster(node: Topology, out: Path, device: str, link: str | None, net
     from optimizer.calibration.node_cluster import NodeCluster
     from optimizer.catalog import load_device, load_link, preset_cluster
 
-    if out.suffix != ".toml":
-        raise InputError(f"--out {out}: --cluster takes files that end in .toml; write {out.stem}.toml")
-    if out.exists() and not force:
-        raise InputError(f"{out} exists already; give --force to overwrite it, or another --out")
+    check_new(out, force, ".toml")
     made = NodeCluster(
         name=out.stem,
         node=node,
@@ -148,7 +144,7 @@ def print_lines(text: str) -> None:
 def _as_text(fit: LinkFit, base: str) -> str:
     import numpy as np
 
-    from optimizer.calibration.tier_toml import link_lines, quantity_lines
+    from optimizer.calibration.link import link_lines, quantity_lines
 
     before = float(np.median(np.abs(np.expm1(fit.before))))
     lines = [

@@ -12,7 +12,7 @@ from optimizer.commands.waiting import waiting
 if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Knobs, Plan
-    from optimizer.studies.room import Room
+    from optimizer.studies.memory_need import MemoryNeed
 
 study_options = options.given(
     (
@@ -50,7 +50,7 @@ def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
     return pinned_plan(job, job.limits.fixed), Knobs()
 
 
-def warn(room: Room) -> None:
+def warn(memory: MemoryNeed) -> None:
     """Say on stderr that a plan cannot run, whatever else is printed."""
-    if room.warning:
-        click.echo(f"warning: the plan {room.warning}", err=True)
+    if memory.warning:
+        click.echo(f"warning: the plan {memory.warning}", err=True)

@@ -48,13 +48,7 @@ def measured_mfu(text: str) -> tuple[int, float]:
     help="Draw this point in the chart; repeatable.",
 )
 @study_options
-def scaling(
-    *,
-    gpus: tuple[int, ...],
-    weak: bool,
-    measured: tuple[tuple[int, float], ...],
-    **options: Any,
-) -> None:
+def scaling(*, gpus: tuple[int, ...], weak: bool, measured: tuple[tuple[int, float], ...], **options: Any) -> None:
     """Study the job at each count and print both series."""
     output, counts = Output.taken(options), sorted(set(gpus))
     job, assumed = job_of(request_of(options, gpus=counts[0]))

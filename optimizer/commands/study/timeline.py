@@ -31,12 +31,7 @@ optimize timeline --model llama3.1-405b --gpus 16384 --fix tp=8 --fix pp=16 \\
     "--layout", type=click.Choice(("even", "best")), default="even", help="How the layers lie on the stages. [even]"
 )
 @study_options
-def timeline(
-    *,
-    best: bool,
-    layout: str,
-    **options: Any,
-) -> None:
+def timeline(*, best: bool, layout: str, **options: Any) -> None:
     """Simulate, print, draw. CSV has one row per pass, JSON one record per stage."""
     output = Output.taken(options)
     job, assumed = job_of(request_of(options))
@@ -50,13 +45,13 @@ def timeline(
         check_drawn(chosen[0])
     with waiting("simulating"):
         study = timeline_of(job, *chosen, best=layout == "best")
-    warn(study.room)
+    warn(study.memory)
     content = {
         "job": job_dict(job),
         "plan": plan_dict(study.plan),
         "layout": runs_layout(study.layout.kinds),
         "layout_proven": study.layout.proven,
-        **study.room.to_dict(),
+        **study.memory.to_dict(),
         "makespan_s": study.timeline.makespan,
         "closed_form_s": study.closed_form,
         "stages": timeline_records(study),

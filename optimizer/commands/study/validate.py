@@ -46,8 +46,7 @@ def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path
         from optimizer.reports.render.csv import csv_text
 
         write_output(csv_file, csv_text([validation_record(row) for row in validation.rows]), CSV)
-    text = (lambda: validation_json(validation)) if as_json else None
-    show(html, lambda: validation_report(validation, file), text)
+    show(html, as_json, lambda: validation_report(validation, file), lambda: validation_json(validation))
 
 
 def measured_runs(path: Path | None) -> tuple[str, list[Run]]:

@@ -17,7 +17,7 @@ FULL = RECOMPUTE.index("full")
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationOffload:
-    """Nothing is offloaded, or the stack can, and whole layers are not recomputed, of which only the input is kept."""
+    """Nothing is offloaded, or the stack can, and no whole layers are recomputed, whose input alone is resident."""
 
     name: str = "activation-offload"
     variables: tuple[str, ...] = ("recompute", "activation_offload")

@@ -26,7 +26,7 @@ class OfferedDispatcher:
     variables: tuple[str, ...] = ("ep", "etp", "dispatcher")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether the stack can exchange tokens so."""
+        """Whether the stack can send tokens so."""
         return _can(job, plans.ep, plans.etp, plans.dispatcher)
 
     def post(self, job: Job, program: Program, literal: int) -> None:

@@ -1,4 +1,4 @@
-"""DualPipe needs an even pipeline, enough micro-batches, layers that the user placed, and an exchange that overlaps."""
+"""DualPipe needs an even pipeline, enough micro-batches, layers placed by the user, and an all-to-all that overlaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DualPipe pairs every forward pass with a backward one, so that an exchange of tokens overlaps in any case."""
+"""DualPipe pairs every forward pass with a backward one, so that the all-to-all of tokens overlaps in any case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DUALPIPE = SCHEDULES.index("dualpipe")
 
 @dataclass(frozen=True, kw_only=True)
 class DualPipeOverlap:
-    """Under the dualpipe schedule the exchange overlaps wherever there is one, ep > 1.
+    """Under the dualpipe schedule the all-to-all overlaps wherever there is one, ep > 1.
 
     Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
     """
@@ -25,7 +25,7 @@ class DualPipeOverlap:
     variables: tuple[str, ...] = ("schedule", "ep", "overlap_exchange")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether the exchange overlaps if there is one."""
+        """Whether the all-to-all overlaps if there is one."""
         return np.asarray((plans.schedule != DUALPIPE) | (plans.overlap_exchange == (plans.ep > 1)))
 
     def post(self, job: Job, program: Program, literal: int) -> None:

@@ -24,11 +24,11 @@ from optimizer.constraints.rules.kv_heads import KvHeads
 from optimizer.constraints.rules.layers import Layers
 from optimizer.constraints.rules.micro_batch import MicroBatch
 from optimizer.constraints.rules.mlp_width import MlpWidth
-from optimizer.constraints.rules.overlap_exchange import OverlapExchange
+from optimizer.constraints.rules.overlap_all_to_all import OverlapAllToAll
 from optimizer.constraints.rules.overlap_pipeline import OverlapPipeline
 from optimizer.constraints.rules.overlap_recompute import OverlapRecompute
 from optimizer.constraints.rules.recompute import Recompute
-from optimizer.constraints.rules.schedule import Schedule
+from optimizer.constraints.rules.schedule import OfferedSchedule
 from optimizer.constraints.rules.sequence import Sequence
 from optimizer.constraints.rules.sequence_parallel import SequenceParallel
 from optimizer.constraints.rules.shard import Shard
@@ -54,7 +54,7 @@ STRUCTURAL: tuple[Rule, ...] = (
     TpScaleUp(),
     MicroBatch(),
     Interleaving(),
-    Schedule(),
+    OfferedSchedule(),
     Bubble(),
     SequenceParallel(),
     ZeroStage(),
@@ -62,7 +62,7 @@ STRUCTURAL: tuple[Rule, ...] = (
     Recompute(),
     ActivationOffload(),
     OfferedDispatcher(),
-    OverlapExchange(),
+    OverlapAllToAll(),
     OverlapPipeline(),
     OverlapRecompute(),
     DualPipe(),

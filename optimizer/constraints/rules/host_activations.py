@@ -21,7 +21,7 @@ STEP = 16 * GB  # in which memory of a host is bought
 class HostActivations:
     """Activations on the host <= what its memory has for each GPU, under some layout; any where it is not known.
 
-    The layouts that are searched keep it stage by stage. CP-SAT is told which of the program's points fit: `fits`.
+    The layouts that are searched keep it stage by stage. `fits` says for CP-SAT which of the program's points fit.
     """
 
     fits: BoolArray | None = None
@@ -29,10 +29,10 @@ class HostActivations:
     variables: tuple[str, ...] = FIELDS
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether some layout of each plan fits there."""
+        """Whether some layout of each plan fits on the host."""
         if not job.cluster.host_memory:
             return np.ones(len(plans), dtype=np.bool_)
-        return self._room(job, plans) <= host_memory_per_gpu(job) * (1 + ROUNDING)
+        return self._on_host(job, plans) <= host_memory_per_gpu(job) * (1 + ROUNDING)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """None of the points that do not fit."""
@@ -48,7 +48,7 @@ class HostActivations:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Memory of a node that each plan's activations ask for, in steps of STEP [B]."""
-        return np.ceil(node_memory(job, 1.0) * self._room(job, plans) / STEP) * STEP
+        return np.ceil(node_memory(job, 1.0) * self._on_host(job, plans) / STEP) * STEP
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """More memory in every node."""
@@ -61,7 +61,7 @@ class HostActivations:
         moving = {"activation_offload", "recompute"} if job.stack.features.selective_on_host else {"activation_offload"}
         return job if asked.isdisjoint(moving) else job.with_host_memory(0.0)
 
-    def _room(self, job: Job, plans: Plans) -> FloatArray:
+    def _on_host(self, job: Job, plans: Plans) -> FloatArray:
         """Room on the host that each plan's activations take for a GPU [B]."""
         least, some = np.zeros(len(plans)), np.flatnonzero(offloads_activations(job, plans))
         if len(some):

@@ -16,7 +16,7 @@ from optimizer.job.plan import Plans
 class Layers:
     """pp x vpp is at most the layers, and divides them unless the stack can place layers unevenly.
 
-    With uneven stages pp is free when vpp = 1; interleaved virtual stages stay equal, but embedding, prediction layers
+    With uneven stages pp is free when vpp = 1; interleaved virtual stages stay equal, but embedding, MTP layers
     and head may each count as one layer.
 
     Source: Megatron-LM, --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split.
@@ -47,15 +47,15 @@ class Layers:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         if job.stack.features.uneven_stages:
-            predicting = ", prediction layers" if job.model.mtp_layers else ""
+            mtp = ", prediction layers" if job.model.mtp_layers else ""
             least, most = job.model.layers, job.model.layers + slack(job)
             return (
                 f"pp must be at most the {least} layers; with vpp > 1, pp x vpp must divide one of the numbers from "
-                f"{least} to {most}, as embedding{predicting} and head may each count as a layer"
+                f"{least} to {most}, as embedding{mtp} and head may each count as a layer"
             )
         return f"pp x vpp must divide the {job.model.layers} layers: {job.stack.name} places them evenly"
 
 
 def slack(job: Job) -> int:
-    """What may count as layers besides them: embedding, prediction layers and head, where stages may be uneven."""
+    """What may count as layers besides them: embedding, MTP layers and head, where stages may be uneven."""
     return 2 + job.model.mtp_layers if job.stack.features.uneven_stages else 0

@@ -23,7 +23,7 @@ FINEST = 1e-9  # of a percent: what rounding may add to a risk
 class Memory:
     """Peak reserved memory <= what is usable, less the margin that the risk of going out of memory asks for.
 
-    At the `knobs`; CP-SAT is told which of the program's points fit: `fits`.
+    At the `knobs`; `fits` says for CP-SAT which of the program's points fit.
     """
 
     fits: BoolArray | None = None

@@ -1,4 +1,4 @@
-"""An exchange that overlaps needs another micro-batch's pass of the same virtual stage at hand."""
+"""An all-to-all that overlaps needs another micro-batch's pass of the same virtual stage at hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DUALPIPE = SCHEDULES.index("dualpipe")
 
 @dataclass(frozen=True, kw_only=True)
 class OverlapPipeline:
-    """With an exchange that overlaps, pp = 1 or vpp > 1: plain 1F1B waits for the gradient of the pass it just ran.
+    """With an all-to-all that overlaps, pp = 1 or vpp > 1: plain 1F1B waits for the gradient of the pass it just ran.
 
     DualPipe always has a pass of the other direction.
 

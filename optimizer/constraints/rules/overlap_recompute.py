@@ -1,4 +1,4 @@
-"""An exchange that overlaps is not recomputed."""
+"""An all-to-all that overlaps is not recomputed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPEATS = np.array([mode == "full" or "moe" in modules_of(mode) for mode in RECO
 
 @dataclass(frozen=True, kw_only=True)
 class OverlapRecompute:
-    """With an exchange that overlaps, neither whole layers nor whole mixtures are recomputed.
+    """With an all-to-all that overlaps, neither whole layers nor whole MoE layers are recomputed.
 
     Source: NVIDIA/Megatron-LM @d98e8a64dd (core 0.20), megatron/core/transformer/transformer_config.py, __post_init__,
     overlap_moe_expert_parallel_comm.
@@ -27,7 +27,7 @@ class OverlapRecompute:
     variables: tuple[str, ...] = ("recompute", "overlap_exchange")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
-        """Whether the backward pass leaves the exchange as it is."""
+        """Whether the backward pass leaves the all-to-all as it is."""
         return np.asarray(~plans.overlap_exchange | ~REPEATS[plans.recompute])
 
     def post(self, job: Job, program: Program, literal: int) -> None:

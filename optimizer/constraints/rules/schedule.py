@@ -13,7 +13,7 @@ from optimizer.job.plan import SCHEDULES, Plans
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class OfferedSchedule:
     """pp = 1 has no schedule to choose (1f1b); interleaved if and only if vpp > 1; all must be offered."""
 
     name: str = "schedule"

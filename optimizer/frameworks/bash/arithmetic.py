@@ -60,9 +60,9 @@ def _value(node: ast.expr) -> int:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_value(node.operand)
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        found = OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-        if abs(found) < LARGEST:
-            return found
+        result = OPERATORS[type(node.op)](_value(node.left), _value(node.right))
+        if abs(result) < LARGEST:
+            return result
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
         return int(COMPARISONS[type(node.ops[0])](_value(node.left), _value(node.comparators[0])))
     raise ValueError("no whole-number arithmetic")

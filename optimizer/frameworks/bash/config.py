@@ -103,12 +103,12 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, int]]:
             start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
             yield Given(text[start : match.end("key")], value, site, text[:start]), _end(word)
         elif match := DOTTED.match(text) or PLAIN.match(text):
-            told = text_of(after)
-            holds = bool(told) and not told.startswith("--") and not ASSIGNED.match(told)
+            following = text_of(after)
+            holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
             if holds and unknown_in(after):
                 continue
             site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
-            yield Given(match["key"], told if holds else "true", site, "--"), _end(after if holds else word)
+            yield Given(match["key"], following if holds else "true", site, "--"), _end(after if holds else word)
 
 
 def _tail(word: Word, value: str) -> Site | None:
@@ -149,17 +149,17 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
         words = flat(command.words)
         if not words or text_of(words[0]).rpartition("/")[2] in QUIET:
             continue
-        found = list(keys_of(words))
+        keyed = list(keys_of(words))
         texts = [text_of(word) for word in words]
         hydra = tuple(_hydra(texts))
         configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
-        given = tuple(one for one, _ in found)
+        given = tuple(one for one, _ in keyed)
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue
         keys = CommandKeys(
-            name, data.decode("utf-8", "replace"), "bash", given=given, end=max((end for _, end in found), default=0)
+            name, data.decode("utf-8", "replace"), "bash", given=given, end=max((end for _, end in keyed), default=0)
         )
-        told = TrainingCommand(
+        candidate = TrainingCommand(
             keys=keys,
             configs=configs,
             hydra=hydra,
@@ -168,7 +168,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             machines=_machines(texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
-            best = told
+            best = candidate
     return best
 
 
@@ -193,20 +193,17 @@ def _after(texts: Sequence[str], flag: str) -> str:
 
 def _value(texts: Sequence[str], flag: str) -> str:
     """What stands behind a flag, "" for nothing."""
-    for place, text in enumerate(texts):
-        name, equals, value = text.partition("=")
-        if name == flag:
-            return value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-    return ""
+    return next((value for name, value in _options(texts) if name == flag), "")
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:
     """Nodes and GPUs that a launcher is told."""
-    found: dict[str, int] = {}
-    for place, text in enumerate(texts):
+    options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
+    return {name: int(value) for name, value in options if name and is_count(value)}
+
+
+def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every word with its value: what follows its equals sign, else the next word."""
+    for text, following in zip(texts, (*texts[1:], ""), strict=True):
         name, equals, value = text.partition("=")
-        known = LAUNCHER.get(name.replace("_", "-"))
-        value = value if equals else (texts[place + 1] if place + 1 < len(texts) else "")
-        if known and is_count(value.split(":")[0]):
-            found[known] = int(value.split(":")[0])
-    return found
+        yield name, value if equals else following

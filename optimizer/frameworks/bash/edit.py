@@ -9,7 +9,7 @@ from itertools import product
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Site, text_of
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.launch import FlagChange
 
 ANCHORS = ("--micro-batch-size", "--tensor-model-parallel-size", "--num-layers", "--global-batch-size")
 SPECIAL = re.compile(r"[|*()\[\]&;]")  # what the shell does not take for text
@@ -24,24 +24,18 @@ def edited(data: bytes, flags: Sequence[Flag], changes: Sequence[FlagChange]) ->
     caller keeps the first that reads back right.
     """
     has = {flag.written: flag for flag in flags}
-    special = any(change.after and SPECIAL.search(change.after) for change in changes)
-    for way, quoted in product((ORIGIN, USE, ANEW), (True, False) if special else (False,)):
-        found = _all(data, flags, has, [_quoted(change) for change in changes] if quoted else changes, way)
-        if found is not None:
-            yield replaced(data, found)
-
-
-def _quoted(change: FlagChange) -> FlagChange:
-    """The change with a value in quotes that the shell would take apart; inside of a string they must not be."""
-    if change.after and SPECIAL.search(change.after):
-        return replace(change, after=f'"{change.after}"')
-    return change
+    # In quotes a value that the shell would take apart; inside of a string they must not be.
+    quoted = [replace(c, after=f'"{c.after}"') if c.after and SPECIAL.search(c.after) else c for c in changes]
+    for way, wanted in product((ORIGIN, USE, ANEW), (changes,) if quoted == [*changes] else (quoted, changes)):
+        replacements = _all(data, flags, has, wanted, way)
+        if replacements is not None:
+            yield replaced(data, replacements)
 
 
 def _all(
     data: bytes, flags: Sequence[Flag], has: Mapping[str, Flag], changes: Sequence[FlagChange], way: str
 ) -> list[Replacement] | None:
-    found: list[Replacement] = []
+    replacements: list[Replacement] = []
     new: list[FlagChange] = []
     for change in changes:
         flag = has.get(change.flag)
@@ -51,24 +45,24 @@ def _all(
             removal = _removal(data, flag)
             if removal is None:
                 return None
-            found.append(removal)
+            replacements.append(removal)
         else:
             value = _value(data, flag, change.after, way)
             removal = _removal(data, flag) if value is None else None
             if value is not None:
-                found.append(value)
+                replacements.append(value)
             elif removal is not None:
-                found.append(removal)
+                replacements.append(removal)
                 new.append(change)
             else:
                 return None
     if new:
         gone = {change.flag for change in changes if change.after is None}
-        insertion = _insertion(data, [flag for flag in flags if flag.written not in gone], new, found)
+        insertion = _insertion(data, [flag for flag in flags if flag.written not in gone], new, replacements)
         if insertion is None:
             return None
-        found.append(insertion)
-    return found
+        replacements.append(insertion)
+    return replacements
 
 
 def replaced(data: bytes, replacements: Sequence[Replacement]) -> bytes:
@@ -95,14 +89,14 @@ def _value(data: bytes, flag: Flag, after: str, way: str) -> Replacement | None:
             if site and data[slice(*site)].decode("utf-8", "replace") == text_of(pieces)
             else None
         )
-    held = pieces[1:] if flag.joined else pieces
-    if len(held) != 1 or not held[0].sites:
+    value_pieces = pieces[1:] if flag.joined else pieces
+    if len(value_pieces) != 1 or not value_pieces[0].sites:
         return None
-    sites = held[0].sites
+    sites = value_pieces[0].sites
     if way == USE:
         site = _use(flag, sites)
         return (*site, after.encode()) if site else None
-    return (*sites[0], after.encode()) if data[slice(*sites[0])] == held[0].text.encode() else None
+    return (*sites[0], after.encode()) if data[slice(*sites[0])] == value_pieces[0].text.encode() else None
 
 
 def _use(flag: Flag, sites: Sequence[Site]) -> Site | None:
@@ -137,7 +131,7 @@ def _removal(data: bytes, flag: Flag) -> Replacement | None:
 
 
 def _insertion(
-    data: bytes, flags: Sequence[Flag], new: Sequence[FlagChange], found: Sequence[Replacement]
+    data: bytes, flags: Sequence[Flag], new: Sequence[FlagChange], replacements: Sequence[Replacement]
 ) -> Replacement | None:
     """New flags before one that stays: on lines of their own where that one begins its line."""
     texts = [f"{change.flag} {change.after}".strip() for change in new if change.after is not None]
@@ -149,7 +143,7 @@ def _insertion(
     )
     for flag in anchored:
         start = flag.site[0] if flag.site else 0
-        if any(left <= start < right for left, right, _ in found):
+        if any(left <= start < right for left, right, _ in replacements):
             continue
         first = data.rfind(b"\n", 0, start) + 1
         indent = data[first:start]

@@ -59,7 +59,7 @@ def flags_of(words: Sequence[Word]) -> list[Flag]:
     >>> [(flag.name, flag.values) for flag in flags_of([(Piece(text),) for text in "--lr -1 --bf_16 --tp=8".split()])]
     [('--lr', ('-1',)), ('--bf-16', ()), ('--tp', ('8',))]
     """
-    found: list[Flag] = []
+    flags: list[Flag] = []
     place = 0
     while place < len(words):
         text = text_of(words[place])
@@ -72,7 +72,7 @@ def flags_of(words: Sequence[Word]) -> list[Flag]:
         while not equals and after < len(words) and not FLAG.match(text_of(words[after])):
             after += 1
         values = [words[place]] if equals else list(words[place + 1 : after])
-        found.append(
+        flags.append(
             Flag(
                 name=name.replace("_", "-"),
                 written=name,
@@ -84,4 +84,4 @@ def flags_of(words: Sequence[Word]) -> list[Flag]:
             )
         )
         place = max(after, place + 1)
-    return found
+    return flags

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from optimizer.frameworks.bash.arithmetic import whole_number
-from optimizer.frameworks.bash.conditions import Conditions
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
+from optimizer.frameworks.bash.words import Words
 
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
-MOST_TURNS = 200  # of a loop over the arguments
+MOST_ROUNDS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
@@ -127,7 +127,7 @@ def _first_error(root: Any) -> int:
     return 1
 
 
-class _Walker(Conditions):
+class _Walker(Words):
     """Statements one after the other, with the variables as they stand."""
 
     def __init__(self, data: bytes, find: Find) -> None:
@@ -163,7 +163,7 @@ class _Walker(Conditions):
         elif kind == "for_statement":
             self.loop(node, depth)
         elif kind == "while_statement":
-            self.turns(node, depth)
+            self.while_loop(node, depth)
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
             self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
@@ -206,13 +206,13 @@ class _Walker(Conditions):
                 self.seen.variables.pop(text_of(word), None)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
-            self.seen.commands.append(Command(tuple(self.again(word) if inner_script else word for word in words)))
+            self.seen.commands.append(Command(tuple(self.expanded(word) if inner_script else word for word in words)))
 
-    def again(self, word: Word) -> Word:
+    def expanded(self, word: Word) -> Word:
         """A word that another shell reads: variables that quotes kept from this one are filled in."""
-        return tuple(part for piece in word for part in self._again(piece))
+        return tuple(part for piece in word for part in self._expanded(piece))
 
-    def _again(self, piece: Piece) -> Iterator[Piece]:
+    def _expanded(self, piece: Piece) -> Iterator[Piece]:
         at = 0
         for match in re.finditer(r"\$\{?(\w+)\}?", piece.text if not piece.unknown else ""):
             if words := self.seen.variables.get(match[1]):
@@ -245,17 +245,17 @@ class _Walker(Conditions):
         """Read other text; what is written there has no place in ours. Our own places are kept aside meanwhile."""
         ours, count = self.data, len(self.seen.commands)
         outer, self.away = self.away, True
-        self._mark(kept_aside if outer else aside, count)
+        self._mark(ours_alone if outer else aside, count)
         self.data = data
         yield
         self.data, self.away = ours, outer
-        self._mark(kept_aside if outer else back, count)
+        self._mark(ours_alone if outer else back, count)
 
     def _mark(self, mark: Callable[[Piece], Piece], count: int) -> None:
         """Change the places of every piece held, and of the commands from a number on."""
-        held, commands = self.seen.variables, self.seen.commands
-        for name, words in held.items():
-            held[name] = [tuple(map(mark, word)) for word in words]
+        variables, commands = self.seen.variables, self.seen.commands
+        for name, words in variables.items():
+            variables[name] = [tuple(map(mark, word)) for word in words]
         commands[count:] = [Command(tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
 
     def call(self, data: bytes, body: Any, arguments: Sequence[Word], depth: int) -> None:
@@ -267,13 +267,13 @@ class _Walker(Conditions):
             return
         if body is None:
             return
-        held = self.seen.variables
-        kept = {name: held.pop(name) for name in list(held) if name.isdigit() or name in ARGUMENTS}
-        held |= _placed(arguments)
+        variables = self.seen.variables
+        outer_arguments = {name: variables.pop(name) for name in list(variables) if name.isdigit() or name in ARGUMENTS}
+        variables |= _placed(arguments)
         self.run(body, depth + 1)
-        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
-            del held[name]
-        held |= kept
+        for name in [name for name in variables if name.isdigit() or name in ARGUMENTS]:
+            del variables[name]
+        variables |= outer_arguments
 
     def redirected(self, node: Any, depth: int) -> None:
         here, word = self.heredoc(node)
@@ -328,10 +328,10 @@ class _Walker(Conditions):
         self.seen.variables[self.text(name)] = [words[0]]
         self.run(body, depth + 1)
 
-    def turns(self, node: Any, depth: int) -> None:
+    def while_loop(self, node: Any, depth: int) -> None:
         """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
-        for _ in range(MOST_TURNS):
+        for _ in range(MOST_ROUNDS):
             before = self.seen.variables.get("@")
             if condition is None or body is None or not before or not self.holds(condition):
                 return
@@ -341,11 +341,11 @@ class _Walker(Conditions):
 
     def shift(self, count: int | None) -> None:
         """Drop the first arguments."""
-        held = self.seen.variables
-        left = held.get("@", [])[count or 0 :]
-        for name in [name for name in held if name.isdigit() or name in ARGUMENTS]:
-            del held[name]
-        held |= _placed(left)
+        variables = self.seen.variables
+        left = variables.get("@", [])[count or 0 :]
+        for name in [name for name in variables if name.isdigit() or name in ARGUMENTS]:
+            del variables[name]
+        variables |= _placed(left)
 
 
 def aside(piece: Piece) -> Piece:
@@ -357,7 +357,7 @@ def aside(piece: Piece) -> Piece:
     return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start >= 0))
 
 
-def kept_aside(piece: Piece) -> Piece:
+def ours_alone(piece: Piece) -> Piece:
     """A piece on the way between two other files: with our own places alone."""
     return replace(piece, sites=tuple(site for site in piece.sites if site[0] < 0))
 

@@ -1,4 +1,8 @@
-"""What the words of a bash script say: literal text, variables with their defaults, arrays and arithmetic."""
+"""What the words of a bash script say, and which conditions hold.
+
+Words are literal text, variables with their defaults, arrays and arithmetic. A condition that hangs on files or the
+output of commands does not hold.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from optimizer.base.errors import InputError
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.pieces import Piece, Site, Word, known_text, split_words, text_of, unknown_in
 
-MOST_HELD = 20_000_000  # characters that variables carry in all
+MOST_CARRIED = 20_000_000  # characters that variables carry in all
 PIECE = 100  # what a piece of text counts beside its own
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
 BLANKS = re.compile(rb"(?:\\\n|\s)+")
@@ -20,11 +24,11 @@ TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 
 
 class Words:
-    """The words of one text, with the variables as they stand."""
+    """The words of one text and the conditions that they are part of, with the variables as they stand."""
 
     def __init__(self, data: bytes, variables: dict[str, list[Word]]) -> None:
         self.data, self.variables = data, variables
-        self.held = 0
+        self.carried_text = 0
 
     def start(self, node: Any) -> int:
         """First byte of a node, without the blanks that the parser counts to some of those in strings."""
@@ -59,8 +63,8 @@ class Words:
         if not match:
             return None
         site, name = (self.start(node), node.end_byte), match[1] or match[2]
-        found = [self.carried(word, site) for word in self.variables.get(name, [])]
-        return found if node.type in QUOTED else [part for word in found for part in split_words(word)]
+        words = [self.carried(word, site) for word in self.variables.get(name, [])]
+        return words if node.type in QUOTED else [part for word in words for part in split_words(word)]
 
     def scalar(self, node: Any) -> Word:
         """What one argument says, blanks and all."""
@@ -116,8 +120,8 @@ class Words:
 
     def carried(self, word: Word, site: Site) -> Word:
         """What a variable holds, used in this place; raises InputError where variables keep doubling what they hold."""
-        self.held += sum(len(piece.text) + PIECE for piece in word)
-        if self.held > MOST_HELD:
+        self.carried_text += sum(len(piece.text) + PIECE for piece in word)
+        if self.carried_text > MOST_CARRIED:
             raise InputError("the variables of the script hold too much text: is one made of itself again and again?")
         return tuple(piece.used_at(site) for piece in word)
 
@@ -225,6 +229,62 @@ class Words:
                 yield from document
                 return
         yield Piece(text.replace(" ", "_"), (site,), text)
+
+    def holds(self, node: Any) -> bool:
+        """Whether a condition holds; what hangs on files or the output of commands does not."""
+        text = self.text(node)
+        if node.type == "test_command":
+            inner = [child for child in node.named_children if child.type != "comment"]
+            if text.startswith("(("):
+                return bool(whole_number(text.strip("() "), self.plain))
+            return bool(inner) and self.holds(inner[0])
+        if node.type == "list":
+            left, right = node.named_children[0], node.named_children[-1]
+            joined = [self.text(child) for child in node.children]
+            if "||" in joined:
+                return self.holds(left) or self.holds(right)
+            return self.holds(left) and self.holds(right)
+        if node.type == "negated_command":
+            inside = node.named_children[0]
+            return inside.type == "test_command" and not self.holds(inside)
+        if node.type == "parenthesized_expression":
+            return self.holds(node.named_children[0])
+        if node.type == "unary_expression":
+            return self.one_sided(node)
+        if node.type == "binary_expression":
+            return self.compared(node)
+        if node.type == "command":
+            return text.strip() == "true"
+        return bool(known_text(self.scalar(node)))
+
+    def one_sided(self, node: Any) -> bool:
+        """Whether a test of one word holds: -z, -n, -v, or its opposite."""
+        sign = self.text(node.children[0])
+        operand = node.named_children[-1]
+        if sign == "!":
+            unknowable = self.text(operand).lstrip().startswith(("-f", "-d", "-e", "-s", "-x", "-r"))
+            return not unknowable and not self.holds(operand)
+        value = known_text(self.scalar(operand))
+        return {"-z": not value, "-n": bool(value), "-v": bool(self.variables.get(self.text(operand)))}.get(sign, False)
+
+    def compared(self, node: Any) -> bool:
+        """Whether two words, numbers or conditions compare so."""
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        sign_node = node.child_by_field_name("operator")
+        if left is None or right is None or sign_node is None:
+            return False
+        sign = self.text(sign_node)
+        if sign in ("&&", "-a"):
+            return self.holds(left) and self.holds(right)
+        if sign in ("||", "-o"):
+            return self.holds(left) or self.holds(right)
+        ours, theirs = known_text(self.scalar(left)), known_text(self.scalar(right))
+        if sign in ("=", "=="):
+            return ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs))
+        if sign == "!=":
+            return not (ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs)))
+        numbers = {"-eq": "==", "-ne": "!=", "-gt": ">", "-ge": ">=", "-lt": "<", "-le": "<=", "<": "<", ">": ">"}
+        return sign in numbers and bool(whole_number(f"{ours or 0} {numbers[sign]} {theirs or 0}", self.plain))
 
 
 def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Piece]:

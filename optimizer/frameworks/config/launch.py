@@ -9,8 +9,7 @@ from typing import Any
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.launch import LARGEST_COUNT, FlagChange, Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -52,15 +51,36 @@ class ConfigLaunch:
         """The files with these keys; a new key goes to the file that has its section."""
         configs = {config.name: config for config in self.configs}
         for change in changes:
-            name = self._home(change.flag)
+            section = change.flag.rpartition(".")[0]
+            holding = [config.name for config in self.configs if change.flag in config.values]
+            near = [c.name for c in self.configs if any(path.rpartition(".")[0] == section for path in c.values)]
+            name = (holding or near or [self.configs[0].name])[-1]
             configs[name] = configs[name].changed(change.flag, None if change.after is None else plain(change.after))
         yield {name: config.bytes for name, config in configs.items()}
 
-    def _home(self, path: str) -> str:
-        section = path.rpartition(".")[0]
-        holding = [config.name for config in self.configs if path in config.values]
-        near = [c.name for c in self.configs if any(other.rpartition(".")[0] == section for other in c.values)]
-        return (holding or near or [self.configs[0].name])[-1]
+
+def keyed_launch(
+    name: str,
+    read: Callable[[Launch, Values], None],
+    write: Writer,
+    configs: tuple[ConfigFile, ...],
+    gpus: int | None,
+    model: str,
+) -> ConfigLaunch:
+    """The launch in config files whose keys say it one by one, of a key in several files the last.
+
+    Args:
+        name: the framework's.
+        read: notes in a launch what values say.
+        write: the keys of another plan.
+        configs: the files.
+        gpus: how many the user names, if any.
+        model: the one that the user names, "" for none; these files need none.
+    """
+    launch = Launch(program=name, settings={} if gpus is None else {"gpus": gpus})
+    config_launch = ConfigLaunch(configs=configs, launch=launch, write=write)
+    read(launch, config_launch.values)
+    return config_launch
 
 
 def _text(value: Any) -> str | None:

@@ -86,8 +86,8 @@ def read_function(text: str, name: str) -> dict[str, Leaf]:
     >>> {path: leaf.value for path, leaf in read_function(text, "big").items()}
     {'()': 'Trainer.Config', 'training.()': 'T', 'training.steps': 16, 'mesh.()': '', 'mesh.tp': 4}
     """
-    found = _Reader(text).call(name, [], 0)
-    return dict(_flat(found, "")) if isinstance(found, ConfigCall) else {}
+    config = _Reader(text).call(name, [], 0)
+    return dict(_flat(config, "")) if isinstance(config, ConfigCall) else {}
 
 
 def _flat(section: ConfigCall, path: str) -> Iterator[tuple[str, Leaf]]:
@@ -149,13 +149,13 @@ class _Reader:
     def section(self, node: ast.expr, names: Mapping[str, Any]) -> ConfigCall | None:
         """The section that a chain of attributes names, made where it only has its defaults."""
         if isinstance(node, ast.Name):
-            found = names.get(node.id)
-            return found if isinstance(found, ConfigCall) else None
+            section = names.get(node.id)
+            return section if isinstance(section, ConfigCall) else None
         outer = self.section(node.value, names) if isinstance(node, ast.Attribute) else None
         if outer is None or not isinstance(node, ast.Attribute):
             return None
-        held = outer.entries.setdefault(node.attr, ConfigCall(""))
-        return held if isinstance(held, ConfigCall) else None
+        inner = outer.entries.setdefault(node.attr, ConfigCall(""))
+        return inner if isinstance(inner, ConfigCall) else None
 
     def value(self, node: ast.expr, names: Mapping[str, Any], depth: int) -> Any:
         """A leaf, a section, or OPEN."""
@@ -179,8 +179,8 @@ class _Reader:
     def arithmetic(self, node: ast.UnaryOp | ast.BinOp, names: Mapping[str, Any], depth: int) -> Any:
         """A number made of numbers."""
         parts = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
-        found = [getattr(self.value(part, names, depth + 1), "value", None) for part in parts]
-        numbers = [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
+        values = [getattr(self.value(part, names, depth + 1), "value", None) for part in parts]
+        numbers = [number for number in values if isinstance(number, int | float) and not isinstance(number, bool)]
         if len(numbers) < len(parts):
             return OPEN
         if isinstance(node, ast.UnaryOp):
@@ -197,8 +197,8 @@ class _Reader:
         positional = [self.value(argument, names, depth + 1) for argument in node.args]
         entries = {word.arg: self.value(word.value, names, depth + 1) for word in node.keywords if word.arg}
         if called in self.functions:
-            found = self.call(called, positional, depth + 1)
-            return found.copied() if isinstance(found, ConfigCall) else _bare(found)
+            result = self.call(called, positional, depth + 1)
+            return result.copied() if isinstance(result, ConfigCall) else _bare(result)
         if called.rpartition(".")[2] == "replace" and positional and isinstance(positional[0], ConfigCall):
             copy = positional[0].copied()
             copy.entries |= entries
@@ -237,9 +237,9 @@ def with_lines(text: str, name: str, lines: Sequence[str]) -> str:
     start = place(text, last.lineno, last.col_offset)
     end = place(text, last.end_lineno or last.lineno, last.end_col_offset or 0)
     indent = " " * last.col_offset
-    held = ast.get_source_segment(text, last.value) or "None" if last.value else "None"
+    returned = ast.get_source_segment(text, last.value) or "None" if last.value else "None"
     known = isinstance(last.value, ast.Name)
-    variable = held if known else "config"
+    variable = returned if known else "config"
     named = [line.replace("config.", f"{variable}.", 1) if line.startswith("config.") else line for line in lines]
-    body = [*([] if known else [f"config = {held}"]), *named, f"return {variable}"]
+    body = [*([] if known else [f"config = {returned}"]), *named, f"return {variable}"]
     return text[:start] + f"\n{indent}".join(body) + text[end:]

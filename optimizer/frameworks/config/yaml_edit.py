@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Entry = tuple[Any, Any]  # a key's node and its value's
 COLON = re.compile(r"\s*:")
-HELD = re.compile(r"\s*:\s*(?:&\S+\s+|(\*[^\s,\[\]{}]+))?")  # what stands before a value, or an alias for it
+BEFORE_VALUE = re.compile(r"\s*:\s*(?:&\S+\s+|(\*[^\s,\[\]{}]+))?")  # what stands before a value, or an alias for it
 BEHIND = re.compile(r"(?:\n[ \t]*(?:#[^\n]*)?)+$")  # comments and blank lines behind a block
 WORD = re.compile(r"[A-Za-z_][\w./-]*$")
 STEP = 2  # blanks by which a section is indented where the file has none
@@ -46,17 +46,17 @@ def yaml_changed(text: str, path: str, value: Any, strict: bool = False) -> str:
     """
     # Tabs in JSON are as many blanks, so that places stay.
     roots = yaml_nodes(text.replace("\t", " ") if strict else text, "the text")
-    held = max((_innermost(root, path) for root in roots if _is_mapping(root)), key=_depth, default=None)
-    if held is None:
+    innermost = max((_innermost(root, path) for root in roots if _is_mapping(root)), key=_depth, default=None)
+    if innermost is None:
         return text if value is None else f"{text}{_entry(path, value, strict)}\n"
-    mapping, rest = held
+    mapping, rest = innermost
     for at, (key, item) in reversed(list(enumerate(mapping.value))):
         if key.value == rest:
             return _without(text, mapping, at) if value is None else _with(text, (key, item), value, strict)
         if rest.startswith(f"{key.value}.") and value is not None:
             if item.value not in ("", "~", "null"):
                 raise InputError(f"{key.value} on line {key.start_mark.line + 1} is no section to write {rest} in")
-            end, colon = _end(text, (key, item)), HELD.match(text, key.end_mark.index)
+            end, colon = _end(text, (key, item)), BEFORE_VALUE.match(text, key.end_mark.index)
             place = colon.end() if colon and colon.end() <= end else end
             return f"{text[:place].rstrip(' ')} {{{_entry(rest[len(key.value) + 1 :], value, strict)}}}{text[end:]}"
     return text if value is None else _longer(text, mapping, rest, value, strict)
@@ -91,8 +91,8 @@ def _innermost(mapping: Any, path: str) -> tuple[Any, str]:
     return mapping, path
 
 
-def _depth(held: tuple[Any, str]) -> tuple[int, bool]:
-    mapping, rest = held
+def _depth(innermost: tuple[Any, str]) -> tuple[int, bool]:
+    mapping, rest = innermost
     return -len(rest), any(key.value == rest for key, _ in mapping.value)
 
 
@@ -100,7 +100,7 @@ def _end(text: str, entry: Entry) -> int:
     """The character after an entry's value; an alias stands for a value elsewhere, an empty one ends with its colon."""
     key, item = entry
     place, end = int(key.end_mark.index), int(item.end_mark.index)
-    if _is_alias(key, item) and (alias := HELD.match(text, place)):
+    if _is_alias(key, item) and (alias := BEFORE_VALUE.match(text, place)):
         return alias.end()
     if end <= item.start_mark.index and (colon := COLON.match(text, place)):
         return colon.end()
@@ -112,7 +112,7 @@ def _end(text: str, entry: Entry) -> int:
 def _with(text: str, entry: Entry, value: Any, strict: bool) -> str:
     """The text with another value of a key; its anchor stays."""
     (key, item), end = entry, _end(text, entry)
-    place = HELD.match(text, key.end_mark.index)
+    place = BEFORE_VALUE.match(text, key.end_mark.index)
     start = (place.start(1) if place[1] else place.end()) if place else item.start_mark.index
     if start > end or "\n" in text[key.end_mark.index : start]:  # nothing, or a block on lines of its own
         colon = COLON.match(text, key.end_mark.index)
@@ -157,8 +157,8 @@ def _longer(text: str, mapping: MappingNode, rest: str, value: Any, strict: bool
 def _entry(rest: str, value: Any, strict: bool) -> str:
     """A key with its value, its sections in braces."""
     name, _, inner = rest.partition(".")
-    held = f"{{{_entry(inner, value, strict)}}}" if inner else scalar(value, "", strict)
-    return f"{json.dumps(name) if strict else name}: {held}"
+    innermost = f"{{{_entry(inner, value, strict)}}}" if inner else scalar(value, "", strict)
+    return f"{json.dumps(name) if strict else name}: {innermost}"
 
 
 def _blank(text: str, key: Node) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Values, rest, whole
+from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
@@ -37,6 +37,15 @@ RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_t
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 LOW_RANK = ("lora_dim", "lora_rank", "lora_r", "adapter")
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
+COUNTS: Mapping[str, tuple[str, ...]] = {
+    "gpus": ("num_processes",),
+    "nodes": ("num_machines",),
+    "micro_batch": MICRO,
+    "num_microbatches": STEPS,
+    "global_batch": (BATCH,),
+    **{name: (f"{MESH}parallelism_config_{key}", f"{MESH}{key}") for name, key in DEGREES.items()},
+    "seq_len": LENGTHS,
+}
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
 
 
@@ -58,19 +67,12 @@ def first(values: Values, paths: tuple[str, ...]) -> str:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    said = launch.settings
-    for path, name in (("num_processes", "gpus"), ("num_machines", "nodes")):
-        if (number := whole(launch, values, path)) is not None and not (name == "gpus" and "gpus" in said):
-            launch.say(name, number, path)
-    for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), ((BATCH,), "global_batch")):
-        if (path := first(values, paths)) and (number := whole(launch, values, path)) is not None:
-            launch.say(name, number, path)
-    if "global_batch" not in said and "micro_batch" in said:
-        said.setdefault("num_microbatches", 1)
+    settings = launch.settings
+    counts = {name: first(values, paths) for name, paths in COUNTS.items() if not (name == "gpus" and name in settings)}
+    take(launch, values, {path: name for name, path in counts.items() if path})
+    if "global_batch" not in settings and "micro_batch" in settings:
+        settings.setdefault("num_microbatches", 1)
         launch.written.setdefault("num_microbatches", STEPS[0])
-    for name, key in DEGREES.items():
-        if (path := mesh(values, key)) and (number := whole(launch, values, path)) is not None:
-            launch.say(name, number, path)
     _sharding(launch, values)
     if path := first(values, CHECKPOINT):
         launch.say("recompute", "full" if values[path] is True else "none", path)
@@ -79,13 +81,11 @@ def read(launch: Launch, values: Values) -> None:
         if model:
             launch.say("model", model, path)
         else:
-            launch.kept.append(f"{path} {values[path]} is no model that is known (--model)")
-    if (path := first(values, LENGTHS)) and (number := whole(launch, values, path)) is not None:
-        launch.say("seq_len", number, path)
+            launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
     _numbers(launch, values)
     for path in LOW_RANK:
         if values.get(path):
-            launch.kept.append(f"{path} {values[path]}: adapters are priced as training of all weights")
+            launch.unsearched.append(f"{path} {values[path]}: adapters are priced as training of all weights")
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *LOW_RANK, *sizes, TRAINER_FSDP, ELSEWHERE, RATIO, WIRE, BATCH, OVERLAP)
@@ -111,7 +111,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     else:
         launch.say("zero_stage", 0)
         if ELSEWHERE in values:
-            launch.kept.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
+            launch.unsearched.append(f"{ELSEWHERE} {values[ELSEWHERE]} says how states are sharded: give it too")
     if not shards:
         launch.fixed += ("shard",)
     size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
@@ -138,7 +138,7 @@ def _sharding(launch: Launch, values: Values) -> None:
         share = values.get(RATIO, 1.0)
         launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
     if values.get("zero_optimization.offload_param.device") not in (None, "none"):
-        launch.kept.append("zero_optimization.offload_param: weights are taken to stay on the device")
+        launch.unsearched.append("zero_optimization.offload_param: weights are taken to stay on the device")
 
 
 def _overlap(values: Values, stage: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ training_args.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,32 +25,21 @@ ELEMENT = 2  # bytes of a gradient in a bucket, as the reader takes them
 VENDORS = ("NVIDIA", "AMD")
 
 
-def deepspeed_json(answer: Answer) -> str:
-    """The config of DeepSpeed's engine: batch, format, ZeRO, bucket and offload.
-
-    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
-    """
-    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
-    return json.dumps(engine(job, plan, answer.knobs), indent=1) + "\n"
+def launch_file(answer: Answer, program: str, text: Callable[[Job, Plan, Knobs], str]) -> str:
+    """A file of a program's launch. Raises InputError when the answer holds no plan, or one that it cannot run."""
+    job, plan = runnable(answer, program, partial(unexpressed, program))
+    return text(job, plan, answer.knobs)
 
 
-def accelerate_deepspeed(answer: Answer) -> str:
-    """`accelerate launch --config_file` with DeepSpeed, whose own config lies beside it.
-
-    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
-    """
-    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
+def accelerate_deepspeed(job: Job, plan: Plan, knobs: Knobs) -> str:
+    """`accelerate launch --config_file` with DeepSpeed, whose own config lies beside it."""
     inner = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": plan.zero_stage == 3}
     values = _cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
     return _yaml(values, "accelerate-deepspeed.yaml", "trainer-deepspeed.json")
 
 
-def accelerate_fsdp(answer: Answer) -> str:
-    """`accelerate launch --config_file` with FSDP2.
-
-    Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
-    """
-    job, plan = runnable(answer, FSDP, partial(unexpressed, FSDP))
+def accelerate_fsdp(job: Job, plan: Plan, knobs: Knobs) -> str:
+    """`accelerate launch --config_file` with FSDP2."""
     fsdp = {
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": plan.zero_stage == 3,
@@ -66,22 +56,15 @@ def accelerate_fsdp(answer: Answer) -> str:
     return _yaml(values, "accelerate-fsdp.yaml", "trainer-fsdp.json")
 
 
-def trainer_deepspeed(answer: Answer) -> str:
-    """The Trainer's arguments (JSON, which TrainingArguments reads) beside DeepSpeed's config.
-
-    Raises InputError when the answer holds no plan, or one that DeepSpeed cannot run.
-    """
-    job, plan = runnable(answer, DEEPSPEED, partial(unexpressed, DEEPSPEED))
-    return json.dumps(_trainer(job, plan) | {"gradient_checkpointing": plan.recompute == "full"}, indent=1) + "\n"
-
-
-def trainer_fsdp(answer: Answer) -> str:
-    """The Trainer's arguments beside Accelerate's FSDP2, which recomputes by itself.
-
-    Raises InputError when the answer holds no plan, or one that FSDP2 cannot run.
-    """
-    job, plan = runnable(answer, FSDP, partial(unexpressed, FSDP))
-    return json.dumps(_trainer(job, plan), indent=1) + "\n"
+def trainer(job: Job, plan: Plan, more: Mapping[str, object]) -> str:
+    """The Trainer's arguments, JSON that TrainingArguments reads."""
+    values = {
+        "per_device_train_batch_size": plan.micro_batch,
+        "gradient_accumulation_steps": plan.num_microbatches,
+        "bf16": job.dtype == "bf16",
+        "fp16": job.dtype == "fp16",
+    }
+    return json.dumps({**values, **more}, indent=1) + "\n"
 
 
 def engine(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
@@ -143,15 +126,6 @@ def _cluster(job: Job) -> dict[str, object]:
     }
 
 
-def _trainer(job: Job, plan: Plan) -> dict[str, object]:
-    return {
-        "per_device_train_batch_size": plan.micro_batch,
-        "gradient_accumulation_steps": plan.num_microbatches,
-        "bf16": job.dtype == "bf16",
-        "fp16": job.dtype == "fp16",
-    }
-
-
 def _yaml(values: dict[str, object], name: str, trainer: str) -> str:
     from optimizer.catalog.readers.yaml_nodes import yaml_text
 
@@ -161,3 +135,21 @@ def _yaml(values: dict[str, object], name: str, trainer: str) -> str:
         "#   --main_process_ip FIRST_NODE --main_process_port 29500 TRAIN.py\n"
     )
     return head + yaml_text([dict(sorted(values.items()))])
+
+
+def _file(program: str, text: Callable[[Job, Plan, Knobs], str]) -> Callable[[Answer], str]:
+    return partial(launch_file, program=program, text=text)
+
+
+DEEPSPEED_FILES = {
+    "deepspeed.json": _file(DEEPSPEED, lambda job, plan, knobs: json.dumps(engine(job, plan, knobs), indent=1) + "\n"),
+    "accelerate-deepspeed.yaml": _file(DEEPSPEED, accelerate_deepspeed),
+    "trainer-deepspeed.json": _file(
+        DEEPSPEED, lambda job, plan, _: trainer(job, plan, {"gradient_checkpointing": plan.recompute == "full"})
+    ),
+}
+# FSDP2 of Accelerate recomputes by itself.
+ACCELERATE_FILES = {
+    "accelerate-fsdp.yaml": _file(FSDP, accelerate_fsdp),
+    "trainer-fsdp.json": _file(FSDP, lambda job, plan, _: trainer(job, plan, {})),
+}

@@ -10,7 +10,7 @@ import re
 
 from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine
-from optimizer.frameworks.megatron.printed_settings import settings
+from optimizer.frameworks.megatron.log import settings
 
 STEP = re.compile(
     r"(?:\bglobal_step=|\b\d+/)(\d+), RunningAvgSamplesPerSec=[\d.einf+-]+, CurrSamplesPerSec=([\d.e+-]+), "

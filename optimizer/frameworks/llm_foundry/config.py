@@ -42,7 +42,7 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says; the number of GPUs is not in it."""
     take(launch, values, KEYS)
-    said = launch.settings
+    settings = launch.settings
     strategy = str(values.get(STRATEGY, "")).upper()
     launch.say("zero_stage", SHARDING.get(strategy, 0), STRATEGY if strategy else "")
     launch.say("recompute", "full" if values.get(f"fsdp_config.{RECOMPUTE}") else "none", f"fsdp_config.{RECOMPUTE}")
@@ -53,8 +53,8 @@ def read(launch: Launch, values: Values) -> None:
     launch.say("dtype", dtype, PRECISION if PRECISION in values else "")
     _model(launch, values)
     if strategy == "HYBRID_SHARD":
-        said["hybrid"] = True
-        launch.kept.append(f"{STRATEGY} HYBRID_SHARD: weights are shared by the GPUs of a node")
+        settings["hybrid"] = True
+        launch.unsearched.append(f"{STRATEGY} HYBRID_SHARD: weights are shared by the GPUs of a node")
         launch.say("shard", 8, STRATEGY)
     implementation = values.get("model.attn_config.attn_impl")
     if implementation is not None:
@@ -65,13 +65,13 @@ def read(launch: Launch, values: Values) -> None:
     duration = str(values.get(DURATION, ""))
     if duration.endswith("tok") and is_count(duration[:-3].replace("_", "")):
         launch.say("tokens", int(duration[:-3].replace("_", "")), DURATION)
-    elif duration.endswith("ba") and is_count(duration[:-2]) and {"global_batch", "seq_len"} <= said.keys():
-        launch.say("tokens", int(duration[:-2]) * said["global_batch"] * said["seq_len"], DURATION)
+    elif duration.endswith("ba") and is_count(duration[:-2]) and {"global_batch", "seq_len"} <= settings.keys():
+        launch.say("tokens", int(duration[:-2]) * settings["global_batch"] * settings["seq_len"], DURATION)
     rest(launch, values, (*KEYS, "model.expansion_ratio", PRETRAINED, "model.name"))
 
 
 def _model(launch: Launch, values: Values) -> None:
-    said = launch.settings
+    settings = launch.settings
     pretrained = values.get(PRETRAINED)
     if pretrained:
         name = named(str(pretrained))
@@ -81,13 +81,13 @@ def _model(launch: Launch, values: Values) -> None:
     ratio = values.get("model.expansion_ratio", 4)
     if not isinstance(ratio, int | float) or not 0 < ratio < 1000:
         launch.problems.append(f"model.expansion_ratio must be a number above 0, but got {ratio!r}")
-    elif "hidden" in said and "ffn_hidden" not in said:
-        launch.say("ffn_hidden", int(ratio * said["hidden"]), "model.expansion_ratio")
+    elif "hidden" in settings and "ffn_hidden" not in settings:
+        launch.say("ffn_hidden", int(ratio * settings["hidden"]), "model.expansion_ratio")
     gated = "glu" in str(values.get("model.ffn_config.ffn_type", ""))
     alibi, rope = values.get("model.attn_config.alibi"), values.get("model.attn_config.rope")
-    said |= {"gated_mlp": gated, "tied_embeddings": bool(values.get("model.tie_word_embeddings", True))}
-    said |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
-    said |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": said.get("seq_len", 2048)}
+    settings |= {"gated_mlp": gated, "tied_embeddings": bool(values.get("model.tie_word_embeddings", True))}
+    settings |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
+    settings |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": settings.get("seq_len", 2048)}
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -55,9 +55,9 @@ def read(launch: Launch, values: Values) -> None:
     """Note what it says; paths of a config inside another are told by their last key."""
     ends = {path.rpartition(".")[2]: path for path in values}
     take(launch, values, {ends[key]: name for key, name in COUNTS.items() if key in ends})
-    said = launch.settings
-    if said.get("experts") == 1:
-        said.pop("experts")
+    settings = launch.settings
+    if settings.get("experts") == 1:
+        settings.pop("experts")
     axes = [path for key, path in ends.items() if key.endswith("_parallelism")]
     odd = [path for path in values if path.endswith("_parallelism") and not isinstance(values[path], int)]
     launch.problems += [f"{path} must be a whole number, but got {values[path]!r}" for path in odd]
@@ -72,26 +72,32 @@ def read(launch: Launch, values: Values) -> None:
     steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
     launch.say("num_microbatches", int(steps), ends.get(STEPS, "") or BATCH)
     note_keys(launch, values, KEYS, ends)
-    if "model" not in said and "hidden" in said:
-        said |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope", "tied_embeddings": False}
+    if "model" not in settings and "hidden" in settings:
+        settings |= {
+            "gated_mlp": True,
+            "activation": "swiglu",
+            "norm": "rms",
+            "position": "rope",
+            "tied_embeddings": False,
+        }
     known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, QUANTISED) if key in ends]
     rest(launch, values, (*known, *axes, *COUNTS, PRIMUS))
 
 
 def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     """Note the degrees that the axes of the mesh stand for; the devices of a replica."""
-    said, fsdp_key = launch.settings, ends.get("ici_fsdp_parallelism", "")
+    settings, fsdp_key = launch.settings, ends.get("ici_fsdp_parallelism", "")
     for name, axes in AXES.items():
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")
-    said["sequence_parallel"] = said["tp"] > 1
+    settings["sequence_parallel"] = settings["tp"] > 1
     fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
     launch.say("zero_stage", 0 if fsdp == 1 and data != 1 else 3, fsdp_key)
     if fsdp > 1 and data > 1:
-        launch.say("shard", fsdp * said["cp"], fsdp_key)
-    ranks = int(said["tp"] * said["pp"] * said["cp"])
-    if "gpus" not in said and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
-        launch.say("gpus", fsdp * data * ranks * said["ep"], fsdp_key)
+        launch.say("shard", fsdp * settings["cp"], fsdp_key)
+    ranks = int(settings["tp"] * settings["pp"] * settings["cp"])
+    if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
+        launch.say("gpus", fsdp * data * ranks * settings["ep"], fsdp_key)
     return ranks
 
 

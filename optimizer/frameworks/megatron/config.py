@@ -18,7 +18,7 @@ from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
@@ -30,7 +30,6 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.write import flag_changes
 from optimizer.frameworks.shape import named
-from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -77,26 +76,15 @@ INVERTED: Mapping[str, str] = {
     "grad_reduce_in_fp32": "--grad-reduce-in-bf16",
 }
 PLAIN = (
-    "--moe-token-dispatcher-type",
-    "--moe-flex-dispatcher-backend",
-    "--cuda-graph-impl",
-    "--normalization",
-    "--position-embedding-type",
-    "--attention-backend",
-    "--moe-layer-freq",
-    "--ddp-bucket-size",
+    *("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend", "--moe-layer-freq", "--cuda-graph-impl"),
+    *("--normalization", "--position-embedding-type", "--attention-backend", "--ddp-bucket-size"),
 )
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *PLAIN}
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 RECIPES = (
-    "recipe",
-    "model.recipe",
-    "model_recipe_name",
-    "recipe_name",
-    "pretrained_checkpoint",
-    "model.name",
-    "training",
+    *("recipe", "model.recipe", "model_recipe_name", "recipe_name"),
+    *("pretrained_checkpoint", "model.name", "training"),
 )
 
 
@@ -127,8 +115,8 @@ class FlagLaunch(ConfigLaunch):
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
-        found = flag_changes(self.flags, "", job, before, after, turned)
-        return tuple(self._as_key(change) for change in found)
+        changes = flag_changes(self.flags, "", job, before, after, turned)
+        return tuple(self._as_key(change) for change in changes)
 
     def _as_key(self, change: FlagChange) -> FlagChange:
         path = self.paths.get(change.flag) or self._new(change.flag)
@@ -153,8 +141,8 @@ class FlagLaunch(ConfigLaunch):
         if self.launch.program == BRIDGE:
             names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
         key = names.get(flag, flag[2:].replace("-", "_"))
-        beside = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
-        section = beside.rpartition(".")[0]
+        neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
+        section = neighbour.rpartition(".")[0]
         others = {path.rpartition(".")[0] for path in self.values}
         if (
             flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
@@ -223,7 +211,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
-    launch.problems = [MISSING.sub(lambda found: found[1].replace("-", "_"), each) for each in launch.problems]
+    launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
         launch.settings.pop("seq_len", None)
         launch.written.pop("seq_len", None)
@@ -245,14 +233,14 @@ def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list
     """
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
     alone = DDP[0] in paths and DDP[0] not in has
-    found = [_flag(name) for name in DDP if name not in paths and not (alone and name == DDP[1])]
-    if found:
-        names = ", ".join(flag.name[2:].replace("-", "_") for flag in found)
+    flags = [_flag(name) for name in DDP if name not in paths and not (alone and name == DDP[1])]
+    if flags:
+        names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's pretraining recipes")
     if "--micro-batch-size" not in has:
         launch.assumed.append("micro-batches of 1, which the recipe may have otherwise")
-        found.append(_flag("--micro-batch-size", "1"))
-    return found
+        flags.append(_flag("--micro-batch-size", "1"))
+    return flags
 
 
 def _flag(name: str, *values: str) -> Flag:
@@ -261,29 +249,29 @@ def _flag(name: str, *values: str) -> Flag:
 
 def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], others: list[str]) -> list[Flag]:
     """What takes more than a name: the precision, the optimizer, the activation, the number format."""
-    found: list[Flag] = []
+    flags: list[Flag] = []
     for path in list(others):
         key, value = path.rpartition(".")[2], values[path]
         if key in ("precision", "mixed_precision") or path == "mixed_precision":
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
-            found += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
-            found += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
+            flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
+            flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
         elif key == "fp8" and value:
-            found.append(_flag("--fp8-format", "hybrid"))
+            flags.append(_flag("--fp8-format", "hybrid"))
         elif path.endswith("optim.name"):
-            found += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
+            flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
         elif key in ("activation", "activation_func"):
-            found += [_flag("--swiglu")] if "swiglu" in str(value) or "silu" in str(value) else []
+            flags += [_flag("--swiglu")] if "swiglu" in str(value) or "silu" in str(value) else []
         elif (key == "seq_length" and "--seq-length" not in has) or (
             key in ("sequence_length", "max_length") and "--seq-length" not in has and isinstance(value, int)
         ):
-            found.append(_flag("--seq-length", str(value)))
+            flags.append(_flag("--seq-length", str(value)))
         else:
             continue
         others.remove(path)
-    return found
+    return flags
 
 
 def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
@@ -306,11 +294,8 @@ SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bi
 
 def _forget_shape(launch: Launch) -> None:
     """A config that names its model says nothing of its shape: what flags default to does not count."""
+    shape = ("--num-layers", "--num-experts", "")
     for name in (*SHAPELESS, "experts", "top_k", "attention_out_bias"):
-        if name in launch.settings and launch.written.get(name, "--num-layers") in (
-            "--num-layers",
-            "--num-experts",
-            "",
-        ):
+        if name in launch.settings and launch.written.get(name, shape[0]) in shape:
             launch.settings.pop(name, None)
             launch.written.pop(name, None)

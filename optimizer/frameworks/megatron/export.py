@@ -213,11 +213,7 @@ def recompute_flags(plan: Plan) -> Flags:
     if plan.recompute != "full":
         return {}
     method, count = ("block", plan.recompute_first) if plan.recompute_first else ("uniform", 1)
-    return {
-        "--recompute-granularity": "full",
-        "--recompute-method": method,
-        "--recompute-num-layers": str(count),
-    }
+    return {"--recompute-granularity": "full", "--recompute-method": method, "--recompute-num-layers": str(count)}
 
 
 def offload_flags(job: Job, plan: Plan) -> Flags:
@@ -256,8 +252,8 @@ def recipe_flags(job: Job, plan: Plan) -> Flags:
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
-    again = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
-    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and again else {}
+    rescaled = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
+    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescaled else {}
 
 
 def dispatcher_flags(job: Job, plan: Plan) -> Flags:

@@ -17,11 +17,7 @@ ACTIVATIONS: Mapping[str, Flags] = {
     "squared-relu": {"--squared-relu": None},
     "relu2": {"--squared-relu": None},
     "quick-geglu": {"--quick-geglu": None},
-    "clamped-swiglu": {
-        "--quick-geglu": None,
-        "--glu-linear-offset": "1.0",
-        "--activation-func-clamp-value": "7.0",
-    },
+    "clamped-swiglu": {"--quick-geglu": None, "--glu-linear-offset": "1.0", "--activation-func-clamp-value": "7.0"},
 }
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned": "learned_absolute", "none": "none"}
 NORMS: Mapping[str, Flags] = {

@@ -6,7 +6,7 @@ megatron/core/distributed/distributed_data_parallel.py; deepspeedai/Megatron-Dee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -14,6 +14,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import LAUNCHER
 
+Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
 # Arguments that make a plan or a job, with the name of their value.
 COUNTS: Mapping[str, str] = {
     "--tensor-model-parallel-size": "tp",
@@ -110,15 +111,9 @@ PLAN_FLAGS: Mapping[str, Sequence[str]] = {
     "dtype": ("--fp8-format", "--fp8-hybrid", "--fp8-e4m3", "--fp4-format", "--bf16", "--fp16"),
 }
 SHAPE_COUNTS: Mapping[str, str] = {
-    "--num-layers": "layers",
-    "--hidden-size": "hidden",
-    "--ffn-hidden-size": "ffn_hidden",
-    "--num-attention-heads": "heads",
-    "--kv-channels": "head_dim",
-    "--vocab-size": "vocab",
+    **{flag: name for flag, name in COUNTS.items() if name in ("layers", "hidden", "ffn_hidden", "heads")},
+    **{flag: name for flag, name in COUNTS.items() if name in ("head_dim", "vocab", "experts", "top_k")},
     "--max-position-embeddings": "max_seq_len",
-    "--num-experts": "experts",
-    "--moe-router-topk": "top_k",
     "--topk": "top_k",
     "--moe-ffn-hidden-size": "expert_ffn",
     "--moe-shared-expert-intermediate-size": "shared_ffn",
@@ -164,44 +159,17 @@ EXPERT_DEGREES = ("--expert-model-parallel-size", "--moe-expert-parallel-size")
 COUNTED_ENDS = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 LENGTHS = ("--train-tokens", "--train-samples", "--train-iters")
 # Read with another flag, or the framework's own way to say what is the default here.
-QUIET = frozenset(
-    {
-        "--group-query-attention",
-        "--multi-latent-attention",
-        "--moe-layer-freq",
-        "--offload-modules",
-        "--use-precision-aware-optimizer",
-        "--moe-enable-deepep",
-        "--zero-bubble-max-pending-backward",
-        "--num-key-value-heads",
-        "--attention-head-type",
-        "--main-grads-dtype",
-        *COUNTED_ENDS,
-        *LENGTHS,
-        ULYSSES,
-        "--deepspeed",
-        "--deepspeed-config",
-        "--no-pipeline-parallel",
-        "--window-size",
-        "--expert-interval",
-        "--normalization",
-        "--position-embedding-type",
-        "--attention-backend",
-        "--cuda-graph-impl",
-        "--fp8-hybrid",
-        "--fp8-e4m3",
-        "--fp4-format",
-        "--fp4-recipe",
-        "--checkpoint-activations",
-        "--deepspeed-activation-checkpointing",
-        "--checkpoint-num-layers",
-        "--zero-stage",
-        "--moe-expert-parallel-size",
-        "--pad-vocab-size-to",
-        "--tokenizer-type",
-    }
-)
-KEPT: Mapping[str, str] = {
+QUIET = {
+    *("--group-query-attention", "--multi-latent-attention", "--moe-layer-freq", "--moe-enable-deepep"),
+    *("--offload-modules", "--use-precision-aware-optimizer", "--zero-bubble-max-pending-backward"),
+    *("--num-key-value-heads", "--attention-head-type", "--window-size", "--expert-interval", "--normalization"),
+    *("--position-embedding-type", "--attention-backend", "--cuda-graph-impl", "--main-grads-dtype"),
+    *("--fp8-hybrid", "--fp8-e4m3", "--fp4-format", "--fp4-recipe", "--pad-vocab-size-to", "--tokenizer-type"),
+    *("--deepspeed", "--deepspeed-config", "--no-pipeline-parallel", "--zero-stage", "--moe-expert-parallel-size"),
+    *("--checkpoint-activations", "--deepspeed-activation-checkpointing", "--checkpoint-num-layers"),
+    *(*COUNTED_ENDS, *LENGTHS, ULYSSES),
+}
+UNSEARCHED: Mapping[str, str] = {
     "--rampup-batch-size": "the batch grows at first; the price is that of the full batch",
     "--step-batch-size-schedule": "the batch grows at first; the price is that of the full batch",
     "--curriculum-learning-legacy": "sequences grow at first; the price is that of the full length",
@@ -214,9 +182,16 @@ KEPT: Mapping[str, str] = {
 }
 
 
+def note_flags(launch: Launch, last: Mapping[str, Flag], table: Sequence[tuple[str, str, Meaning]]) -> None:
+    """Note the settings that a table of flag, setting and meaning finds; of one that comes twice the last counts."""
+    for name, key, means in table:
+        if name in last and (setting := means(launch, last[name])) is not None:
+            launch.say(key, setting, last[name].written)
+
+
 def is_known(name: str) -> bool:
     """Whether a flag means something to a launch."""
-    known = (NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES, QUIET, LAUNCHER, KEPT)
+    known = (NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES, QUIET, LAUNCHER, UNSEARCHED)
     return any(name in names for names in known)
 
 

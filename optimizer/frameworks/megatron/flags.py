@@ -7,30 +7,27 @@ from difflib import get_close_matches
 from math import lcm, prod
 from typing import Any
 
-from optimizer.base.errors import InvalidFile
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import LACKING, Launch
 from optimizer.frameworks.machines import LAUNCHER
-from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     COUNTS,
     EXPERT_DEGREES,
-    KEPT,
     LENGTHS,
-    LISTS,
     MEGATRON_DEEPSPEED,
     NAMED,
     PLAN_FLAGS,
-    SWITCHES,
     ULYSSES,
+    UNSEARCHED,
     is_known,
     left_open,
     whole_number,
 )
 from optimizer.frameworks.megatron.shape import read_shape
 from optimizer.frameworks.megatron.software import read_software
+from optimizer.frameworks.megatron.stated_plan import StatedPlan, plan_settings
 from optimizer.job.plan import Plan
 
 BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
@@ -55,8 +52,8 @@ def read_flags(launch: Launch, flags: Sequence[Flag]) -> None:
     _machines(launch, last)
     _plan(launch, last)
     for name, flag in last.items():
-        if name in KEPT:
-            launch.kept.append(f"{flag.written}: {KEPT[name]}")
+        if name in UNSEARCHED:
+            launch.unsearched.append(f"{flag.written}: {UNSEARCHED[name]}")
         elif not is_known(name):
             launch.ignore(flag.written)
 
@@ -72,65 +69,62 @@ def _machines(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     """The plan by the reader of arguments, for the GPUs that the launch has so far."""
-    said = launch.settings
+    settings = launch.settings
     if "--micro-batch-size" not in last:
         launch.problems.append("--micro-batch-size is missing")
     if launch.problems:
         return
     needs = _needed(launch, last)
-    gpus = said.get("gpus") or _told(launch, last)
-    if gpus % needs and not said.get("gpus_given"):
+    gpus = settings.get("gpus") or _stated_gpus(launch, last)
+    if gpus % needs and not settings.get("gpus_given"):
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch {LACKING}")
         gpus = needs
-    said["gpus"] = gpus
+    settings["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
     launch.problems += [f"{flag.written} {flag.value}: {left_open(flag)}" for flag in opened]
     if launch.problems:
         return
     count = last.get("--recompute-num-layers")
     nothing = RECOMPUTED if count and count.value == "0" else ()  # full recomputation of no layer is none
-    passed: list[str] = []
+    stated = StatedPlan()
     for name, flag in last.items():
-        if name in nothing:
-            continue
-        if name in NAMED and name not in LAUNCHER:
-            values = [value.replace("_", "") if name in COUNTS else value for value in flag.values]
-            passed += [name, *(values if name in LISTS else values[:1] if name not in SWITCHES else [])]
+        if name in NAMED and name not in (*LAUNCHER, *nothing):
+            stated.take(name, flag.values)
         elif not is_known(name) and (close := get_close_matches(name, NAMED, n=1, cutoff=MISSPELT)):
             launch.problems.append(f"unknown argument {flag.written}; did you mean {close[0]}?")
-    passed += _deepspeed_flags(launch, last)
-    if launch.program == MEGATRON_DEEPSPEED or any(name in last for name in COUNTED_ENDS):
-        # These split the layers as evenly as can be, so that the reader need not find them divisible.
-        passed = _divisible(passed, last)
+    _take_deepspeed_flags(launch, last, stated)
+    numbers = stated.numbers
+    if "layers" in numbers and (launch.program == MEGATRON_DEEPSPEED or any(name in last for name in COUNTED_ENDS)):
+        # These split the layers as evenly as can be, so that they need not be divisible by the stages.
+        stages = numbers.get("pp", 1)
+        numbers["layers"] = -(-numbers["layers"] // stages) * stages
     if "--global-batch-size" not in last:
         micro, replicas = whole_number(launch, last["--micro-batch-size"]) or 1, max(1, gpus // _ranks(launch, last))
-        passed += ["--global-batch-size", str(micro * replicas)]
+        numbers["global_batch"] = micro * replicas
         launch.assumed.append(
             f"global batch of {micro * replicas:,}, one micro-batch of each replica, as Megatron does"
         )
-    try:
-        plan, job = read_megatron_arguments(" ".join(passed) + " ", gpus)
-    except InvalidFile as error:
-        launch.problems += error.problems
-        if any(sentence.startswith("one node") for sentence in launch.assumed):
-            launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
-        return
-    _note(launch, last, plan, job)
+    settings = plan_settings(stated, gpus)
+    launch.problems += stated.problems
+    if not stated.problems:
+        _note(launch, last, settings)
+    elif any(sentence.startswith("one node") for sentence in launch.assumed):
+        launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
 
 
-def _told(launch: Launch, last: Mapping[str, Flag]) -> int:
+def _stated_gpus(launch: Launch, last: Mapping[str, Flag]) -> int:
     """Nodes times their GPUs; what the launch leaves open is one node, of eight GPUs."""
-    said = launch.settings
+    settings = launch.settings
     opened = [flag for name, flag in last.items() if LAUNCHER.get(name) in ("nodes", "gpus") and flag.unknown]
-    if "nodes" not in said:
+    if "nodes" not in settings:
         why = f"{opened[0].written} hangs on {opened[0].unknown}" if opened else "the launch names no other number"
         launch.assumed.append(f"one node: {why} (--gpus)")
-    usual = 1 if said.get("alone") else 8
-    if "gpus_per_node" not in said:
+    usual = 1 if settings.get("alone") else 8
+    if "gpus_per_node" not in settings:
         launch.assumed.append(
             "one GPU: nothing starts more processes (--gpus)" if usual == 1 else "8 GPUs on a node (--gpus)"
         )
-    return int(said.get("nodes", 1) * said.get("gpus_per_node", usual))
+    return int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:
@@ -154,53 +148,39 @@ def _needed(launch: Launch, last: Mapping[str, Flag]) -> int:
     return pp * lcm(_ranks(launch, last) // pp, etp * ep)
 
 
-def _divisible(passed: list[str], last: Mapping[str, Flag]) -> list[str]:
-    """The arguments with as many layers as fill every stage."""
-    place, stages = passed.index("--num-layers") + 1 if "--num-layers" in passed else 0, 1
-    if "--pipeline-model-parallel-size" in last:
-        value = last["--pipeline-model-parallel-size"].value
-        stages = max(1, int(value)) if is_count(value) else 1
-    if place and is_count(passed[place]):
-        passed[place] = str(-(-int(passed[place]) // stages) * stages)
-    return passed
-
-
-def _deepspeed_flags(launch: Launch, last: Mapping[str, Flag]) -> list[str]:
-    """What Megatron-DeepSpeed spells in its own way, as Megatron-LM does."""
-    found: list[str] = []
+def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: StatedPlan) -> None:
+    """Note what Megatron-DeepSpeed spells in its own way, as Megatron-LM does."""
     if ULYSSES in last:
-        found += ["--context-parallel-size", last[ULYSSES].value]
-        launch.kept.append(f"{last[ULYSSES].written}: the parallelism of sequences is priced as context parallelism")
+        stated.take("--context-parallel-size", last[ULYSSES].values)
+        written = last[ULYSSES].written
+        launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
-        found += ["--expert-model-parallel-size", last["--moe-expert-parallel-size"].value]
-    if any(name in last for name in ("--checkpoint-activations", "--deepspeed-activation-checkpointing")):
-        found += ["--recompute-granularity", "full"] if "--recompute-granularity" not in last else []
-    return found
+        stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
+    checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+    if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
+        stated.take("--recompute-granularity", ("full",))
 
 
-def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str, Any]) -> None:
+def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> None:
     """Put the plan into the vocabulary, with the flag that says each variable."""
-    zero = launch.settings.get("zero_stage", plan.zero_stage)
+    zero = launch.settings.get("zero_stage", plan["zero_stage"])
     if "--zero-stage" in last:
         zero = whole_number(launch, last["--zero-stage"])
-        if zero == 0 and job["dtype"] == "bf16":
+        if zero == 0 and plan["dtype"] == "bf16":
             zero = 1
             launch.assumed.append(f"{last['--zero-stage'].written} 0 with bf16 shards as ZeRO-1: {BF16_OPTIMIZER}")
-    values = {name: getattr(plan, name) for name in PLAN_FLAGS if hasattr(plan, name)} | {"zero_stage": zero}
-    values |= {name: job[name] for name in ("global_batch", "seq_len", "dtype")}
+    plan["zero_stage"] = zero
     if "--fp4-format" in last:
-        values["dtype"] = "fp4"
+        plan["dtype"] = "fp4"
     elif "--fp8-hybrid" in last or "--fp8-e4m3" in last:
-        values["dtype"] = "fp8"
+        plan["dtype"] = "fp8"
     if not any(name in last for name in PLAN_FLAGS["dtype"]):
         launch.assumed.append("bf16: the launch names no number format (Megatron's own default is fp32)")
-    for name, value in values.items():
-        said_so = value != () and (value or name != "recompute_first")
-        flag = next((flag for flag in PLAN_FLAGS[name] if flag in last), "") if said_so else ""
+    for name, value in plan.items():
+        stated = value != () and (value or name != "recompute_first")
+        flag = next((flag for flag in PLAN_FLAGS.get(name, ()) if flag in last), "") if stated else ""
         launch.say(name, value, last[flag].written if flag else "")
-    launch.settings |= {"dp": plan.dp, "num_microbatches": plan.num_microbatches, "schedule": plan.schedule}
-    launch.settings["mtp_ahead"] = plan.mtp_ahead
-    sizes = {LENGTHS[0]: 1, LENGTHS[1]: job["seq_len"], LENGTHS[2]: job["seq_len"] * job["global_batch"]}
+    sizes = {LENGTHS[0]: 1, LENGTHS[1]: plan["seq_len"], LENGTHS[2]: plan["seq_len"] * plan["global_batch"]}
     length = next((name for name in LENGTHS if name in last), "")
     if length and is_count(number := last[length].value.replace("_", "")):
         launch.say("tokens", int(number) * sizes[length], last[length].written)
@@ -213,7 +193,7 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: Plan, job: Mapping[str
         launch.settings["bucket"] = launch.settings.pop("bucket_params") * width
     else:
         launch.following = lambda plan: {"bucket": max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp) * width}
-        launch.settings |= launch.following(plan)
+        launch.settings |= launch.following(Plan(dp=plan["dp"], cp=plan["cp"]))
     if "--ddp-bucket-size" in last:
         launch.written["bucket"] = "--ddp-bucket-size"
         launch.written.pop("bucket_params", None)

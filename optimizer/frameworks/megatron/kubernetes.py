@@ -99,7 +99,7 @@ def _pod(answer: Answer, name: str, per_node: int, nodes: int) -> dict[str, Any]
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
         {"name": "settings", "configMap": {"name": f"{name}-settings"}},
     ]
-    kept = [volume for volume in volumes if text or volume["name"] != "settings"]
+    mounted = [volume for volume in volumes if text or volume["name"] != "settings"]
     return {
         "containers": [
             {
@@ -108,8 +108,8 @@ def _pod(answer: Answer, name: str, per_node: int, nodes: int) -> dict[str, Any]
                 "command": ["bash", "-c", run],
                 "env": [{"name": key, "value": value} for key, value in variables.items()],
                 "resources": {"limits": {GPUS[job.cluster.device.vendor]: per_node}},
-                "volumeMounts": [{"name": volume["name"], "mountPath": mounts[volume["name"]]} for volume in kept],
+                "volumeMounts": [{"name": volume["name"], "mountPath": mounts[volume["name"]]} for volume in mounted],
             }
         ],
-        "volumes": kept,
+        "volumes": mounted,
     }

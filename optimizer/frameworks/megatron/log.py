@@ -6,10 +6,44 @@ Source: NVIDIA/Megatron-LM, megatron/training/training.py (training_log) and meg
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from optimizer.base.units import MiB, is_count
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
-from optimizer.frameworks.megatron.printed_settings import settings
+from optimizer.frameworks.megatron.flag_names import COUNTS as FLAG_COUNTS
+
+DOTTED = re.compile(r"\s([a-z]\w*) \.{3,} ?(\S+)\s*$")
+PRINTED = (
+    *("gpus", "tp", "pp", "cp", "ep", "micro_batch", "global_batch", "seq_len"),
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads"),
+)
+COUNTS: Mapping[str, str] = {
+    **{flag[2:].replace("-", "_"): name for flag, name in FLAG_COUNTS.items() if name in PRINTED},
+    "padded_vocab_size": "vocab",
+    "train_batch_size": "global_batch",
+    "train_micro_batch_size_per_gpu": "micro_batch",
+}
+# Settings that speak for or against a cause; not columns of a run.
+SWITCHES = ("overlap_grad_reduce", "overlap_param_gather", "overlap_comm", "num_workers")
+
+
+def settings(text: str) -> LogLine | None:
+    """The setting in a line such as those of Megatron-LM and DeepSpeed, None for any other line.
+
+    Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (_print_args); microsoft/DeepSpeed, deepspeed/runtime/
+    config.py (print).
+
+    >>> settings("  tensor_model_parallel_size ...................... 8").facts
+    {'tp': '8'}
+    """
+    match = DOTTED.search(f" {text}")
+    if match is None:
+        return None
+    name, value = match.groups()
+    if name in COUNTS and is_count(value) and int(value) > 0:
+        return LogLine(facts={COUNTS[name]: value})
+    return LogLine(facts={name: value.lower()}) if name in SWITCHES else None
+
 
 STEP = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|(.*)\|")
 MEMORY = re.compile(r"memory \(MB\) \|.*?\bmax allocated: ([\d.]+) \|(?:.*?\bmax reserved: ([\d.]+))?")

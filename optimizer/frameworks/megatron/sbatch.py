@@ -167,10 +167,7 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
     Hopper, and not with FSDP; Transformer Engine's offloading), megatron/core/transformer/moe/README.md (several
     connections for an exchange that overlaps); VENDOR_SETTINGS.
     """
-    values = {
-        "MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-        "MASTER_PORT": "29500",
-    }
+    values = {"MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "MASTER_PORT": "29500"}
     values |= VENDOR_SETTINGS.get(job.cluster.device.vendor, {})
     if plan.overlap_exchange:
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"

@@ -16,12 +16,11 @@ from optimizer.frameworks.bash.pieces import Piece, text_of
 from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, read_bash
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.write import flag_changes
-from optimizer.frameworks.source import FlagChange
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -91,7 +90,7 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
     return reading, options
 
 
-def told(launch: Launch, reading: ScriptRun) -> None:
+def note_sources(launch: Launch, reading: ScriptRun) -> None:
     """Note the files that a script sources: read, or missing."""
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
@@ -120,7 +119,7 @@ def bash_launch(
         raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
-    told(launch, reading)
+    note_sources(launch, reading)
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
@@ -132,7 +131,7 @@ def bash_launch(
     flags = flags_of(flat(command.words))
     programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
     if other := next((word for word in programs if OTHER.match(word)), ""):
-        launch.kept.append(f"{other} trains no decoder: it is priced as one of its shape")
+        launch.unsearched.append(f"{other} trains no decoder: it is priced as one of its shape")
     launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
     if any(text_of(word) == "deepspeed" for word in flat(command.words)):
         launch.program = MEGATRON_DEEPSPEED
@@ -150,12 +149,7 @@ def bash_launch(
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     return BashLaunch(
-        name=name,
-        data=data,
-        launch=launch,
-        flags=tuple(flags),
-        documents=tuple(reading.documents),
-        placed=placed,
+        name=name, data=data, launch=launch, flags=tuple(flags), documents=tuple(reading.documents), placed=placed
     )
 
 
@@ -186,10 +180,10 @@ def asked_for(data: bytes) -> str:
     >>> asked_for(b"SIZE=$1\nTP=${2}\n")
     "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
     """
-    found = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
-    if not found:
+    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
+    if not arguments:
         return ""
-    names = ", ".join(f"${place} {found[place]}" for place in sorted(found))
+    names = ", ".join(f"${place} {arguments[place]}" for place in sorted(arguments))
     return f"it is started with arguments, {names}: give them in this order with --args '...'"
 
 
@@ -198,8 +192,8 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
     hanging = {problem: HANGING.search(problem) for problem in problems}
     return [
         problem
-        for problem, found in hanging.items()
-        if not (found and (found[1] or re.search(rb"\b%s=" % found[2].encode(), data)))
+        for problem, match in hanging.items()
+        if not (match and (match[1] or re.search(rb"\b%s=" % match[2].encode(), data)))
     ]
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, SHAPE_COUNTS, SHAPE_SWITCHES, whole_number
+from optimizer.frameworks.megatron.flag_names import (
+    MEGATRON_DEEPSPEED,
+    SHAPE_COUNTS,
+    SHAPE_SWITCHES,
+    Meaning,
+    note_flags,
+    whole_number,
+)
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
 TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
-Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--tokenizer-type", "vocab", lambda _, flag: TOKENIZERS.get(flag.value)),
@@ -38,35 +44,33 @@ DEFAULTS: Mapping[str, Any] = {
 
 def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Note layers, widths, switches of the architecture, and which layers are MoE."""
-    said = launch.settings
+    settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
     idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
-    for name, key, means in FLAGS:
-        if name in last and name not in idle and (setting := means(launch, last[name])) is not None:
-            launch.say(key, setting, last[name].written)
-    if said.get("gated_mlp"):
-        said["activation"] = "swiglu"
+    note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
+    if settings.get("gated_mlp"):
+        settings["activation"] = "swiglu"
     if "--disable-bias-linear" not in last:
-        said.setdefault("attention_bias", True)
-    launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in said}
-    said["attention_out_bias"] = said["mlp_bias"]
+        settings.setdefault("attention_bias", True)
+    launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in settings}
+    settings["attention_out_bias"] = settings["mlp_bias"]
     _moe(launch, last)
 
 
 def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Note the layers with experts; Megatron-DeepSpeed's are every second one, with one expert for each token."""
-    said = launch.settings
-    if said.get("experts", 0) <= 1:
+    settings = launch.settings
+    if settings.get("experts", 0) <= 1:
         for key in ("experts", "top_k", "expert_ffn"):
-            said.pop(key, None)
+            settings.pop(key, None)
             launch.written.pop(key, None)
         return
     if "--moe-layer-freq" in last:
         _layer_pattern(launch, last["--moe-layer-freq"])
     elif "--expert-interval" in last or launch.program == MEGATRON_DEEPSPEED:
         launch.say("every", whole_number(launch, last["--expert-interval"]) if "--expert-interval" in last else 2)
-        said.setdefault("top_k", 1)
-    said.setdefault("top_k", 2)
+        settings.setdefault("top_k", 1)
+    settings.setdefault("top_k", 2)
 
 
 def _window(text: str) -> int:
@@ -90,7 +94,7 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
         head, _, count = part.partition("*")
         pattern += head.strip("[]").split(",") * (int(count) if is_count(count) else 1)
     if "1" not in pattern:
-        launch.kept.append(f"{flag.written} {text}: every layer is taken to be a mixture")
+        launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be a mixture")
         return
     launch.say("first_dense", pattern.index("1"), flag.written)
     rest = pattern[pattern.index("1") :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
@@ -11,7 +11,9 @@ from optimizer.frameworks.megatron.flag_names import (
     FP32_GRADIENTS,
     MEGATRON,
     SOFTWARE_SWITCHES,
+    Meaning,
     left_open,
+    note_flags,
     whole_number,
 )
 from optimizer.job.variables import DISPATCHERS
@@ -19,31 +21,26 @@ from optimizer.job.variables import DISPATCHERS
 STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
 BYTES_OF: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
+KERNELS: Mapping[str, str] = {"unfused": "unfused", "local": "unfused", "flash": "flash", "fused": "flash"}
+FLAGS: Sequence[tuple[str, str, Meaning]] = (
+    *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
+    ("--attention-backend", "attention", lambda _, flag: KERNELS.get(flag.value)),
+    ("--cuda-graph-impl", "cuda_graphs", lambda _, flag: flag.value != "none"),
+    ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if flag.value in ("bf16", "fp16") else None),
+    ("--ddp-bucket-size", "bucket_params", lambda launch, flag: whole_number(launch, flag) or None),
+)
 
 
 def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Note what the flags say of the software beside the plan."""
-    for name, (key, value) in SOFTWARE_SWITCHES.items():
-        if name in last:
-            launch.say(key, value, last[name].written)
-    said = launch.settings
+    note_flags(launch, last, FLAGS)
+    settings = launch.settings
     if launch.program == MEGATRON:
-        for key in ("reduce_overlap", "gather_overlap", "tp_overlap"):
-            said.setdefault(key, False)
-    if "--attention-backend" in last:
-        backend = last["--attention-backend"]
-        if backend.value in ("unfused", "local"):
-            launch.say("attention", "unfused", backend.written)
-        elif backend.value in ("flash", "fused"):
-            launch.say("attention", "flash", backend.written)
-    if "experts" in said:
+        settings |= {name: settings.get(name, False) for name in ("reduce_overlap", "gather_overlap", "tp_overlap")}
+    if "experts" in settings:
         _dispatcher(launch, last)
-    if "--cuda-graph-impl" in last:
-        launch.say("cuda_graphs", last["--cuda-graph-impl"].value != "none", "--cuda-graph-impl")
     if launch.program == MEGATRON and "--fp16" in last and FP32_GRADIENTS not in last:
         launch.say("grad_bytes", 2, last["--fp16"].written)
-    if "--main-grads-dtype" in last and last["--main-grads-dtype"].value in ("bf16", "fp16"):
-        launch.say("grad_bytes", 2, last["--main-grads-dtype"].written)
     if "--use-precision-aware-optimizer" in last and any(name in last for name in STATES):
         sizes = [BYTES_OF.get(last[name].value, 4) if name in last else 4 for name in STATES]
         first = next(name for name in STATES if name in last)
@@ -55,8 +52,6 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
         except ValueError:
             wrong = f"must be a share from 0 to 1, but got {flag.value!r}"
             launch.problems.append(f"{flag.written} {left_open(flag) or wrong}")
-    if "--ddp-bucket-size" in last and (number := whole_number(launch, last["--ddp-bucket-size"])):
-        launch.say("bucket_params", number, last["--ddp-bucket-size"].written)
 
 
 def _dispatcher(launch: Launch, last: Mapping[str, Flag]) -> None:

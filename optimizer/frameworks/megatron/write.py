@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
-from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, ULYSSES
-from optimizer.frameworks.source import FlagChange
+from optimizer.frameworks.megatron.export import SHARDING as MEGATRON_SHARDING
+from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
@@ -20,23 +21,13 @@ DEGREES: Mapping[str, str] = {
     "--context-parallel-size": "cp",
     "--micro-batch-size": "micro_batch",
 }
-PIPELINE = (
-    "--num-layers-per-virtual-pipeline-stage",
-    "--num-virtual-stages-per-pipeline-rank",
-    "--pipeline-model-parallel-layout",
-    "--decoder-first-pipeline-num-layers",
-    "--decoder-last-pipeline-num-layers",
-)
+PIPELINE = (*PLAN_FLAGS["vpp"], "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 RECOMPUTE = (
-    "--recompute-granularity",
-    "--recompute-method",
-    "--recompute-num-layers",
-    "--recompute-modules",
-    "--recompute-activations",
+    *("--recompute-granularity", "--recompute-method", "--recompute-num-layers"),
+    *("--recompute-modules", "--recompute-activations"),
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
 SHARDING = ("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy")
-STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 OFFLOAD = ("--fine-grained-activation-offloading", "--offload-modules", "--activation-offload-fraction")
 ON_HOST = ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "--use-precision-aware-optimizer")
 
@@ -64,7 +55,7 @@ def flag_changes(
     if before.sequence_parallel != after.sequence_parallel:
         wanted["--sequence-parallel"] = "" if after.sequence_parallel else None
     if before.zero_stage != after.zero_stage:
-        wanted |= _sharding(program, after, turned)
+        wanted |= _sharding(program, after)
     if before.shard != after.shard:
         replicas = after.dp * after.cp
         wanted["--num-distributed-optimizer-instances"] = str(replicas // after.shard) if after.shard else None
@@ -75,7 +66,16 @@ def flag_changes(
     if before.activation_offload != after.activation_offload:
         wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
     wanted |= _software(job, turned)
-    return tuple(_changes(has, wanted))
+    under = any("_" in flag.written for flag in has.values() if flag.name in DEGREES)
+    changes = []
+    for name, value in wanted.items():
+        given = has.get(name)
+        before_text = " ".join(given.values) if given else None
+        if before_text != value and not (given is None and value == "1" and name in DEGREES):
+            # A new flag has dashes or underscores, as the script writes the others.
+            new = f"--{name[2:].replace('-', '_')}" if under else name
+            changes.append(FlagChange(flag=given.written if given else new, before=before_text, after=value))
+    return tuple(changes)
 
 
 def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
@@ -90,20 +90,6 @@ def zero_bubble_flags(plan: Plan) -> dict[str, str | None]:
 def _filled(flags: Mapping[str, str | None]) -> dict[str, str | None]:
     """Flags of the exporter, where None stands for no value, in this module's way."""
     return {flag: value or "" for flag, value in flags.items()}
-
-
-def _changes(has: Mapping[str, Flag], wanted: Mapping[str, str | None]) -> Iterable[FlagChange]:
-    for name, value in wanted.items():
-        flag = has.get(name)
-        before = " ".join(flag.values) if flag else None
-        if before != value and not (before is None and value == "1" and name in DEGREES):
-            yield FlagChange(flag=flag.written if flag else _spelt(name, has), before=before, after=value)
-
-
-def _spelt(name: str, has: Mapping[str, Flag]) -> str:
-    """A new flag with dashes or underscores, as the script writes the others."""
-    under = any("_" in flag.written for flag in has.values() if flag.name in DEGREES)
-    return f"--{name[2:].replace('-', '_')}" if under else name
 
 
 def _pipeline(has: Mapping[str, Flag], job: Job, after: Plan) -> dict[str, str | None]:
@@ -127,13 +113,13 @@ def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -
         wanted["--moe-flex-dispatcher-backend"] = after.dispatcher if flex else None
         if flex and program != MEGATRON_DEEPSPEED:
             wanted["--moe-router-dtype"] = "fp32"
-    said = "--expert-tensor-parallel-size" in has
-    if (before.etp != after.etp and (said or after.etp != after.tp)) or (not said and after.etp != after.tp):
+    stated = "--expert-tensor-parallel-size" in has
+    if (before.etp != after.etp and (stated or after.etp != after.tp)) or (not stated and after.etp != after.tp):
         wanted["--expert-tensor-parallel-size"] = str(after.etp)
     return wanted
 
 
-def _sharding(program: str, after: Plan, turned: Mapping[str, Any]) -> dict[str, str | None]:
+def _sharding(program: str, after: Plan) -> dict[str, str | None]:
     if program == MEGATRON_DEEPSPEED:
         return {"--zero-stage": str(after.zero_stage)}
     wanted: dict[str, str | None] = dict.fromkeys(SHARDING)
@@ -142,7 +128,7 @@ def _sharding(program: str, after: Plan, turned: Mapping[str, Any]) -> dict[str,
     else:
         wanted["--overlap-param-gather"] = None
     if after.zero_stage > 1:
-        wanted |= {"--use-megatron-fsdp": "", "--data-parallel-sharding-strategy": STRATEGIES[after.zero_stage]}
+        wanted |= {"--use-megatron-fsdp": "", "--data-parallel-sharding-strategy": MEGATRON_SHARDING[after.zero_stage]}
     return wanted
 
 
@@ -157,11 +143,7 @@ def _recompute(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, 
 
 def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
     wanted: dict[str, str | None] = {}
-    switches = {
-        "reduce_overlap": "--overlap-grad-reduce",
-        "gather_overlap": "--overlap-param-gather",
-    }
-    for name, flag in switches.items():
+    for name, flag in (("reduce_overlap", "--overlap-grad-reduce"), ("gather_overlap", "--overlap-param-gather")):
         if name in turned:
             wanted[flag] = "" if turned[name] else None
     if "cuda_graphs" in turned:

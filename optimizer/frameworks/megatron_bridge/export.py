@@ -199,17 +199,17 @@ def _dispatcher(job: Job, plan: Plan) -> dict[str, object]:
     if job.model.experts is None:
         return {}
     flags = dispatcher_flags(job, plan)
-    found: dict[str, object] = {
+    keys: dict[str, object] = {
         "moe_token_dispatcher_type": flags["--moe-token-dispatcher-type"],
         "moe_grouped_gemm": True,
         "moe_router_force_load_balancing": "--moe-router-force-load-balancing" in flags,
     }
     if "--moe-flex-dispatcher-backend" in flags:
-        found |= {
+        keys |= {
             "moe_flex_dispatcher_backend": flags["--moe-flex-dispatcher-backend"],
             "moe_router_dtype": flags["--moe-router-dtype"],
         }
-    return found
+    return keys
 
 
 def _offload(job: Job, plan: Plan, release: str) -> dict[str, object]:

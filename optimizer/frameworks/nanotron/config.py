@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Values, rest, take, tied
+from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, tied
 from optimizer.frameworks.launch import Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 CONFIG = "model.model_config."
-KEYS: Mapping[str, str] = {
-    "parallelism.dp": "dp",
-    "parallelism.tp": "tp",
-    "parallelism.pp": "pp",
-    "parallelism.context_parallel_size": "cp",
-    "parallelism.expert_parallel_size": "ep",
-    "tokens.micro_batch_size": "micro_batch",
-    "tokens.batch_accumulation_per_replica": "num_microbatches",
+DEGREES: Mapping[str, str] = {
+    "tp": "parallelism.tp",
+    "pp": "parallelism.pp",
+    "dp": "parallelism.dp",
+    "cp": "parallelism.context_parallel_size",
+    "ep": "parallelism.expert_parallel_size",
+    "micro_batch": "tokens.micro_batch_size",
+    "num_microbatches": "tokens.batch_accumulation_per_replica",
+    "zero_stage": "optimizer.zero_stage",
+}
+COUNTS: Mapping[str, str] = {
+    **{path: name for name, path in DEGREES.items()},
     "tokens.sequence_length": "seq_len",
-    "optimizer.zero_stage": "zero_stage",
     CONFIG + "hidden_size": "hidden",
     CONFIG + "intermediate_size": "ffn_hidden",
     CONFIG + "num_attention_heads": "heads",
@@ -35,19 +38,17 @@ KEYS: Mapping[str, str] = {
     CONFIG + "moe_config.top_k": "top_k",
     CONFIG + "moe_config.moe_intermediate_size": "expert_ffn",
 }
-RECOMPUTE, MODE, DTYPE = "parallelism.recompute_layer", "parallelism.tp_mode", "model.dtype"
-ASYNC, ENGINE, BUCKET = "parallelism.tp_linear_async_communication", "parallelism.pp_engine", "model.ddp_bucket_cap_mb"
-FP32, TIED, STEPS = "optimizer.accumulate_grad_in_fp32", CONFIG + "tie_word_embeddings", "tokens.train_steps"
-DEGREES = {
-    "tp": "parallelism.tp",
-    "pp": "parallelism.pp",
-    "dp": "parallelism.dp",
-    "cp": "parallelism.context_parallel_size",
-    "ep": "parallelism.expert_parallel_size",
-    "micro_batch": "tokens.micro_batch_size",
-    "num_microbatches": "tokens.batch_accumulation_per_replica",
-    "zero_stage": "optimizer.zero_stage",
-}
+RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
+STEPS = "tokens.train_steps"
+KEYS = (
+    Key("sequence_parallel", (MODE,), lambda mode: str(mode).upper() == "REDUCE_SCATTER", "ALL_REDUCE"),
+    Key("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False),
+    Key("dtype", ("model.dtype",), lambda name: "fp16" if name == "float16" else "bf16", "bfloat16"),
+    Key("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
+    Key("tp_overlap", ("parallelism.tp_linear_async_communication",), lambda on: False if on is False else None),
+    Key("bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None),
+    Key("tied_embeddings", (CONFIG + "tie_word_embeddings",), bool),
+)
 
 
 def recognised(values: Values) -> bool:
@@ -57,32 +58,16 @@ def recognised(values: Values) -> bool:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
-    take(launch, values, KEYS)
-    said = launch.settings
-    launch.say(
-        "sequence_parallel", str(values.get(MODE, "ALL_REDUCE")).upper() == "REDUCE_SCATTER", _there(values, MODE)
-    )
-    launch.say("recompute", "full" if values.get(RECOMPUTE) else "none", _there(values, RECOMPUTE))
-    launch.say("dtype", {"float16": "fp16"}.get(str(values.get(DTYPE)), "bf16"), _there(values, DTYPE))
-    if FP32 in values:
-        launch.say("grad_bytes", 4 if values[FP32] else 2, FP32)
-    if values.get(ASYNC) is False:
-        launch.say("tp_overlap", False, ASYNC)
-    if isinstance(values.get(BUCKET), int | float):
-        launch.say("bucket", float(values[BUCKET]) * 1e6, BUCKET)
+    take(launch, values, COUNTS)
+    note_keys(launch, values, KEYS)
+    settings = launch.settings
     if values.get(ENGINE, "1f1b") != "1f1b":
-        launch.kept.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
-    said |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
-    if TIED in values:
-        launch.say("tied_embeddings", bool(values[TIED]), TIED)
-    if isinstance(values.get(STEPS), int) and {"dp", "micro_batch", "num_microbatches", "seq_len"} <= said.keys():
-        step = said["dp"] * said["micro_batch"] * said["num_microbatches"] * said["seq_len"]
+        launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
+    settings |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
+    if isinstance(values.get(STEPS), int) and {"dp", "micro_batch", "num_microbatches", "seq_len"} <= settings.keys():
+        step = settings["dp"] * settings["micro_batch"] * settings["num_microbatches"] * settings["seq_len"]
         launch.say("tokens", values[STEPS] * step, STEPS)
-    rest(launch, values, (ENGINE, *KEYS))
-
-
-def _there(values: Values, path: str) -> str:
-    return path if path in values else ""
+    rest(launch, values, (ENGINE, *COUNTS))
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

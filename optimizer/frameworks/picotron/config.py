@@ -41,35 +41,46 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
     take(launch, values, {path: name for name, path in {**DEGREES, **SHAPE, "seq_len": LENGTH}.items()})
-    said = launch.settings
-    said |= {"zero_stage": 0, "recompute": "none", "sequence_parallel": False, "reduce_overlap": True, "dtype": "bf16"}
-    said |= {"grad_bytes": 4, "optimizer_bytes": 4, "tied_embeddings": False, "max_seq_len": said.get("seq_len", 1)}
+    settings = launch.settings
+    settings |= {
+        "zero_stage": 0,
+        "recompute": "none",
+        "sequence_parallel": False,
+        "reduce_overlap": True,
+        "dtype": "bf16",
+    }
+    settings |= {
+        "grad_bytes": 4,
+        "optimizer_bytes": 4,
+        "tied_embeddings": False,
+        "max_seq_len": settings.get("seq_len", 1),
+    }
     if FLASH in values:
         launch.say("attention", "flash" if values[FLASH] else "unfused", FLASH)
     if values.get(ENGINE) == "afab":
-        launch.kept.append(f"{ENGINE} afab is priced as 1f1b, which holds fewer activations")
+        launch.unsearched.append(f"{ENGINE} afab is priced as 1f1b, which holds fewer activations")
     _model(launch, str(values.get(NAME) or ""))
     if isinstance(values.get(TOKENS), int):
         launch.say("tokens", values[TOKENS], TOKENS)
-    elif isinstance(values.get(STEPS), int) and {*DEGREES, "seq_len"} <= {*said, "tp", "cp", "pp"}:
-        step = said["dp"] * said["micro_batch"] * said["num_microbatches"] * said["seq_len"]
+    elif isinstance(values.get(STEPS), int) and {*DEGREES, "seq_len"} <= {*settings, "tp", "cp", "pp"}:
+        step = settings["dp"] * settings["micro_batch"] * settings["num_microbatches"] * settings["seq_len"]
         launch.say("tokens", values[STEPS] * step, STEPS)
     rest(launch, values, (NAME, ENGINE, FLASH, STEPS, TOKENS))
 
 
 def _model(launch: Launch, name: str) -> None:
     """The model that a name on the Hugging Face hub means, with the layers and heads that the config gives it."""
-    said, found = launch.settings, named(name)
-    if not found:
-        launch.kept.append(f"{NAME} {name} is no model that is known (--model)")
+    settings, preset = launch.settings, named(name)
+    if not preset:
+        launch.unsearched.append(f"{NAME} {name} is no model that is known (--model)")
         return
-    model = preset_model(found)
+    model = preset_model(preset)
     shape = {"hidden": model.hidden, "ffn_hidden": model.ffn_hidden, "vocab": model.vocab, "norm": "rms"}
-    own = {key: said.get(key, getattr(model, key)) for key in SHAPE}
+    own = {key: settings.get(key, getattr(model, key)) for key in SHAPE}
     if all(own[key] == getattr(model, key) for key in SHAPE):
-        launch.say("model", found, NAME)
+        launch.say("model", preset, NAME)
     else:
-        said |= {**shape, **own, "gated_mlp": True, "position": "rope", "mlp_bias": False}
+        settings |= {**shape, **own, "gated_mlp": True, "position": "rope", "mlp_bias": False}
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

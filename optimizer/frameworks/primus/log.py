@@ -11,7 +11,7 @@ from dataclasses import replace
 from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 from optimizer.frameworks.megatron import log as megatron_lm
-from optimizer.frameworks.megatron.printed_settings import settings
+from optimizer.frameworks.megatron.log import settings
 
 USED = re.compile(r"\bhip mem usage/free/total/usage_ratio: ([\d.]+)Gi?B/")
 BUSIEST = re.compile(r"\brocm max mem usage/usage_ratio: ([\d.]+)Gi?B/")
@@ -29,11 +29,11 @@ def read(text: str) -> LogLine | None:
     """
     if not BOTH.search(text):
         return settings(text) if " ...." in text else None
-    found = megatron_lm.read(text)
-    if found is None:
+    line = megatron_lm.read(text)
+    if line is None:
         return None
     used = [decimal(match[1]) or 0.0 for pattern in (USED, BUSIEST) if (match := pattern.search(text))]
-    return replace(found, reserved=max(used) * GiB if used else None)
+    return replace(line, reserved=max(used) * GiB if used else None)
 
 
 LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read, rank=RANK)

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, tied, whole
+from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.config.launch import (
+    ConfigLaunch,
+    Key,
+    Values,
+    keyed_launch,
+    note_keys,
+    rest,
+    take,
+    tied,
+    whole,
+)
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -85,22 +97,27 @@ def find(values: Values, key: str) -> str:
     return next((section + key for section in SECTIONS if section + key in values), PARALLEL + key)
 
 
+def read_configs(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> ConfigLaunch:
+    """The launch in its configs, of which a comment may count the GPUs."""
+    return keyed_launch("torchtitan", partial(read, text=configs[0].text), write, configs, gpus, model)
+
+
 def read(launch: Launch, values: Values, text: str = "") -> None:
     """Note what it says; GPUs from the degrees, or from a comment that counts them."""
     take(launch, values, {find(values, key): name for key, name in DEGREES.items()})
     take(launch, values, {LONGEST if by_tokens(values) else LENGTH: "seq_len"})
-    said = launch.settings
-    said["etp"] = said.get("etp") or 1
+    settings = launch.settings
+    settings["etp"] = settings.get("etp") or 1
     dp = _replicas(launch, values, text)
-    split = said.get("tp", 1) > 1 and values.get(SEQUENCE) is not False
+    split = settings.get("tp", 1) > 1 and values.get(SEQUENCE) is not False
     launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     note_keys(launch, values, KEYS)
     _model(launch, values)
-    if said.get("pp", 1) > 1:
+    if settings.get("pp", 1) > 1:
         _schedule(launch, values)
-    if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= said.keys():
-        launch.say("tokens", values[STEPS] * said["global_batch"] * said["seq_len"], STEPS)
+    if isinstance(values.get(STEPS), int) and {"global_batch", "seq_len"} <= settings.keys():
+        launch.say("tokens", values[STEPS] * settings["global_batch"] * settings["seq_len"], STEPS)
     known = [find(values, key) for key in (*DEGREES, REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, CONVERTERS, ASSETS))
@@ -108,25 +125,25 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
 
 def _replicas(launch: Launch, values: Values, text: str) -> int:
     """Note the GPUs and how states are sharded over them; the replicas that they make."""
-    said = launch.settings
+    settings = launch.settings
     replicas = whole(launch, values, find(values, REPLICATE)) or 1
     shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
-    ranks = int(said.get("tp", 1) * said.get("pp", 1) * said.get("cp", 1))
+    ranks = int(settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
-    if "gpus" not in said and shards > 0:
+    if "gpus" not in settings and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
-    elif "gpus" not in said and (match := COUNTED.search(comments)):
-        said["gpus"] = int(match[1])
+    elif "gpus" not in settings and (match := COUNTED.search(comments)):
+        settings["gpus"] = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
-    dp = max(1, int(said.get("gpus") or said.get("dp", 0) * ranks) // ranks)
-    if shards == 1 and said.get("cp", 1) == 1 and find(values, RESHARD) not in values:
+    dp = max(1, int(settings.get("gpus") or settings.get("dp", 0) * ranks) // ranks)
+    if shards == 1 and settings.get("cp", 1) == 1 and find(values, RESHARD) not in values:
         launch.say("zero_stage", 0, find(values, SHARD))
         return dp
     policy = str(values.get(find(values, RESHARD), "default"))
     path = find(values, RESHARD if policy != "default" else SHARD)
-    launch.say("zero_stage", _stage(policy, said.get("pp", 1) > 1), path if path in values else "")
+    launch.say("zero_stage", _stage(policy, settings.get("pp", 1) > 1), path if path in values else "")
     if replicas > 1:
-        launch.say("shard", max(1, dp * said.get("cp", 1) // replicas), find(values, REPLICATE))
+        launch.say("shard", max(1, dp * settings.get("cp", 1) // replicas), find(values, REPLICATE))
     return dp
 
 
@@ -143,7 +160,7 @@ def _model(launch: Launch, values: Values) -> None:
     if model:
         launch.say("model", model, FLAVOR if FLAVOR in values else ASSETS)
     elif name or flavor:
-        launch.kept.append(f"{NAME} {name} {flavor} is no model that is known")
+        launch.unsearched.append(f"{NAME} {name} {flavor} is no model that is known")
 
 
 def _schedule(launch: Launch, values: Values) -> None:
@@ -152,7 +169,7 @@ def _schedule(launch: Launch, values: Values) -> None:
     if not _parts(launch, values) and "interleaved" in schedule:
         launch.say("vpp", 2, find(values, SCHEDULE))
     elif schedule not in ("1f1b", "interleaved1f1b"):
-        launch.kept.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
+        launch.unsearched.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
 
 
 def _parts(launch: Launch, values: Values) -> bool:
@@ -182,26 +199,26 @@ def _stage(policy: str, piped: bool) -> int:
 
 def _batch(launch: Launch, values: Values, dp: int) -> None:
     """A rank's batch is one micro-batch, or with a pipeline as many as its slices; more are accumulated."""
-    said, path = launch.settings, next((path for path in LOCAL if path in values), "")
+    settings, path = launch.settings, next((path for path in LOCAL if path in values), "")
     local = (whole(launch, values, path) if path else None) or 1
-    size = (whole(launch, values, find(values, SLICE)) or 1) if said.get("pp", 1) > 1 else local
-    launch.say("micro_batch", size, find(values, SLICE) if said.get("pp", 1) > 1 and local != size else path)
+    size = (whole(launch, values, find(values, SLICE)) or 1) if settings.get("pp", 1) > 1 else local
+    launch.say("micro_batch", size, find(values, SLICE) if settings.get("pp", 1) > 1 and local != size else path)
     batch = -1 if values.get(GLOBAL, -1) == -1 else whole(launch, values, GLOBAL) or -1
     launch.say("global_batch", batch if batch > 0 else local * dp, GLOBAL if batch > 0 else path)
 
 
 def _token_batch(launch: Launch, values: Values, dp: int) -> None:
     """Batches in tokens: of a micro-batch on a rank, and of a step where it is told."""
-    said = launch.settings
-    length = said.get("seq_len") or 2048
-    said.setdefault("seq_len", length)
+    settings = launch.settings
+    length = settings.get("seq_len") or 2048
+    settings.setdefault("seq_len", length)
     local = (whole(launch, values, LOCAL_TOKENS) if LOCAL_TOKENS in values else None) or LEAST_TOKENS
-    if local % length:
-        launch.kept.append(f"{LOCAL_TOKENS}: {local:,} tokens are priced as {max(1, local // length)} whole sequences")
     micro = max(1, local // length)
+    if local % length:
+        launch.unsearched.append(f"{LOCAL_TOKENS}: {local:,} tokens are priced as {micro} whole sequences")
     path = LOCAL_TOKENS if LOCAL_TOKENS in values else ""
     launch.say("micro_batch", micro, path)
-    count = (whole(launch, values, PIPED) if PIPED in values and said.get("pp", 1) > 1 else None) or 1
+    count = (whole(launch, values, PIPED) if PIPED in values and settings.get("pp", 1) > 1 else None) or 1
     total = values.get(STEP_TOKENS, -1)
     total = -1 if total == -1 else whole(launch, values, STEP_TOKENS) or -1
     batch = total // length if total > 0 else micro * count * dp

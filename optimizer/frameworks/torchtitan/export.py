@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.frameworks.megatron.layout import layers_per_virtual_stage
 from optimizer.frameworks.refusal import lacks, runnable
-from optimizer.frameworks.torchtitan.models import OLD, flavor_of
+from optimizer.frameworks.torchtitan.models import MAIN, OLD, flavor_of
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -47,11 +47,7 @@ def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
     assert flavor is not None
     float8 = [FLOAT8, *(FLOAT8_EXPERTS,) * moe] if job.dtype == "fp8" else []
     return {
-        "model": {
-            "name": flavor.family,
-            "flavor": flavor.name,
-            **({"converters": float8} if float8 else {}),
-        },
+        "model": {"name": flavor.family, "flavor": flavor.name, **({"converters": float8} if float8 else {})},
         "training": {
             "local_batch_size": local_batch(plan),
             "global_batch_size": job.global_batch,
@@ -59,7 +55,7 @@ def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
             "mixed_precision_param": "bfloat16",
             "mixed_precision_reduce": "float32",
         },
-        "parallelism": {**data_parallel(plan), **_model_parallel(job, plan)},
+        "parallelism": parallelism(job, plan, OLD),
         "activation_checkpoint": {"mode": plan.recompute, **({"selective_ac_option": "op"} if selective else {})},
         "compile": {"enable": True},
         **({"debug": {"moe_force_load_balance": True}} if forced(job) else {}),
@@ -144,13 +140,13 @@ def parts(plan: Plan, layers: int, head: str = "output") -> list[list[str]]:
     >>> parts(Plan(pp=2), 3)
     [['tok_embeddings', 'layers.0', 'layers.1'], ['layers.2', 'norm', 'output']]
     """
-    counts, found, start = layers_per_virtual_stage(plan, layers), [], 0
+    counts, modules, start = layers_per_virtual_stage(plan, layers), [], 0
     for count in counts:
-        found.append([f"layers.{number}" for number in range(start, start + count)])
+        modules.append([f"layers.{number}" for number in range(start, start + count)])
         start += count
-    found[0].insert(0, "tok_embeddings")
-    found[-1] += ["norm", head]
-    return found
+    modules[0].insert(0, "tok_embeddings")
+    modules[-1] += ["norm", head]
+    return modules
 
 
 def shards(plan: Plan) -> int:
@@ -172,28 +168,30 @@ def data_parallel(plan: Plan) -> dict[str, object]:
     return values
 
 
-def degrees(plan: Plan) -> dict[str, object]:
-    """Degrees of tensor, context and pipeline parallelism."""
-    return {
+def parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
+    """Degrees of parallelism, sharding and the pipeline, as a release calls them."""
+    old = release == OLD
+    values = data_parallel(plan) | {
         "tensor_parallel_degree": plan.tp,
         "context_parallel_degree": plan.cp,
         "pipeline_parallel_degree": plan.pp,
     }
-
-
-def _model_parallel(job: Job, plan: Plan) -> dict[str, object]:
-    values = degrees(plan)
+    if not old:
+        values["enable_sequence_parallel"] = plan.sequence_parallel or plan.tp == 1
     if plan.pp > 1:
+        count = {"num_pp_microbatches": plan.num_microbatches}
         values |= {
             "pipeline_parallel_schedule": SCHEDULES[plan.schedule],
-            "pipeline_parallel_microbatch_size": plan.micro_batch,
-            "module_fqns_per_model_part": parts(plan, job.model.layers),
+            **(count if release == MAIN else {"pipeline_parallel_microbatch_size": plan.micro_batch}),
+            "module_fqns_per_model_part": parts(plan, job.model.layers, "output" if old else "lm_head"),
         }
     if job.model.experts:
-        values |= {"expert_parallel_degree": plan.ep, "expert_tensor_parallel_degree": plan.etp if plan.ep > 1 else 1}
+        values["expert_parallel_degree"] = plan.ep
+    if job.model.experts and old:
+        values["expert_tensor_parallel_degree"] = plan.etp if plan.ep > 1 else 1
         if plan.ep > 1:
             values["expert_parallel_comm_backend"] = DISPATCHERS[plan.dispatcher]
-    if overlaps_tp(job, plan):
+    if old and overlaps_tp(job, plan):
         values["enable_async_tensor_parallel"] = True
     return values
 

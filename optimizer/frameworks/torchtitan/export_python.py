@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING
 from optimizer.frameworks.refusal import runnable
 from optimizer.frameworks.torchtitan.export import (
     DISPATCHERS,
-    SCHEDULES,
-    data_parallel,
-    degrees,
     forced,
     local_batch,
     overlaps_tp,
-    parts,
+    parallelism,
     unexpressed,
 )
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, Flavor, flavor_of
@@ -74,10 +71,12 @@ def torchtitan_python(answer: Answer, release: str) -> str:
         f"from torchtitan.models.{flavor.family}.config_registry import {flavor.recipe}",
     ]
     lines += ["from torchtitan.trainer import Trainer"]
+    registry: dict[str, object] = {"attn_backend": "flex" if plan.cp > 1 else "varlen"}
+    registry |= {"moe_comm_backend": DISPATCHERS[plan.dispatcher]} if job.model.experts else {}
     values = {
-        "model_spec": _call("model_registry", _registry(job, plan), flavor.name, float8),
+        "model_spec": _call("model_registry", registry, flavor.name, float8),
         "training": _call("TrainingConfig", _training(job, plan, release)),
-        "parallelism": _call("ParallelismConfig", _parallelism(job, plan, release)),
+        "parallelism": _call("ParallelismConfig", parallelism(job, plan, release)),
         "activation_checkpoint": checkpoint,
         "compile": _call("CompileConfig", {"enable": True, "enable_async_tensor_parallel": overlaps_tp(job, plan)}),
         "debug": _call("DebugConfig", {"moe_force_load_balance": forced(job)}),
@@ -110,18 +109,11 @@ def _call(name: str, values: dict[str, object], first: str = "", converters: Seq
     return f"{name}(\n{inner}        )"
 
 
-def _registry(job: Job, plan: Plan) -> dict[str, object]:
-    values: dict[str, object] = {"attn_backend": "flex" if plan.cp > 1 else "varlen"}
-    if job.model.experts is not None:
-        values["moe_comm_backend"] = DISPATCHERS[plan.dispatcher]
-    return values
-
-
 def _converters(job: Job) -> list[str]:
     if job.dtype != "fp8":
         return []
-    found = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
-    return found + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
+    converters = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
+    return converters + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
         job.model.experts is not None
     )
 
@@ -144,21 +136,6 @@ def _training(job: Job, plan: Plan, release: str) -> dict[str, object]:
         "mixed_precision_reduce": "float32",
         "disable_cuda_graphs": not job.stack.features.cuda_graphs,
     }
-
-
-def _parallelism(job: Job, plan: Plan, release: str) -> dict[str, object]:
-    values = data_parallel(plan) | degrees(plan)
-    values["enable_sequence_parallel"] = plan.sequence_parallel or plan.tp == 1
-    if plan.pp > 1:
-        size: dict[str, object] = {"pipeline_parallel_microbatch_size": plan.micro_batch}
-        values |= {
-            "pipeline_parallel_schedule": SCHEDULES[plan.schedule],
-            **(size if release == NEW else {"num_pp_microbatches": plan.num_microbatches}),
-            "module_fqns_per_model_part": parts(plan, job.model.layers, head="lm_head"),
-        }
-    if job.model.experts:
-        values["expert_parallel_degree"] = plan.ep
-    return values
 
 
 FILES = {f"{module}.py": partial(torchtitan_python, release=release) for release, module in MODULES.items()}

@@ -61,8 +61,8 @@ def flavor_of(model: Model, release: str) -> Flavor | None:
     """
     from optimizer.catalog import preset_model
 
-    found = MODELS.get(model.name)
-    if found is None or release not in found.releases:
+    flavor = MODELS.get(model.name)
+    if flavor is None or release not in flavor.releases:
         return None
     own = preset_model(model.name)
-    return found if replace(own, mtp_layers=0) == replace(model, mtp_layers=0) else None
+    return flavor if replace(own, mtp_layers=0) == replace(model, mtp_layers=0) else None

@@ -20,25 +20,25 @@ OTHER_CONVERTERS = "model_converters.converters"  # where configs of early 2026 
 
 def titan_leaves(text: str, function: str) -> dict[str, Leaf]:
     """The values of a config by the paths that a TOML has; classes become the modes that they stand for."""
-    found = read_function(text, function)
+    values = read_function(text, function)
     leaves = {
         path: leaf
-        for path, leaf in found.items()
+        for path, leaf in values.items()
         if not path.endswith(CLASS) and not path.startswith((SPEC, "activation_checkpoint."))
     }
-    if (called := found.get(f"activation_checkpoint.{CLASS}")) is not None:
+    if (called := values.get(f"activation_checkpoint.{CLASS}")) is not None:
         policy = str(called.value).removesuffix(".Config")
-        leaves[MODE] = found.get(MODE) or Leaf(POLICIES.get(policy, "selective"))
-    elif (off := found.get("activation_checkpoint")) is not None and off.value is None:
+        leaves[MODE] = values.get(MODE) or Leaf(POLICIES.get(policy, "selective"))
+    elif (off := values.get("activation_checkpoint")) is not None and off.value is None:
         leaves[MODE] = Leaf("none")
         leaves.pop("activation_checkpoint")
-    if flavor := found.get(f"{SPEC}0") or found.get(f"{SPEC}flavor"):
+    if flavor := values.get(f"{SPEC}0") or values.get(f"{SPEC}flavor"):
         leaves[FLAVOR] = Leaf(flavor.value)
         size = str(flavor.value).lower().replace(".", "_").replace("-", "_")
-        family, found_size, _ = function.partition(f"_{size}")
-        if found_size:
+        family, size_named, _ = function.partition(f"_{size}")
+        if size_named:
             leaves[NAME] = Leaf(family)
-    converters = found.get(f"{SPEC}converters") or found.get(OTHER_CONVERTERS)
+    converters = values.get(f"{SPEC}converters") or values.get(OTHER_CONVERTERS)
     if converters is not None:
         leaves[CONVERTERS] = Leaf([str(name) for name in converters.value or []])
     leaves.pop(OTHER_CONVERTERS, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 
-from optimizer.catalog.intervals import pooled_intervals
+from optimizer.catalog.stacks import pooled_intervals
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack

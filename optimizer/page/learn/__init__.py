@@ -1,1 +1,1 @@
-"""The room to learn in: predict, see, work the number out."""
+"""The tab to learn in: predict, see, work the number out."""

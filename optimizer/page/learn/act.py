@@ -1,14 +1,79 @@
-"""An act: its content file, and the functions that compute the numbers which the content leaves blank."""
+"""An act: its content file, its questions, and the functions of the numbers that the content leaves blank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from optimizer.base.errors import InputError
 from optimizer.page.learn import content_files, markup
-from optimizer.page.learn.chart import Chart, Numbers, chart_of
+from optimizer.page.learn.chart import ChartNumbers, chart_of
 from optimizer.page.learn.content_files import Values, filled_in, value_of
-from optimizer.page.learn.question import Question, question_of
+from optimizer.reports.charts.chart import Chart
+
+PREDICTION = "prediction"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerChoice:
+    """One choice."""
+
+    key: str  # its letter
+    text: str  # what it says
+    reveal: Callable[[], str]  # what is shown once it is taken; called then, as its numbers may take work
+
+    @property
+    def label(self) -> str:
+        """The letter and the text, as a button shows them."""
+        return f"{self.key}. {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActQuestion:
+    """A question of an act; exactly one choice, `right`, is right.
+
+    >>> ask = question_of({"name": "q", "kind": PREDICTION, "text": "{n}?", "right": "A", "choice": [
+    ...     {"key": "A", "text": "yes", "reveal": "so"}, {"key": "B", "text": "no", "reveal": "{n}"}]}, "I", {"n": 2})
+    >>> ask.text, ask.options, ask.choice("B").reveal(), ask.is_right("B")
+    ('2?', {'A. yes': 'A', 'B. no': 'B'}, '2', False)
+    """
+
+    name: str  # its identity in ledgers
+    act: str  # the act's Roman number
+    kind: str  # prediction or reflection
+    text: str  # what is asked
+    right: str  # the letter of the right choice
+    choices: tuple[AnswerChoice, ...]  # in their order
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Letters by label."""
+        return {choice.label: choice.key for choice in self.choices}
+
+    def choice(self, key: str) -> AnswerChoice:
+        """The choice of this letter. Raises InputError for another."""
+        letters = {choice.key: choice for choice in self.choices}
+        if key not in letters:
+            raise InputError(f"{self.name} has no choice {key!r}; use one of {', '.join(letters)}")
+        return letters[key]
+
+    def is_right(self, key: str) -> bool:
+        """Whether this letter is the right one."""
+        return self.choice(key).key == self.right
+
+
+def question_of(content: Values, act: str, facts: Values) -> ActQuestion:
+    """The question that an entry of an act's [[question]] describes, its blanks filled in with these facts."""
+    choices = tuple(
+        AnswerChoice(
+            key=each["key"],
+            text=filled_in(each["text"], facts),
+            reveal=lambda template=each["reveal"]: filled_in(template, facts),  # type: ignore[misc]
+        )
+        for each in content["choice"]
+    )
+    plain = {name: content[name] for name in ("name", "kind", "right")}
+    return ActQuestion(**plain, act=act, text=filled_in(content["text"], facts), choices=choices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,23 +87,17 @@ class Shown:
     """
 
     values: Values
-    charts: Mapping[str, Callable[[], Numbers]]
+    charts: Mapping[str, Callable[[], ChartNumbers]]
     tables: Mapping[str, Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """An act of the lab.
+    """An act of the lab."""
 
-    Attributes:
-        number: names its content: act_1.toml and act_1.md.
-        facts: the values that its questions and slips name.
-        shown: what it shows for values of its controls, by their names, and the `context`.
-    """
-
-    number: int
-    facts: Callable[[], Values]
-    shown: Callable[[Values], Shown]
+    number: int  # names its content: act_1.toml and act_1.md
+    facts: Callable[[], Values]  # the values that its questions and slips name
+    shown: Callable[[Values], Shown]  # what it shows for values of its controls, by their names, and the `context`
 
     @property
     def content(self) -> Values:
@@ -49,13 +108,17 @@ class Act:
         """One of its texts, in Markdown."""
         return content_files.texts(f"act_{self.number}.md")[name]
 
-    def question(self, name: str) -> Question:
+    def named(self, kind: str, name: str) -> Values:
+        """What its file says of a question, a control or a chart."""
+        entries: Sequence[Values] = self.content[kind]
+        return next(each for each in entries if each["name"] == name)
+
+    def question(self, name: str) -> ActQuestion:
         """One of its questions."""
-        found = next(each for each in self.content["question"] if each["name"] == name)
-        return question_of(found, self.content["roman"], self.facts())
+        return question_of(self.named("question", name), self.content["roman"], self.facts())
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[ActQuestion, ...]:
         """All of them; the first is the prediction that opens the act."""
         return tuple(self.question(each["name"]) for each in self.content["question"])
 
@@ -64,15 +127,9 @@ class Act:
         """What is wrong with the document behind it: a title and a sentence each, with the numbers."""
         return tuple((each["title"], filled_in(each["text"], self.facts())) for each in self.content["slip"])
 
-    def control(self, name: str) -> Values:
-        """What its file says of a control."""
-        found: Values = next(each for each in self.content["control"] if each["name"] == name)
-        return found
-
     def chart(self, name: str, shown: Shown) -> Chart:
         """One of its charts."""
-        look = next(each for each in self.content["chart"] if each["name"] == name)
-        return chart_of(look, shown.charts[name](), shown.values)
+        return chart_of(self.named("chart", name), shown.charts[name](), shown.values)
 
     def html(self, name: str, shown: Shown) -> str:
         """One of its parts, of which what has a condition is shown where it holds; or a table."""
@@ -91,7 +148,7 @@ class Act:
 
 
 def figure_of(figure: Values, values: Values) -> dict[str, str]:
-    """A figure with its grade: the first of `at_least` or `at_most` whose bound the value `of` keeps to.
+    """A figure with its grade: the first of `at_least` or `at_most` whose bound the value `of` satisfies.
 
     >>> graded = {"of": "mfu", "at_least": [[0.4, "fine"], [0, "failed"]]}
     >>> figure_of({"name": "n", "label": "MFU", "value": "{mfu}", **graded}, {"mfu": 0.3})["state"]
@@ -100,9 +157,10 @@ def figure_of(figure: Values, values: Values) -> dict[str, str]:
     state, remark = markup.PLAIN, figure.get("remark", "")
     if "of" in figure:
         value = value_of(figure["of"], values)
-        lower, upper = figure.get("at_least", ()), figure.get("at_most", ())
-        kept = [each for each in lower if value >= each[0]] or [each for each in upper if value <= each[0]]
-        state, remark = kept[0][1], kept[0][2] if len(kept[0]) > 2 else remark
+        grades = [each for each in figure.get("at_least", ()) if value >= each[0]]
+        grades += [each for each in figure.get("at_most", ()) if value <= each[0]]
+        _, state, *remarks = grades[0]
+        remark = "".join(remarks) or remark
     return {**_filled(figure, values, "name", "label", "value"), "remark": filled_in(remark, values), "state": state}
 
 

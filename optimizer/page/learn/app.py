@@ -12,9 +12,7 @@ with app.setup:
 
     from optimizer.page.learn import view
     from optimizer.page.learn.acts.five import COUNTS
-    from optimizer.page.learn.desk import Desk, new_key
-    from optimizer.page.learn.footer import footer
-    from optimizer.page.learn.ledger import Visitor
+    from optimizer.page.learn.ledger import Desk, Visitor, footer, new_key
 
 
 @app.cell
@@ -33,129 +31,89 @@ def _() -> tuple[Any, ...]:
     get_trouble, set_trouble = mo.state(_silence)
     desk = Desk(
         visitor=Visitor(key=new_key()),
-        answers=view.setters({1: set_1, 2: set_2, 3: set_3, 4: set_4, 5: set_5, 6: set_6}),
+        answers=view.changes_by_question({1: set_1, 2: set_2, 3: set_3, 4: set_4, 5: set_5, 6: set_6}),
         entries=set_entries,
         designs=set_designs,
         trouble=set_trouble,
         sheet=view.sheet(),
     )
-    return desk, get_1, get_2, get_3, get_4, get_5, get_6, get_designs, get_entries, get_trouble
+    forms = view.forms(desk)
+    return desk, forms, get_1, get_2, get_3, get_4, get_5, get_6, get_designs, get_entries, get_trouble
 
 
 @app.cell
-def _() -> None:
-    view.header()
-    return
+def _(desk: Any) -> tuple[Any, ...]:
+    controls_1, controls_2, controls_3, controls_4 = (view.controls(act) for act in (1, 2, 3, 4))
+    controls_6, paste = view.controls(6, "paste", "line"), view.control(6, "paste")
+    save = view.saving(desk, controls_2)
+    return controls_1, controls_2, controls_3, controls_4, controls_6, paste, save
 
 
 @app.cell
 def _() -> tuple[Any, ...]:
-    context, student = view.context_choice(), view.student_name()
-    mo.vstack([context, student])
+    context, student = view.visitor_fields()
+    mo.vstack([view.header(), context, student])
     return context, student
 
 
 @app.cell
 def _(context: Any, desk: Any, student: Any) -> None:
     desk.visitor = Visitor(key=desk.visitor.key, name=student.value, context=context.value)
-    return
-
-
-@app.cell
-def _(desk: Any) -> tuple[Any, ...]:
-    forms = view.forms(desk)
-    return (forms,)
 
 
 @app.cell
 def _(get_1: Any, forms: Any) -> None:
     view.opening(1, get_1(), forms)
-    return
-
-
-@app.cell
-def _() -> tuple[Any, ...]:
-    controls_1 = view.controls(1)
-    return (controls_1,)
 
 
 @app.cell
 def _(context: Any, controls_1: Any, get_1: Any, forms: Any) -> None:
     view.panel(1, get_1(), forms, context.value, controls_1)
-    return
 
 
 @app.cell
 def _(get_1: Any, forms: Any) -> None:
     view.closing(1, get_1(), forms)
-    return
 
 
 @app.cell
 def _(get_2: Any, forms: Any) -> None:
     view.opening(2, get_2(), forms)
-    return
-
-
-@app.cell
-def _(desk: Any) -> tuple[Any, ...]:
-    controls_2 = view.controls(2)
-    save = view.saving(desk, controls_2)
-    return controls_2, save
 
 
 @app.cell
 def _(context: Any, controls_2: Any, get_2: Any, forms: Any, save: Any) -> None:
     view.panel(2, get_2(), forms, context.value, controls_2, save=save)
-    return
 
 
 @app.cell
 def _(get_2: Any, forms: Any) -> None:
     view.closing(2, get_2(), forms)
-    return
 
 
 @app.cell
 def _(get_3: Any, forms: Any) -> None:
     view.opening(3, get_3(), forms)
-    return
-
-
-@app.cell
-def _() -> tuple[Any, ...]:
-    controls_3 = view.controls(3)
-    return (controls_3,)
 
 
 @app.cell
 def _(context: Any, controls_3: Any, get_3: Any, forms: Any) -> None:
     view.panel(3, get_3(), forms, context.value, controls_3)
-    return
 
 
 @app.cell
 def _(get_4: Any, forms: Any) -> None:
     view.opening(4, get_4(), forms)
-    return
-
-
-@app.cell
-def _() -> tuple[Any, ...]:
-    controls_4 = view.controls(4)
-    return (controls_4,)
 
 
 @app.cell
 def _(context: Any, controls_4: Any, get_4: Any, forms: Any) -> None:
     view.panel(4, get_4(), forms, context.value, controls_4)
-    return
 
 
 @app.cell
 def _(get_5: Any, forms: Any) -> None:
     view.opening(5, get_5(), forms)
-    return
 
 
 @app.cell
@@ -168,20 +126,11 @@ def _(context: Any) -> tuple[Any, ...]:
 @app.cell
 def _(context: Any, controls_5: Any, get_5: Any, forms: Any) -> None:
     view.panel(5, get_5(), forms, context.value, controls_5)
-    return
 
 
 @app.cell
 def _(get_6: Any, forms: Any) -> None:
     view.opening(6, get_6(), forms)
-    return
-
-
-@app.cell
-def _() -> tuple[Any, ...]:
-    controls_6 = view.controls(6, "paste", "line")
-    paste = view.control(6, "paste")
-    return controls_6, paste
 
 
 @app.cell
@@ -193,7 +142,6 @@ def _(paste: Any) -> tuple[Any, ...]:
 @app.cell
 def _(context: Any, controls_6: Any, get_6: Any, forms: Any, line: Any, paste: Any) -> None:
     view.panel(6, get_6(), forms, context.value, controls_6, line=line, paste=paste)
-    return
 
 
 @app.cell
@@ -205,13 +153,11 @@ def _(desk: Any, get_entries: Any, get_trouble: Any) -> None:
             view.downloads(get_entries()),
         ]
     )
-    return
 
 
 @app.cell
 def _() -> None:
     view.text("takeaways")
-    return
 
 
 @app.cell
@@ -224,7 +170,6 @@ def _(get_1: Any, get_2: Any, get_3: Any, get_4: Any, get_5: Any, get_6: Any) ->
 def _(answers: Any, context: Any, controls_2: Any, forms: Any, get_designs: Any) -> None:
     _right = view.rightness(forms, *answers)
     view.html(footer(context.value, _right, view.design_of(controls_2), get_designs()))
-    return
 
 
 if __name__ == "__main__":

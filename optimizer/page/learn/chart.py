@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.page.learn.content_files import Values, filled_in
 from optimizer.reports import palette
+from optimizer.reports.charts.chart import Chart, bars
 
 HEIGHT = 380  # [px]
 
@@ -30,35 +31,16 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """The numbers of one chart.
+class ChartNumbers:
+    """The numbers of one chart."""
 
-    Attributes:
-        series: what is drawn, by the key that the content gives a look to; "bars" for lying bars.
-        rows: the values of each row of the table.
-        values: what the words name beyond the values of the act.
-        xaxis: what the numbers say of the axis: its range or ticks.
-    """
-
-    series: Mapping[str, Series]
-    rows: Sequence[Values]
-    values: Values = field(default_factory=dict)
-    xaxis: Values = field(default_factory=dict)
+    series: Mapping[str, Series]  # what is drawn, by the key that the content gives a look to; "bars" for lying bars
+    rows: Sequence[Values]  # the values of each row of the table
+    values: Values = field(default_factory=dict)  # what the words name beyond the values of the act
+    xaxis: Values = field(default_factory=dict)  # what the numbers say of the axis: its range or ticks
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """What is drawn (plotly's data and layout), what it says, and the same numbers in `rows` under `columns`."""
-
-    name: str
-    title: str
-    figure: Mapping[str, Any]
-    words: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def chart_of(content: Values, numbers: Numbers, values: Values) -> Chart:
+def chart_of(content: Values, numbers: ChartNumbers, values: Values) -> Chart:
     """The chart that the content describes with these numbers; a column without any value is left out.
 
     Args:
@@ -68,67 +50,60 @@ def chart_of(content: Values, numbers: Numbers, values: Values) -> Chart:
 
     >>> look = {"name": "c", "title": "MFU of {of}", "across": "GPUs", "words": "", "columns": [["GPUs", "{gpus}"]],
     ...     "series": [{"key": "run", "name": "run", "mode": "markers"}], "levels": [{"at": "40", "text": "floor"}]}
-    >>> shown = chart_of(look, Numbers(series={"run": Series(x=[8], y=[50.0])}, rows=[{"gpus": 8}]), {"of": "7B"})
-    >>> shown.title, shown.figure["data"][0]["name"], shown.figure["layout"]["shapes"][0]["y0"], shown.rows
-    ('MFU of 7B', 'run', 40.0, [['8']])
+    >>> chart = chart_of(look, ChartNumbers(series={"run": Series(x=[8], y=[50.0])}, rows=[{"gpus": 8}]), {"of": "7B"})
+    >>> chart.title, chart.figure["data"][0]["name"], chart.figure["layout"]["shapes"][0]["y0"], chart.rows
+    ('MFU of 7B', 'run', 40.0, (('8',),))
     """
     values = {**values, **numbers.values}
-    cells = [
-        [filled_in(template, {**values, **row}) or "".join(missing) for row in numbers.rows]
-        for _, template, *missing in content["columns"]
+    columns = [
+        (filled_in(head, values), [filled_in(cell, {**values, **row}) or "".join(missing) for row in numbers.rows])
+        for head, cell, *missing in content["columns"]
     ]
-    shown = [(filled_in(head[0], values), column) for head, column in zip(content["columns"], cells, strict=True)]
-    shown = [(head, column) for head, column in shown if any(column)]
+    heads, cells = zip(*((head, cells) for head, cells in columns if any(cells)), strict=True)
     yaxis = {"title": {"text": content.get("up", "")}, **content.get("yaxis", {})}
     if "bars" in content:
-        traces = [_bars(content["bars"], numbers, values)]
+        names, texts = ([filled_in(each, {**values, **row}) for row in numbers.rows] for each in content["bars"])
+        series = numbers.series["bars"]
+        traces = [bars(names, series.x, "", text=texts, marker=dict(series.look))]
         yaxis["autorange"] = "reversed"
     else:
         looks = [look for look in content["series"] if look["key"] in numbers.series]
         traces = [_points(look, numbers.series[look["key"]], values) for look in looks]
+    levels = [(filled_in(level["at"], values), level) for level in content.get("levels", ())]
     layout = {
         "height": content.get("height", HEIGHT),
-        "shapes": [_level(filled_in(each["at"], values), each) for each in content.get("levels", ())],
+        "shapes": [
+            {
+                **{"type": "line", "y0": float(at), "y1": float(at), "label": {"text": level["text"]}},
+                "line": {"color": "#6b7280", "dash": level.get("dash", "dot")},
+            }
+            for at, level in levels
+            if at
+        ],
         "barmode": "overlay",
         "xaxis": {"title": {"text": content["across"]}, **content.get("xaxis", {}), **numbers.xaxis},
         "yaxis": yaxis,
     }
-    layout["shapes"] = [shape for shape in layout["shapes"] if shape]
     return Chart(
         name=content["name"],
         title=filled_in(content["title"], values),
         figure={"data": traces, "layout": layout},
         words=filled_in(content["words"], values),
-        columns=[head for head, _ in shown],
-        rows=[list(row) for row in zip(*(column for _, column in shown), strict=True)],
+        columns=heads,
+        rows=tuple(zip(*cells, strict=True)),
     )
 
 
 def _points(look: Values, series: Series, values: Values) -> dict[str, Any]:
     """Points, lines or both; markers have the colour of their line."""
-    lines = {"line": _coloured(look["line"])} if "line" in look else {}
-    marker = {
-        **_coloured({key: lines["line"][key] for key in ("color",) if lines}),
-        **_coloured(look.get("marker", {})),
+    line, marker = _coloured(look.get("line", {})), _coloured(look.get("marker", {}))
+    colour = {"color": line["color"]} if line else {}
+    return {
+        **{"type": "scatter", "mode": look["mode"], "name": filled_in(look["name"], values)},
+        **({"line": line} if line else {}),
+        **{"x": list(series.x), "y": list(series.y), "marker": {**colour, **marker, **series.look}},
+        **({"text": list(series.text)} if series.text else {}),
     }
-    trace = {"type": "scatter", "mode": look["mode"], "name": filled_in(look["name"], values), **lines}
-    text = {"text": list(series.text)} if series.text else {}
-    return {**trace, "x": list(series.x), "y": list(series.y), "marker": {**marker, **series.look}, **text}
-
-
-def _bars(templates: Sequence[str], numbers: Numbers, values: Values) -> dict[str, Any]:
-    """Bars that lie, the first on top, each with its name and its text."""
-    names, texts = ([filled_in(each, {**values, **row}) for row in numbers.rows] for each in templates)
-    bars = numbers.series["bars"]
-    trace = {"type": "bar", "orientation": "h", "textposition": "outside", "marker": dict(bars.look)}
-    return {**trace, "y": names, "x": list(bars.x), "text": texts}
-
-
-def _level(at: str, level: Values) -> dict[str, Any]:
-    """A level line with its name, nothing where it has no height."""
-    line = {"color": "#6b7280", "dash": level.get("dash", "dot")}
-    shape = {"type": "line", "line": line, "label": {"text": level["text"]}}
-    return {**shape, "y0": float(at), "y1": float(at)} if at else {}
 
 
 def _coloured(look: Values) -> dict[str, Any]:

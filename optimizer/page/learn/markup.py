@@ -30,24 +30,16 @@ def worked(lines: Iterable[Mapping[str, str]], title: str) -> str:
         f'<td>{escape(line["values"])}</td><td id="{line["name"]}">{escape(line["result"])}</td></tr>'
         for line in lines
     )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Quantity", "Formula", "With your values", "Result"))
-    return _scrolling(
-        f'<table class="learn-table learn-worked"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody>', title
-    )
+    return _framed("learn-table learn-worked", "", ("Quantity", "Formula", "With your values", "Result"), rows, title)
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with a caption; the first cell of a row is its heading."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     body = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
         for row in rows
     )
-    return _scrolling(
-        f'<table class="learn-table"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody>",
-        caption,
-    )
+    return _framed("learn-table", f"<caption>{escape(caption)}</caption>", columns, body, caption)
 
 
 def details(summary: str, inside: str) -> str:
@@ -57,8 +49,7 @@ def details(summary: str, inside: str) -> str:
 
 def banner(state: str, title: str, text: str, name: str = "") -> str:
     """A sentence that must be seen."""
-    identity = f' id="{name}"' if name else ""
-    return f'<div class="learn-banner {state}"{identity}><strong>{escape(title)}</strong> {escape(text)}</div>'
+    return f'<div class="learn-banner {state}"{_identity(name)}><strong>{escape(title)}</strong> {escape(text)}</div>'
 
 
 def message(sender: str, text: str) -> str:
@@ -77,10 +68,17 @@ def listed(items: Iterable[tuple[str, str]], name: str) -> str:
 
 def paragraph(text: str, name: str = "") -> str:
     """A paragraph."""
-    identity = f' id="{name}"' if name else ""
-    return f'<p class="learn-text"{identity}>{escape(text)}</p>'
+    return f'<p class="learn-text"{_identity(name)}>{escape(text)}</p>'
 
 
-def _scrolling(inside: str, label: str) -> str:
+def _identity(name: str) -> str:
+    return f' id="{name}"' if name else ""
+
+
+def _framed(look: str, caption: str, columns: Sequence[str], rows: str, label: str) -> str:
     """A table in a frame of its own width, which the keyboard can scroll."""
-    return f'<div class="learn-scroll" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</table></div>'
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    return (
+        f'<div class="learn-scroll" role="region" tabindex="0" aria-label="{escape(label)}"><table class="{look}">'
+        f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )

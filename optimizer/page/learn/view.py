@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ from typing import Any
 import marimo as mo
 
 from optimizer.page.learn import markup
-from optimizer.page.learn.act import Act, Shown
-from optimizer.page.learn.acts.all import ACTS
-from optimizer.page.learn.chart import Chart
+from optimizer.page.learn.act import PREDICTION, Act, ActQuestion, Shown
+from optimizer.page.learn.acts import ACTS
+from optimizer.page.learn.acts.six import LARGEST, read_curve
 from optimizer.page.learn.content_files import table, texts
-from optimizer.page.learn.contexts import CONTEXTS, SMALL, title
-from optimizer.page.learn.desk import Change, Desk
-from optimizer.page.learn.ledger import LONGEST, Entry, as_csv, as_json, sheet_named
-from optimizer.page.learn.question import PREDICTION, Question
-from optimizer.page.learn.textbook.bus_curve import LARGEST, read_curve
-from optimizer.page.learn.textbook.design import Design
-from optimizer.reports.charts.drawing import drawing
+from optimizer.page.learn.ledger import LONGEST, Change, Desk, LedgerEntry, as_csv, as_json, sheet_named
+from optimizer.page.learn.priced import CONTEXTS, SMALL, title
+from optimizer.page.learn.textbook import LabDesign
+from optimizer.reports.charts.chart import Chart
 from optimizer.reports.render.html import filled
 
 Answers = Mapping[str, str]  # letters by the name of the question
@@ -31,8 +27,8 @@ Answers = Mapping[str, str]  # letters by the name of the question
 def sheet() -> Path | None:
     """The instructor's sheet that the server was started with, None where there is none."""
     request = mo.app_meta().request
-    told = request.meta if request else {}
-    return sheet_named(told if isinstance(told, Mapping) else {})
+    meta = request.meta if request else {}
+    return sheet_named(meta if isinstance(meta, Mapping) else {})
 
 
 def html(text: str) -> Any:
@@ -52,42 +48,33 @@ def header() -> Any:
     return mo.vstack([look, text("header"), mo.md("## Read first"), html(markup.listed(reading, "reading"))])
 
 
-def context_choice() -> Any:
-    """The switch between the two contexts."""
-    titles = {title(name): name for name in CONTEXTS}
-    return mo.ui.radio(options=titles, value=title(SMALL), label=table("lab.toml")["choice"])
+def visitor_fields() -> tuple[Any, Any]:
+    """The switch between the two contexts, and the field for a name."""
+    lab, titles = table("lab.toml"), {title(name): name for name in CONTEXTS}
+    switch = mo.ui.radio(options=titles, value=title(SMALL), label=lab["choice"])
+    return switch, mo.ui.text(label=lab["student"], max_length=LONGEST)
 
 
-def student_name() -> Any:
-    """The field for a name."""
-    return mo.ui.text(label=table("lab.toml")["student"], max_length=LONGEST)
-
-
-def setters(changes: Mapping[int, Change]) -> Mapping[str, Callable[[str], None]]:
-    """What sets the letter of each question, by its name, from what changes the answers of each act."""
-
-    def lock(change: Change, name: str, key: str) -> None:
-        change(lambda answers: {**answers, name: key})
-
-    named = [(change, each["name"]) for act, change in changes.items() for each in ACTS[act].content["question"]]
-    return {name: partial(lock, change, name) for change, name in named}
+def changes_by_question(changes: Mapping[int, Change]) -> Mapping[str, Change]:
+    """What changes the answers of an act, by the name of each of its questions."""
+    return {each["name"]: change for act, change in changes.items() for each in ACTS[act].content["question"]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
     """A question, its choices, and the button that makes the picked one final; without a choice it does nothing."""
 
-    question: Question
+    question: ActQuestion
     picked: Any
     button: Any
 
 
 def forms(desk: Desk) -> Mapping[str, Form]:
-    """The form of every question by its name, as elements that answer for as long as somebody holds them."""
+    """The form of every question by its name, as elements that answer for as long as they exist."""
     return {question.name: _form(question, desk) for act in ACTS.values() for question in act.questions}
 
 
-def _form(question: Question, desk: Desk) -> Form:
+def _form(question: ActQuestion, desk: Desk) -> Form:
     word = "prediction" if question.kind == PREDICTION else "answer"
     picked = mo.ui.radio(options=dict(question.options), label=question.text)
 
@@ -100,29 +87,25 @@ def _form(question: Question, desk: Desk) -> Form:
 
 def saving(desk: Desk, controls: Any) -> Any:
     """The button that saves the design that the sliders of Act II show."""
-
-    def save(_: Any) -> None:
-        desk.save(design_of(controls))
-
-    return mo.ui.button(label="Save this design", on_click=save)
+    return mo.ui.button(label="Save this design", on_click=lambda _: desk.save(design_of(controls)))
 
 
-def design_of(controls: Any) -> Design:
+def design_of(controls: Any) -> LabDesign:
     """The design that the sliders of Act II show."""
-    return Design(**{name: controls.value[name] for name in ("tp", "pp", "microbatches")})
+    return LabDesign(**{name: controls.value[name] for name in ("tp", "pp", "microbatches")})
 
 
 def control(act: int, name: str, **more: Any) -> Any:
     """A slider or the like as the act's file describes it; `more` is what depends on other choices."""
-    said = {**ACTS[act].control(name), **more}
-    kind, label = said["kind"], said["label"]
+    look = {**ACTS[act].named("control", name), **more}
+    kind, label = look["kind"], look["label"]
     if kind == "slider":
-        first, last, step = said["range"]
-        return mo.ui.slider(first, last, step, value=said["value"], label=label, include_input=True)
+        first, last, step = look["range"]
+        return mo.ui.slider(first, last, step, value=look["value"], label=label, include_input=True)
     if kind == "steps":
-        return mo.ui.slider(steps=said["steps"], value=said["value"], label=label, show_value=True)
+        return mo.ui.slider(steps=look["steps"], value=look["value"], label=label, show_value=True)
     if kind == "dropdown":
-        return mo.ui.dropdown(said["options"], value=next(iter(said["options"])), label=label)
+        return mo.ui.dropdown(look["options"], value=next(iter(look["options"])), label=label)
     if kind == "text_area":
         return mo.ui.text_area(label=label, max_length=LARGEST, rows=4, full_width=True, debounce=True)
     return getattr(mo.ui, kind)(label=label)
@@ -141,56 +124,48 @@ def line_of(pasted: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
-    """An act on the page of one visitor.
+class ActPage:
+    """An act on the page of one visitor."""
 
-    Attributes:
-        act: what is placed.
-        answers: of its questions, as far as they are locked.
-        forms: of every question.
-        elements: its controls by name.
-        shown: what it shows with their values; None while nothing needs it.
-    """
+    act: Act  # what is placed
+    answers: Answers  # of its questions, as far as they are locked
+    forms: Mapping[str, Form]  # of every question
+    elements: Mapping[str, Any] = field(default_factory=dict)  # its controls by name
+    shown: Shown | None = None  # what it shows with their values; None while nothing needs it
 
-    act: Act
-    answers: Answers
-    forms: Mapping[str, Form]
-    elements: Mapping[str, Any] = field(default_factory=dict)
-    shown: Shown | None = None
-
-    def placed(self, blocks: Sequence[str]) -> Any:
-        """Blocks of the act's file below each other."""
-        return mo.vstack([piece for block in blocks for piece in self.pieces(*block.split())])
+    def placed(self, part: str) -> Any:
+        """The blocks of a part of the act's file below each other."""
+        return mo.vstack([piece for block in self.act.content[part] for piece in self.pieces(*block.split())])
 
     def pieces(self, kind: str, *names: str) -> Sequence[Any]:
         """The elements of a block: its kind, and what it names."""
         first = names[0] if names else ""
-        if kind == "when":
-            return self.pieces(*names[1:]) if self.elements[first].value else ()
-        if kind == "controls":
-            return (arranged(*(self.elements[name] for name in names)),)
-        if kind == "control":
-            return (self.elements[first],)
-        if kind == "html":
-            assert self.shown
-            return (html("".join(self.act.html(name, self.shown) for name in names)),)
-        if kind == "chart":
-            assert self.shown
-            return chart(self.act.chart(first, self.shown))
-        if kind == "ask":
-            return (asked(self.forms[first], self.answers.get(first, "")),)
-        if kind == "reveal":
-            return (reveal(self.forms[first].question, self.answers.get(first, "")),)
-        if kind == "slips":
-            return (html(markup.listed(self.act.slips, first)),)
-        if kind == "message":
-            return (html(markup.message(**self.act.content["message"])),)
-        return (mo.md(self.act.text(first)),)
+        match kind:
+            case "when":
+                return self.pieces(*names[1:]) if self.elements[first].value else ()
+            case "controls":
+                return (arranged(*(self.elements[name] for name in names)),)
+            case "control":
+                return (self.elements[first],)
+            case "html" if self.shown:
+                return (html("".join(self.act.html(name, self.shown) for name in names)),)
+            case "chart" if self.shown:
+                return chart(self.act.chart(first, self.shown))
+            case "ask":
+                return (ask(self.forms[first], self.answers.get(first, "")),)
+            case "reveal":
+                return (reveal(self.forms[first].question, self.answers.get(first, "")),)
+            case "slips":
+                return (html(markup.listed(self.act.slips, first)),)
+            case "message":
+                return (html(markup.message(**self.act.content["message"])),)
+            case _:
+                return (mo.md(self.act.text(first)),)
 
 
 def opening(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
     """How an act begins: its texts and its prediction."""
-    return Page(act=ACTS[act], answers=answers, forms=forms).placed(ACTS[act].content["opening"])
+    return ActPage(act=ACTS[act], answers=answers, forms=forms).placed("opening")
 
 
 def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, controls: Any, **apart: Any) -> Any:
@@ -202,17 +177,16 @@ def panel(act: int, answers: Answers, forms: Mapping[str, Form], context: str, c
     elements = {**controls.elements, **apart}
     values = {**controls.value, **{name: element.value for name, element in apart.items()}, "context": context}
     shown = ACTS[act].shown(values)
-    page = Page(act=ACTS[act], answers=answers, forms=forms, elements=elements, shown=shown)
-    return page.placed(ACTS[act].content["panel"])
+    page = ActPage(act=ACTS[act], answers=answers, forms=forms, elements=elements, shown=shown)
+    return page.placed("panel")
 
 
 def closing(act: int, answers: Answers, forms: Mapping[str, Form]) -> Any:
     """How an act ends once its prediction is locked: what its document slips in, and its reflection."""
-    page = Page(act=ACTS[act], answers=answers, forms=forms)
-    return page.placed(ACTS[act].content["closing"]) if answers else html("")
+    return ActPage(act=ACTS[act], answers=answers, forms=forms).placed("closing") if answers else html("")
 
 
-def asked(form: Form, answer: str) -> Any:
+def ask(form: Form, answer: str) -> Any:
     """The question while it is open; once it is locked, what was chosen."""
     if answer:
         label = form.question.choice(answer).label
@@ -220,7 +194,7 @@ def asked(form: Form, answer: str) -> Any:
     return mo.vstack([form.picked, form.button])
 
 
-def reveal(question: Question, key: str) -> Any:
+def reveal(question: ActQuestion, key: str) -> Any:
     """What the chosen answer reveals, and below it the others; nothing before it is locked."""
     if not key:
         return html("")
@@ -241,7 +215,7 @@ def chart(shown: Chart) -> tuple[Any, ...]:
     """
     title = f"<figcaption>{escape(shown.title)}</figcaption>"
     return (
-        html(f'<figure class="learn-chart" id="{shown.name}">{title}{drawing(shown.figure, shown.name)}</figure>'),
+        html(f'<figure class="learn-chart" id="{shown.name}">{title}{shown.drawn}</figure>'),
         html(
             markup.paragraph(shown.words, f"{shown.name}-words")
             + markup.details("The same as a table", markup.table(shown.title, shown.columns, shown.rows))
@@ -264,7 +238,7 @@ def rightness(forms: Mapping[str, Form], *answers: Answers) -> Mapping[str, bool
     }
 
 
-def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
+def ledger(entries: Sequence[LedgerEntry], *, gathered: bool, trouble: str) -> Any:
     """The ledger as a table, and what becomes of it."""
     shown = ("time", "act", "kind", "answer", "right", "tp", "pp", "dp", "microbatches", "memory_gb", "mfu_percent")
     rows = [[getattr(entry, column) for column in shown] for entry in entries]
@@ -279,7 +253,7 @@ def ledger(entries: Sequence[Entry], *, gathered: bool, trouble: str) -> Any:
     return html(f'<div id="ledger-entries">{"".join(parts)}</div>')
 
 
-def downloads(entries: Sequence[Entry]) -> Any:
+def downloads(entries: Sequence[LedgerEntry]) -> Any:
     """The ledger to take away, as CSV and as JSON."""
     files = (("CSV", "text/csv", as_csv(entries)), ("JSON", "application/json", as_json(entries)))
     return arranged(

@@ -1,1 +1,1 @@
-"""The Plan room: a question at the left, its answer at the right, everything in the address."""
+"""The Plan tab: a question at the left, its answer at the right, everything in the address."""

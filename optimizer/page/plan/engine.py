@@ -1,4 +1,4 @@
-"""The engine behind the room: one search for a question, kept for every view that needs it."""
+"""The engine behind the tab: one search for a question, remembered for every view that needs it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer
     from optimizer.search.plan.unproven import Unproven
 
-KEPT = 64  # answers
-HELD = 2**17  # plans of the searches that are kept: some 600 bytes each
+MOST_ANSWERS = 64
+MOST_PLANS = 2**17  # of the searches that are remembered: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
-
-
-_kept: OrderedDict[PlanQuestion, tuple[Unproven, tuple[str, ...]]] = OrderedDict()
+_searches: OrderedDict[PlanQuestion, tuple[Unproven, tuple[str, ...]]] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """The answer to a question, what was assumed for it, and the run that days and dollars are about."""
+    """The answer to a question."""
 
     answer: Answer
-    assumed: tuple[str, ...]
-    budget: Budget
+    assumed: tuple[str, ...]  # for it
+    budget: Budget  # the run that days and dollars are about
 
 
 def first(asked: PlanQuestion) -> Answered:
@@ -37,8 +35,8 @@ def first(asked: PlanQuestion) -> Answered:
 
     Where there is no plan it is the whole answer. Raises InputError as the command line does.
     """
-    found, assumed = _found(asked.searched)
-    answer = found.answer() if found.plan else _planned(asked.searched, False)[0]
+    search, assumed = _searched(asked.searched)
+    answer = search.answer() if search.plan else _planned(asked.searched, False)[0]
     return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
@@ -52,28 +50,26 @@ def answered(asked: PlanQuestion, *, whole: bool = False) -> Answered:
     return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MOST_ANSWERS)
 def _planned(asked: PlanQuestion, whole: bool) -> tuple[Answer, tuple[str, ...]]:
     from optimizer.search.plan.planner import proven
 
-    found, assumed = _found(asked)
-    return proven(found, priced_risk=whole), assumed
+    search, assumed = _searched(asked)
+    return proven(search, priced_risk=whole), assumed
 
 
-def _found(asked: PlanQuestion) -> tuple[Unproven, tuple[str, ...]]:
-    """What a search found, kept for its proof: the newest searches, as many as hold HELD plans in all."""
+def _searched(asked: PlanQuestion) -> tuple[Unproven, tuple[str, ...]]:
+    """The search of a question, remembered for its proof: the newest ones, with at most MOST_PLANS plans in all."""
     from optimizer.search.lattice.oracle import Tuning
     from optimizer.search.plan.unproven import search
 
-    if asked in _kept:
-        _kept.move_to_end(asked)
-        return _kept[asked]
-    job, assumed = asked.job()
-    found = search(job, Tuning(), time_limit=PATIENCE)
-    _kept[asked] = found, assumed
-    while len(_kept) > 1 and sum(each.swept.space for each, _ in _kept.values()) > HELD:
-        _kept.popitem(last=False)
-    return found, assumed
+    if asked not in _searches:
+        job, assumed = asked.job()
+        _searches[asked] = search(job, Tuning(), time_limit=PATIENCE), assumed
+        while len(_searches) > 1 and sum(each.swept.space for each, _ in _searches.values()) > MOST_PLANS:
+            _searches.popitem(last=False)
+    _searches.move_to_end(asked)
+    return _searches[asked]
 
 
 def _budget(asked: PlanQuestion, answer: Answer) -> Budget:
@@ -91,7 +87,7 @@ def _budget(asked: PlanQuestion, answer: Answer) -> Budget:
 
 
 def offer_of(asked: PlanQuestion, answer: Answer) -> Offer | None:
-    """By what the GPUs are rented: the price as asked, else what the price book holds for their kind."""
+    """By what the GPUs are rented: the price as asked, else the price book's for their kind."""
     from optimizer.catalog.offers import book_of, quote
 
     cluster = answer.job.cluster

@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
+import sys
 import tempfile
 import tomllib
 import zlib
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.page.plan.sealed import sealed
+from optimizer.catalog.files import presets_folder
 
 FILE = "file"  # as the name of a model or cluster: the one in the address
 LARGEST = 16_000  # bytes of such a file
@@ -28,6 +30,10 @@ KEYS = {
     "cluster": {"tiers", "gpus_per_node"},
     "model": {"hidden_size", "n_embd", "num_hidden_layers", "layers", "architectures", "model_type"},
 }
+
+FILE_EVENTS, DEEDS = ("open", "os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "socket.connect")
+_sealed: list[Path] = []  # while something is read: the folder in which alone files may be opened besides the program's
+_hooked: list[bool] = []
 
 
 def packed(text: str) -> str:
@@ -115,3 +121,35 @@ def _keys(text: str) -> set[str]:
     except ValueError:
         return set()
     return set(values) if isinstance(values, dict) else set()
+
+
+@contextmanager
+def sealed(folder: Path) -> Iterator[None]:
+    """Inside, only files of the program, of Python and of this folder open: any other raises PermissionError.
+
+    For a process that does one thing at a time; a script may name files to source, which are a visitor's words here.
+    """
+    if not _hooked:
+        sys.addaudithook(_look)
+        _hooked.append(True)
+    _sealed.append(folder.resolve())
+    try:
+        yield
+    finally:
+        _sealed.pop()
+
+
+def _look(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _sealed or event not in (*FILE_EVENTS, *DEEDS):
+        return
+    if event == "open" and isinstance(arguments[0], int):
+        return
+    if event in FILE_EVENTS and _ours(arguments[0]):
+        return
+    raise PermissionError(f"a pasted text may not open {arguments[0]!r}")
+
+
+def _ours(path: Any) -> bool:
+    place = os.path.realpath(os.fsdecode(path or "."))
+    homes = (sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[2]), str(presets_folder().resolve()))
+    return any(place.startswith(home + os.sep) or place == home for home in (*homes, *map(str, _sealed)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlencode
 
 from optimizer.base.errors import InputError, UnknownName
-from optimizer.base.units import LARGEST, parse
+from optimizer.base.units import LARGEST, is_count, parse
 from optimizer.commands.request import job_of, request_of
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
 from optimizer.job.fields import FIELDS, FORMATS, GPUS, NAME, SHARE, WHOLE
@@ -16,11 +17,12 @@ from optimizer.job.job import DTYPES, Job
 from optimizer.job.stack import ROUTING
 from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, name_of, on_disk, packed, unpacked
 
-MOST_MINE = 4  # plans that are held against the best
+MOST_MINE = 4  # plans that are compared with the best
 LONGEST = 300  # characters of one value
 FIRST_MODEL, FIRST_GPUS = "gpt3", 1024
 TOKENS = 300e9  # of a run, unless another number is asked for; what GPT-3 was trained on (arXiv 2005.14165, table 2.1)
 HOUR = 3600.0
+NUMBER = "number"  # the kind of amounts that are no options
 FILES = tuple(f"{kind}_file" for kind in KINDS)
 # The options that the page has, in the order of its address.
 _OPTIONS = ("model", "gpus", "cluster", "stack", "dtype", "routing", "seq_len", "global_batch", "oom_risk")
@@ -78,11 +80,9 @@ class PlanQuestion:
         """
         places = {kind: f"./{name_of(kind, text)}" for kind, text in self.files.items()}
         given = {field: places.get(field.name, getattr(self, field.name)) for field in PAGED}
-        words = [
-            word for field, value in given.items() if value for word in (field.option, _written(value, percent=True))
-        ]
-        pins = [word for name, value in self.fix for word in ("--fix", pins_text({name: value}))]
-        return shlex.join(["optimize", *words, *pins, "--trials", "0"])
+        options = [(field.option, _written(value, percent=True)) for field, value in given.items() if value]
+        options += [("--fix", pins_text({name: value})) for name, value in self.fix]
+        return shlex.join(["optimize", *(word for option in options for word in option), "--trials", "0"])
 
     def address(self) -> str:
         """The question as the part of an address after "?"; what is left to `optimize` is left out.
@@ -152,73 +152,53 @@ def _pins(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, Pinned], ...]:
         name, equals, value = text.partition("=")
         if not equals or not value.strip():
             raise InputError(f"a pin must be variable=value, such as tp=8, but got {text!r}")
-        key, pin = pinned(name.strip(), value.strip().lower())
-        pins[key] = pin
+        pins.update([pinned(name.strip(), value.strip().lower())])
     return tuple(sorted(pins.items(), key=lambda item: ORDER.get(item[0], len(ORDER))))
 
 
 def _name(kind: str, text: str) -> str:
     """The name of a preset; files of this machine are for the command line alone."""
-    known = _known(kind)
+    from optimizer.catalog import cluster_names, device_names, model_names, stack_names
+
+    if kind in CHOICES:
+        if text not in CHOICES[kind]:
+            raise InputError(f"{kind} must be one of {', '.join(CHOICES[kind])}, but got {text!r}")
+        return text
+    known = {"model": model_names(), "stack": stack_names(), "cluster": (*cluster_names(), *device_names())}[kind]
     if text in known or (text == FILE and kind in KINDS):
         return text
-    if kind in CHOICES:
-        raise InputError(f"{kind} must be one of {', '.join(known)}, but got {text!r}")
     unknown = UnknownName(kind, text, known)
     meant = f"; did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else ""
     raise InputError(f"unknown {kind} {text!r}{meant}; the list of the page has every one")
 
 
-def _known(kind: str) -> tuple[str, ...]:
-    from optimizer.catalog import cluster_names, device_names, model_names, stack_names
-
-    if kind == "cluster":
-        return (*cluster_names(), *device_names())
-    if kind in CHOICES:
-        return CHOICES[kind]
-    return model_names() if kind == "model" else stack_names()
-
-
-def _whole(name: str, text: str) -> int:
-    digits = text.replace(",", "")
-    if not digits.isdecimal() or not 1 <= int(digits) <= LARGEST:
-        raise InputError(f"{name.replace('_', ' ')} must be a whole number above zero, but got {text!r}")
-    return int(digits)
-
-
-def _number(name: str, text: str) -> float:
+def _amount(kind: str, name: str, text: str) -> float:
+    """A number above zero as its kind is read. Raises InputError for what is none, or too much."""
+    read, high, rule = AMOUNTS[kind]
     try:
-        value = float(text.replace(",", ""))
-    except ValueError:
+        value = read(text if kind == SHARE else text.replace(",", ""))
+    except (InputError, ValueError):
         value = 0.0
-    if not 0 < value < 1e18:
-        raise InputError(f"{name} must be a number above zero, such as 300e9, but got {text!r}")
+    if not 0 < value <= high:
+        raise InputError(f"{name.replace('_', ' ')} must be {rule}, but got {text!r}")
     return value
 
 
-def _share(name: str, text: str) -> float:
-    try:
-        value = parse(text, "1")
-    except InputError:
-        value = 0.0
-    if not 0 < value <= FIELDS[name].high:
-        raise InputError(f"{name.replace('_', ' ')} must be above 0 and at most 50%, but got {text!r}")
-    return value
-
-
-def _file(name: str, text: str) -> str:
-    return unpacked(name.removesuffix("_file"), text)
-
-
+# How amounts are read, the most that they may be, and the rule in words.
+AMOUNTS: Mapping[str, tuple[Callable[[str], float], float, str]] = {
+    WHOLE: (lambda text: int(text) if is_count(text) else 0, LARGEST, "a whole number above zero"),
+    SHARE: (lambda text: parse(text, "1"), FIELDS["oom_risk"].high, "above 0 and at most 50%"),
+    NUMBER: (float, 1e18, "a number above zero, such as 300e9"),
+}
 CHOICES: Mapping[str, tuple[str, ...]] = {"dtype": DTYPES, "routing": tuple(ROUTING)}
 ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
 _READ: Mapping[str, Callable[[str, str], object]] = {
     **dict.fromkeys((NAME, FORMATS), _name),
-    **dict.fromkeys((GPUS, WHOLE), _whole),
-    SHARE: _share,
+    **dict.fromkeys((GPUS, WHOLE), partial(_amount, WHOLE)),
+    SHARE: partial(_amount, SHARE),
 }
 READERS: Mapping[str, Callable[[str, str], object]] = {
     **{field.name: _READ[field.kind] for field in PAGED},
-    **dict.fromkeys(("tokens", "price"), _number),
-    **dict.fromkeys(FILES, _file),
+    **dict.fromkeys(("tokens", "price"), partial(_amount, NUMBER)),
+    **dict.fromkeys(FILES, lambda name, text: unpacked(name.removesuffix("_file"), text)),
 }

@@ -1,4 +1,4 @@
-"""What the Plan room answers to, path by path."""
+"""What the Plan tab answers to, path by path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import OptimizerError
-from optimizer.page.plan.form import form_values
+from optimizer.page.plan.controls import form_values
 from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.plan.workers import Gone, PageTask, Workers
 from optimizer.reports.render.html import filled
@@ -30,8 +30,8 @@ LATER = {
 }
 
 
-def plan_room(workers: Workers) -> Starlette:
-    """The room as an ASGI application; it is mounted at its path."""
+def plan_tab(workers: Workers) -> Starlette:
+    """The tab as an ASGI application; it is mounted at its path."""
     from starlette.applications import Starlette
     from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
@@ -39,35 +39,35 @@ def plan_room(workers: Workers) -> Starlette:
     async def opened(request: Request) -> Response:
         """The whole page, with its answer where that takes a moment only."""
         pairs = request.query_params.multi_items()
-        question, problem = _question(pairs)
-        found: dict[str, Any] = {}
-        if not problem:
-            try:
-                async with asyncio.timeout(WAIT):
-                    for view in ("answer", "proven"):
-                        if not found or found["pending"]:
-                            found = await workers.result(PageTask(view=view, asked=question), request.is_disconnected)
-            except (TimeoutError, Gone):
-                pass
-            except OptimizerError as error:
-                problem = str(error)
+        question, problem, answer = PlanQuestion(), "", dict[str, Any]()
+        try:
+            question = asked(pairs)
+            async with asyncio.timeout(WAIT):
+                for view in ("answer", "proven"):
+                    if not answer or answer["pending"]:
+                        answer = await workers.result(PageTask(view=view, asked=question), request.is_disconnected)
+        except (TimeoutError, Gone):
+            pass
+        except OptimizerError as error:
+            problem = str(error)
         shown = [value for name, value in pairs if name == "show"]
-        values = form_values(question, found.get("values"), found.get("steps"))
         page = filled(
             PACKAGE,
             "room.html",
             asked=question,
-            found=found,
+            answer=answer,
             problem=problem,
             later={name: (title, name in shown) for name, title in LATER.items()},
-            form=values,
+            form=form_values(question, answer.get("values"), answer.get("steps")),
         )
         return HTMLResponse(page)
 
-    async def told(request: Request, task: PageTask) -> Any:
-        """The result of a task, or the response that says why there is none."""
+    async def result(request: Request, view: str, asks: PlanQuestion | None = None, **task: Any) -> Any:
+        """What a view shows of a question, by default the one in the address, or the response that says why not."""
         try:
-            return await workers.result(task, request.is_disconnected)
+            asks = asks or asked(request.query_params.multi_items())
+            proven = workers.known(PageTask(view="proven", asked=asks)) if view == "answer" else None
+            return proven or await workers.result(PageTask(view=view, asked=asks, **task), request.is_disconnected)
         except Gone:
             return PlainTextResponse("", status_code=499)
         except OptimizerError as error:
@@ -78,56 +78,41 @@ def plan_room(workers: Workers) -> Starlette:
         view = request.path_params["view"]
         if view not in ("answer", "proven", *LATER):
             return PlainTextResponse("no such view", status_code=404)
-        question, problem = _question(request.query_params.multi_items())
-        if problem:
-            return JSONResponse({"problem": problem}, status_code=422)
-        proven = workers.found(PageTask(view="proven", asked=question)) if view == "answer" else None
-        found = proven or await told(request, PageTask(view=view, asked=question))
-        return found if isinstance(found, Response) else JSONResponse(found)
+        values = await result(request, view)
+        return values if isinstance(values, Response) else JSONResponse(values)
 
     async def pasted(request: Request) -> Response:
         """What a visitor pasted, read but never run."""
-        question, _ = _question(request.query_params.multi_items())
-        found = await told(request, PageTask(view="paste", asked=question, body=await request.body(), passing=True))
-        return found if isinstance(found, Response) else JSONResponse(found)
+        try:
+            asks = asked(request.query_params.multi_items())
+        except OptimizerError:
+            asks = PlanQuestion()
+        values = await result(request, "paste", asks, body=await request.body(), passing=True)
+        return values if isinstance(values, Response) else JSONResponse(values)
 
-    async def taken(request: Request) -> Response:
-        """A file to keep."""
+    async def downloaded(request: Request) -> Response:
+        """A file to take away."""
         name = request.url.path.rpartition("/")[2]
-        question, problem = _question(request.query_params.multi_items())
-        if problem:
-            return JSONResponse({"problem": problem}, status_code=422)
-        found = await told(request, PageTask(view=name, asked=question, passing=True))
-        if isinstance(found, Response):
-            return found
-        file = f"{question.model}-{question.gpus}-{name}"
-        headers = {"content-disposition": f'attachment; filename="{file}"'}
-        return Response(found, media_type=DOWNLOADS[name], headers=headers)
+        content = await result(request, name, passing=True)
+        if isinstance(content, Response):
+            return content
+        question = asked(request.query_params.multi_items())
+        headers = {"content-disposition": f'attachment; filename="{question.model}-{question.gpus}-{name}"'}
+        return Response(content, media_type=DOWNLOADS[name], headers=headers)
+
+    async def static(request: Request) -> Response:
+        """Script and look of the tab."""
+        name = request.path_params["name"]
+        if name not in SCRIPTS:
+            return PlainTextResponse("404: the rooms are /plan/ and /learn/.", status_code=404)
+        return Response(filled(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})
 
     return Starlette(
         routes=[
             Route("/", opened),
             Route("/view/paste", pasted, methods=["POST"]),
             Route("/view/{view}", viewed),
-            *(Route(f"/{name}", taken) for name in DOWNLOADS),
-            Route("/{name:path}", _static),
+            *(Route(f"/{name}", downloaded) for name in DOWNLOADS),
+            Route("/{name:path}", static),
         ]
     )
-
-
-def _question(pairs: list[tuple[str, str]]) -> tuple[PlanQuestion, str]:
-    """The question, and what is wrong with it."""
-    try:
-        return asked(pairs), ""
-    except OptimizerError as error:
-        return PlanQuestion(), str(error)
-
-
-async def _static(request: Request) -> Response:
-    """Script and look of the room."""
-    from starlette.responses import PlainTextResponse, Response
-
-    name = request.path_params["name"]
-    if name not in SCRIPTS:
-        return PlainTextResponse("404: the rooms are /plan/ and /learn/.", status_code=404)
-    return Response(filled(PACKAGE, name), media_type=SCRIPTS[name], headers={"cache-control": "no-cache"})

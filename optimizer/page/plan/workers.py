@@ -12,19 +12,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
 from optimizer.page.plan.question import PlanQuestion
 
 MOST = 4  # processes
-KEPT = 256  # texts that were worked out
+MOST_RESULTS = 256  # texts that were worked out
 GRACE = 2.0  # that work goes on after the last visitor left: a slider often comes back [s]
 BEHIND = ("proven",)  # views that begin when nobody waits for another: an answer without its proof is there sooner
 LONGEST = 150.0  # that one task may take, so that nobody's question keeps a worker from all others [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
+Key = TypeVar("Key")
 ENGINE = (
     *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
     *("optimizer.catalog.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
@@ -33,34 +34,23 @@ ENGINE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PageTask:
-    """A view of a question; `body` is what a visitor pasted. What is `passing` is not kept once it is told."""
+    """A view of a question."""
 
     view: str
     asked: PlanQuestion
-    body: bytes = b""
-    passing: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
-    """A task that waits for its worker."""
-
-    task: PageTask
-    worker: asyncio.Future[PageWorker]
+    body: bytes = b""  # what a visitor pasted
+    passing: bool = False  # whether its result is forgotten once it is shown
 
 
 class Gone(Exception):
     """Nobody waits for the result any more."""
 
 
-FIRST = (
-    PageTask(view="answer", asked=PlanQuestion()),
-    PageTask(view="proven", asked=PlanQuestion()),
-)  # with which the room opens
+FIRST = tuple(PageTask(view=view, asked=PlanQuestion()) for view in ("answer", "proven"))  # with which the tab opens
 
 
 class PageWorker:
-    """One process, which works out one task at a time; it begins beside whoever makes it."""
+    """One process, which works out one task at a time; it begins while its maker goes on."""
 
     def __init__(self) -> None:
         self.pipe: Connection | None = None
@@ -69,7 +59,7 @@ class PageWorker:
         self._lock = threading.Lock()
         threading.Thread(target=self._begin, daemon=True).start()
 
-    def exchange(self, task: PageTask) -> Any:
+    def result(self, task: PageTask) -> Any:
         """The result of a task; EOFError or OSError when the process is ended meanwhile."""
         pipe = self._begun()
         pipe.send(task)
@@ -116,35 +106,35 @@ def _context() -> Any:
 
 
 class Workers:
-    """A few workers, what they found, and who waits for it: one question asked by many is worked out once."""
+    """A few workers, their results, and who waits for them: one question asked by many is worked out once."""
 
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
-        self._queue: list[Place] = []
+        self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
         self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
-        self._found: OrderedDict[PageTask, Any] = OrderedDict()
+        self._results: OrderedDict[PageTask, Any] = OrderedDict()
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
             self._give(worker)
 
     def warm(self) -> None:
-        """Work out the question with which the room opens, so that whoever comes finds the engine loaded."""
+        """Work out the question with which the tab opens, so that whoever comes finds the engine loaded."""
         for task in FIRST:
-            self._keep(task, _told(self._workers[0].exchange(task)))
+            _remember(self._results, task, _raised(self._workers[0].result(task)))
 
-    def found(self, task: PageTask) -> Any:
-        """What a view says if that is known, else None."""
-        return _told(self._found.get(task))
+    def known(self, task: PageTask) -> Any:
+        """What a view shows if that is known, else None; raises OptimizerError as the engine does."""
+        return _raised(self._results.get(task))
 
     async def result(self, task: PageTask, gone: Callable[[], Awaitable[bool]]) -> Any:
         """What a view says; raises Gone once `gone` is true, OptimizerError as the engine does.
 
         Work that nobody waits for is stopped after a moment, and not begun at all if it has not yet.
         """
-        if task in self._found:
-            self._found.move_to_end(task)
-            return self._found[task]
+        if task in self._results:
+            self._results.move_to_end(task)
+            return _raised(self._results[task])
         if task not in self._running:
             self._running[task] = (asyncio.create_task(self._work(task)), set())
         work, waiting = self._running[task]
@@ -157,11 +147,11 @@ class Workers:
                     raise Gone
             if work.cancelled():  # stopped for the visitors before, just as this one came
                 return await self.result(task, gone)
-            return _told(work.result())
+            return _raised(work.result())
         finally:
             waiting.discard(me)
             if not waiting and not work.done():
-                begun = all(place.task != task for place in self._queue)
+                begun = task not in self._queue.values()
                 asyncio.get_running_loop().call_later(GRACE if begun else 0.0, self._stop, task)
 
     def end(self) -> None:
@@ -179,11 +169,11 @@ class Workers:
         try:
             worker = await self._take(task)
             async with asyncio.timeout(LONGEST):
-                found = await asyncio.get_running_loop().run_in_executor(None, worker.exchange, task)
+                result = await asyncio.to_thread(worker.result, task)
             self._give(worker)
             if not task.passing:
-                self._keep(task, found)
-            return found
+                _remember(self._results, task, result)
+            return result
         except TimeoutError:
             self._replace(worker)
             return InputError(
@@ -207,16 +197,14 @@ class Workers:
 
     async def _take(self, task: PageTask) -> PageWorker:
         """A worker, when it is this task's turn."""
-        place = Place(task=task, worker=asyncio.get_running_loop().create_future())
-        self._queue.append(place)
+        worker: asyncio.Future[PageWorker] = asyncio.get_running_loop().create_future()
+        self._queue[worker] = task
         self._assign()
         try:
-            return await place.worker
+            return await worker
         except asyncio.CancelledError:
-            if place in self._queue:
-                self._queue.remove(place)
-            elif not place.worker.cancelled():
-                self._give(place.worker.result())
+            if not self._queue.pop(worker, None) and not worker.cancelled():
+                self._give(worker.result())
             raise
 
     def _give(self, worker: PageWorker) -> None:
@@ -226,35 +214,34 @@ class Workers:
     def _assign(self) -> None:
         """A free worker for everybody whose turn it is; where it may be, the one that has the plans at hand."""
         while self._free and self._queue:
-            place = min(self._queue, key=self._turn)
-            self._queue.remove(place)
-            if place.worker.done():  # who waited has left
+            waiting = min(self._queue, key=self._order)
+            asked = self._queue.pop(waiting).asked.searched
+            if waiting.done():  # who waited has left
                 continue
-            asked = place.task.asked.searched
             known = self._answered.get(asked)
             worker = known if known and known in self._free else self._free[0]
             self._free.remove(worker)
-            self._answered[asked] = worker
-            self._answered.move_to_end(asked)
-            while len(self._answered) > KEPT:
-                self._answered.popitem(last=False)
-            place.worker.set_result(worker)
+            _remember(self._answered, asked, worker)
+            waiting.set_result(worker)
 
-    def _turn(self, place: Place) -> tuple[bool, bool]:
+    def _order(self, waiting: asyncio.Future[PageWorker]) -> tuple[bool, bool]:
         """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
-        behind = place.task.view in BEHIND
-        return behind, behind and self._answered.get(place.task.asked.searched) not in self._free
-
-    def _keep(self, task: PageTask, found: Any) -> None:
-        self._found[task] = found
-        while len(self._found) > KEPT:
-            self._found.popitem(last=False)
+        task = self._queue[waiting]
+        behind = task.view in BEHIND
+        return behind, behind and self._answered.get(task.asked.searched) not in self._free
 
 
-def _told(found: Any) -> Any:
-    if isinstance(found, OptimizerError):
-        raise found
-    return found
+def _remember(memory: OrderedDict[Key, Any], key: Key, value: Any) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > MOST_RESULTS:
+        memory.popitem(last=False)
+
+
+def _raised(result: Any) -> Any:
+    if isinstance(result, OptimizerError):
+        raise result
+    return result
 
 
 def work(pipe: Connection) -> None:
@@ -263,21 +250,16 @@ def work(pipe: Connection) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):
-        for task in FIRST:  # so that whoever comes finds everything loaded
-            result(task)
+        for first in FIRST:  # so that whoever comes finds everything loaded
+            result(first)
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
-            task = pipe.recv()
-            pipe.send(_result(task, result))
-
-
-def _result(task: PageTask, result: Callable[[PageTask], Any]) -> Any:
-    """What the engine says, or the error to show for it."""
-    try:
-        return result(task)
-    except OptimizerError as error:
-        return InputError(str(error))
-    except Exception as error:
-        return OptimizerError(
-            f"internal error: {type(error).__name__}: {error}. This is a bug; `{task.asked.flags()}` may show more."
-        )
+            task: PageTask = pipe.recv()
+            try:
+                answer = result(task)
+            except OptimizerError as error:
+                answer = InputError(str(error))
+            except Exception as error:
+                flags, kind = task.asked.flags(), type(error).__name__
+                answer = OptimizerError(f"internal error: {kind}: {error}. This is a bug; `{flags}` may show more.")
+            pipe.send(answer)

@@ -33,6 +33,7 @@ from optimizer.purchase.price.run_cost import GPUS_PER_NODE, committed_cost, wal
 from optimizer.purchase.price.spares import waiting
 
 J_PER_KWH = 3.6e6
+OWNING = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")  # inputs of Ownership
 USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}
 
 
@@ -83,6 +84,11 @@ class Figures:
         return self.tokens / self.energy
 
     @property
+    def tokens_per_dollar(self) -> float:
+        """Tokens processed for one dollar [1/USD]."""
+        return self.tokens / self.cost
+
+    @property
     def cost_per_token(self) -> float:
         """Cost of one token [USD]."""
         return self.cost / self.tokens
@@ -104,7 +110,9 @@ def figures(
     ends, times = [], []
     waits = waits_of(campaign, design, values)
     for run, estimate in zip(campaign.runs, estimates, strict=True):
-        step = _step(design, estimate, curve, values)
+        # A lower MFU than planned stretches every term, and the cap stretches the compute terms.
+        stretched = {term: seconds / values["mfu"] for term, seconds in estimate.time.items()}
+        step = energy_of(design, stretched, estimate.hfu * estimate.step_time, curve)
         seconds = float(step.step_time)
         needed = tokens_of(design, run, values["critical_batch"])
         steps = needed / (design.batch(run) * run.seq_len)
@@ -177,12 +185,6 @@ def site_pue(campaign: Campaign, design: Design, values: Mapping[str, float]) ->
     return max(1.0, own * values["pue"] / assumed.value.mid)
 
 
-def _step(design: Design, estimate: Estimate, curve: PowerCurve, values: Mapping[str, float]) -> StepEnergy:
-    """One step: a lower MFU than planned stretches every term, and the cap stretches the compute terms."""
-    stretched = {term: seconds / values["mfu"] for term, seconds in estimate.time.items()}
-    return energy_of(design, stretched, estimate.hfu * estimate.step_time, curve)
-
-
 def energy_of(design: Design, time: Mapping[str, float], used: float, curve: PowerCurve) -> StepEnergy:
     """Time and energy of a step; time: seconds by term, used: HFU x the planned step time [s]."""
     device = design.cluster.device
@@ -199,15 +201,11 @@ def usual_tokens_per_joule(design: Design, offer: Offer, estimate: Mapping[str, 
     values = {name: default_price(quantity).value for name, quantity in USUAL_POWER.items()}
     step, time = estimate["step_time_s"], estimate["time_s"]
     used = energy_of(design, time, estimate["hfu"] * step, power_curve(design, values))
-    pue = offer.pue or _other_pue()
+    other = find_price("pue", "other")
+    pue = offer.pue or (other.value if other else 1.0)
     lot = whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
     idle = lot.spare / design.gpus * idle_power(design, values) * step
     return float(estimate["tokens_per_s_per_gpu"] * step / ((float(used.total) + idle) * pue) * goodput)
-
-
-def _other_pue() -> float:
-    found = find_price("pue", "other")
-    return found.value if found else 1.0
 
 
 def _money(
@@ -223,7 +221,8 @@ def _money(
     if not campaign.buy:
         offer = rent_offer(campaign, design)
         added = added_network(design, lot.gpus, default_price("network_spread").value)
-        more = float(surcharge(added, _usual_ownership())) if added else 0.0
+        usual = Ownership(**{name: default_price(name).value for name in OWNING})
+        more = float(surcharge(added, usual)) if added else 0.0
         cost = float(rent_cost(lot.gpus, wall, offer.value * values["rent"])) + more * wall
         committed = committed_cost(lot, wall, offer) + more * max(wall, offer.commitment)
         return {"cost": cost, "committed": committed, "network": added}
@@ -239,21 +238,9 @@ def ownership(
 ) -> tuple[Ownership, float]:
     """What owning this design's machines costs, and their price with network and host memory [USD]."""
     each, offer = purchase_price(campaign, design)
-    own = Ownership(
-        lifetime=offer.lifetime or values["lifetime"],
-        residual=values["residual"] if offer.residual is None else offer.residual,
-        support=values["support"],
-        staff=values["staff"],
-        software=values["software"],
-        electricity=offer.electricity or values["electricity"],
-        colocation=values["colocation"],
-    )
+    named = {name: getattr(offer, name) for name in ("lifetime", "residual", "electricity")}
+    known = {name: value for name, value in named.items() if value or (name == "residual" and value is not None)}
+    own = Ownership(**{name: values[name] for name in OWNING} | known)
     lacking = max(0.0, on_host - (host_memory(design) or on_host))
     memory = gpus * lacking / GB * default_price("memory_price").value
     return own, gpus * each * values["capex"] + network_price(design, gpus, values["network"]) + memory
-
-
-def _usual_ownership() -> Ownership:
-    """What owning costs a provider: the middle of the usual assumptions."""
-    names = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")
-    return Ownership(**{name: default_price(name).value for name in names})

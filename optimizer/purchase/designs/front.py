@@ -28,8 +28,8 @@ def non_dominated(points: Sequence[Point]) -> tuple[Point, ...]:
 
     if not points:
         return ()
-    keep = moocore.is_nondominated(objectives(points), keep_weakly=False)
-    front = [point for point, kept in zip(points, keep, strict=True) if kept]
+    on_front = moocore.is_nondominated(objectives(points), keep_weakly=False)
+    front = [point for point, shown in zip(points, on_front, strict=True) if shown]
     return tuple(sorted(front, key=lambda point: tuple(objectives([point])[0])))
 
 
@@ -50,13 +50,13 @@ def shortlist(
 ) -> tuple[Point, ...]:
     """The wanted points and those that add most hypervolume to them, at most `count` in all, in the front's order."""
     chosen = list({id(point): point for point in wanted}.values())
-    left = [point for point in front if all(point is not kept for kept in chosen)]
+    left = [point for point in front if all(point is not taken for taken in chosen)]
     while left and len(chosen) < count:
         best = max(left, key=lambda point: hypervolume([*chosen, point], reference))
         chosen.append(best)
         left = [point for point in left if point is not best]
-    kept = {id(point) for point in chosen}
-    return tuple(point for point in front if id(point) in kept)
+    taken = {id(point) for point in chosen}
+    return tuple(point for point in front if id(point) in taken)
 
 
 def reference_point(points: Sequence[Point]) -> tuple[float, ...]:

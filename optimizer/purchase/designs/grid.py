@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
 
 from optimizer.purchase.campaign import Design
+
+# A variable of Design, and its values here.
+AXES: Mapping[str, str] = {
+    "gpus": "gpus",
+    "dtype": "dtypes",
+    "batch_factor": "batch_factors",
+    "power_cap": "power_caps",
+    "nic": "nics",
+    "oversubscription": "oversubscriptions",
+    "hbm": "hbms",
+    "scale_up": "scale_ups",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,29 +41,7 @@ class Grid:
 
     def designs(self) -> Iterable[Design]:
         """Every combination, in a fixed order."""
-        values: list[Any]
-        for kind, *values in product(
-            self.kinds,
-            self.gpus,
-            self.dtypes,
-            self.batch_factors,
-            self.power_caps,
-            self.nics,
-            self.oversubscriptions,
-            self.hbms,
-            self.scale_ups,
-        ):
-            gpus, dtype, batch, cap, nic, taper, hbm, domain = values
-            gpus = self.best_counts.get(kind.kind, gpus)
-            yield Design(
-                kind=kind.kind,
-                cluster=kind.cluster,
-                gpus=gpus,
-                dtype=dtype,
-                batch_factor=batch,
-                power_cap=cap,
-                nic=nic,
-                oversubscription=taper,
-                hbm=hbm,
-                scale_up=domain,
-            )
+        axes = [getattr(self, name) for name in AXES.values()]
+        for kind, *values in product(self.kinds, *axes):
+            design = replace(kind, **dict(zip(AXES, values, strict=True)))
+            yield replace(design, gpus=self.best_counts.get(kind.kind, design.gpus))

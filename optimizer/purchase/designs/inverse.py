@@ -57,31 +57,31 @@ class Parity:
 
 def cheapest(points: Sequence[Point], deadline: float = float("inf")) -> Point | None:
     """The feasible point that costs least within the deadline."""
-    found = [point for point in points if point.feasible and point.figures.time_to_train <= deadline]
-    return min(found, key=lambda point: (point.figures.cost, point.figures.time_to_train), default=None)
+    within = [point for point in points if point.feasible and point.figures.time_to_train <= deadline]
+    return min(within, key=lambda point: (point.figures.cost, point.figures.time_to_train), default=None)
 
 
 def fastest(points: Sequence[Point], budget: float = float("inf")) -> Point | None:
     """The feasible point that ends first within the budget."""
-    found = [point for point in points if point.feasible and point.figures.cost <= budget]
-    return min(found, key=lambda point: (point.figures.time_to_train, point.figures.cost), default=None)
+    within = [point for point in points if point.feasible and point.figures.cost <= budget]
+    return min(within, key=lambda point: (point.figures.time_to_train, point.figures.cost), default=None)
 
 
 def cheapest_by_kind(points: Sequence[Point]) -> dict[str, Point]:
     """The cheapest feasible point of each kind of machine, in the order of the kinds."""
     kinds = dict.fromkeys(point.design.kind for point in points)
-    found = {kind: cheapest([point for point in points if point.design.kind == kind]) for kind in kinds}
-    return {kind: point for kind, point in found.items() if point is not None}
+    best = {kind: cheapest([point for point in points if point.design.kind == kind]) for kind in kinds}
+    return {kind: point for kind, point in best.items() if point is not None}
 
 
 def best_by_kind(points: Sequence[Point]) -> dict[str, Point]:
     """The cheapest point of each kind within the limits, else the one that misses them by least; none if all miss."""
-    found = cheapest_by_kind(points)
-    if not found:
+    best = cheapest_by_kind(points)
+    if not best:
         return {}
     for point in sorted((point for point in points if not point.feasible), key=worst_excess):
-        found.setdefault(point.design.kind, point)
-    return found
+        best.setdefault(point.design.kind, point)
+    return best
 
 
 def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = MOST) -> Fewest:
@@ -96,8 +96,8 @@ def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = M
     tried: dict[int, Point | None] = {}
 
     def at(gpus: int) -> Point | None:
-        found = workshop.point(replace(base, gpus=gpus))
-        tried[gpus] = found if isinstance(found, Point) else None
+        point = workshop.point(replace(base, gpus=gpus))
+        tried[gpus] = point if isinstance(point, Point) else None
         return tried[gpus]
 
     def meets(gpus: int) -> bool:
@@ -142,13 +142,13 @@ def rent_or_buy(campaign: Campaign, point: Point) -> RentOrBuy:
 
 def rent_or_buy_known(campaign: Campaign, points: Sequence[Point]) -> tuple[RentOrBuy, ...]:
     """rent_or_buy of the points for which both prices are known."""
-    found = []
+    known = []
     for point in points:
         try:
-            found.append(rent_or_buy(campaign, point))
+            known.append(rent_or_buy(campaign, point))
         except InputError:
             continue
-    return tuple(found)
+    return tuple(known)
 
 
 def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:

@@ -55,17 +55,17 @@ def explore(
     bases = {design.label(): design for design in grid.designs()}
     for corner in islice(_corners(bases, ranges), trials // 2):
         study.enqueue_trial(corner)
-    found: list[Point | Rejected] = []
+    points: list[Point | Rejected] = []
     for _ in range(trials):
         trial = study.ask()
         design = _suggest(trial, bases, ranges)
         point = workshop.point(design)
-        found.append(point)
+        points.append(point)
         excess = worst_excess(point) if isinstance(point, Point) else UNPLANNED
         trial.set_constraint("limits", excess)
         values = [getattr(point.figures, name) for name in OBJECTIVES] if isinstance(point, Point) else None
         study.tell(trial, values, state=None if values else optuna.trial.TrialState.FAIL)
-    return tuple(found)
+    return tuple(points)
 
 
 def _corners(

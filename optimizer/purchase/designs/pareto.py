@@ -89,8 +89,8 @@ def _trace(
     """Hypervolume after the grid and after each trial, for the judgement whether the search has settled."""
     if not explored:
         return ()
-    found = {id(point) for point in explored}
-    seen = [point for point in feasible if id(point) not in found]
+    later = {id(point) for point in explored}
+    seen = [point for point in feasible if id(point) not in later]
     volumes = [hypervolume(seen, reference)]
     for point in explored:
         if isinstance(point, Point) and point.feasible:

@@ -117,9 +117,9 @@ class Workshop:
         first = design.batch(self.campaign.runs[0])
         near = batches_near(first, self.campaign.flex, design.gpus)
         factors = [design.batch_factor * (batch / first) for batch in near]
-        found = [self._evaluate(replace(design, batch_factor=factor)) for factor in factors]
-        points = [point for point in found if isinstance(point, Point)]
-        return min(points, key=lambda point: point.figures.time_to_train) if points else found[0]
+        tried = [self._evaluate(replace(design, batch_factor=factor)) for factor in factors]
+        points = [point for point in tried if isinstance(point, Point)]
+        return min(points, key=lambda point: point.figures.time_to_train) if points else tried[0]
 
     def _evaluate(self, design: Design) -> Point | Rejected:
         answers = []
@@ -127,16 +127,17 @@ class Workshop:
             for index, run in enumerate(self.campaign.runs):
                 answer = self._plan(index, design, design.job(self.campaign, run))
                 if answer.plan is None or answer.estimate is None:
-                    return Rejected(design=design, reason=_why(answer))
+                    reasons = "; ".join(clash.reason for clash in answer.conflict)
+                    return Rejected(design=design, reason=reasons or f"no plan ({answer.status})")
                 answers.append(answer)
         except InputError as error:
             return Rejected(design=design, reason=str(error))
         estimates = [answer.estimate for answer in answers if answer.estimate is not None]
-        on_host = max(kept_on_host(answer) for answer in answers)
+        on_host = max(host_bytes(answer) for answer in answers)
         design = with_spares(self.campaign, design, estimates, on_host)
-        found = figures(self.campaign, design, estimates, self.campaign.scenario(design), on_host)
-        broken = excesses(self.campaign, design, found, on_host)
-        return Point(design=design, answers=tuple(answers), figures=found, excesses=broken, on_host=on_host)
+        outcome = figures(self.campaign, design, estimates, self.campaign.scenario(design), on_host)
+        broken = excesses(self.campaign, design, outcome, on_host)
+        return Point(design=design, answers=tuple(answers), figures=outcome, excesses=broken, on_host=on_host)
 
     def _plan(self, run: int, design: Design, job: Job) -> Answer:
         # Neither the power cap nor spare nodes are known to the planner, so they are no part of the key.
@@ -170,7 +171,7 @@ def check_kinds(campaign: Campaign, designs: Sequence[Design]) -> None:
         price_row(campaign, design)
 
 
-def kept_on_host(answer: Answer) -> float:
+def host_bytes(answer: Answer) -> float:
     """What a plan keeps in the host's memory instead of the device's, per GPU [B]; 0 where it offloads nothing."""
     plan, knobs = answer.plan, answer.knobs
     if plan is None or answer.estimate is None:
@@ -180,46 +181,28 @@ def kept_on_host(answer: Answer) -> float:
     return float(on_host(layer_costs_of(answer.job, plans), knobs)[0]) if something else 0.0
 
 
-def _late(campaign: Campaign, found: Figures) -> tuple[Excess, ...]:
-    """The runs of a portfolio that end after their own date."""
-    return tuple(
-        Excess(limit=f"date of {run.model.title or run.model.name}", value=end, allowed=run.by)
-        for run, end in zip(campaign.runs, found.ends, strict=True)
-        if end > run.by
-    )
-
-
-def _too_little_host(campaign: Campaign, design: Design, on_host: float) -> tuple[Excess, ...]:
-    """The host's memory as a limit: that of rented machines cannot be added to."""
-    there = host_memory(design)
-    if campaign.buy or there is None or on_host <= there:
-        return ()
-    return (Excess(limit="host memory", value=on_host, allowed=there),)
-
-
 def figures_in(campaign: Campaign, point: Point, values: Mapping[str, float]) -> Figures:
     """What a point comes to in another scenario."""
     return figures(campaign, point.design, point.estimates, values, point.on_host)
 
 
-def excesses(campaign: Campaign, design: Design, found: Figures, on_host: float) -> tuple[Excess, ...]:
+def excesses(campaign: Campaign, design: Design, outcome: Figures, on_host: float) -> tuple[Excess, ...]:
     """The limits, dates of runs and memory of the host that a design breaks."""
     bounds = campaign.bounds
-    checks: Mapping[str, tuple[float, float]] = {
-        "deadline": (found.time_to_train, bounds.deadline),
-        "budget": (found.cost, bounds.budget),
-        "power": (found.peak_power, bounds.power),
-        "racks": (found.racks, bounds.racks),
+    checks: dict[str, tuple[float, float]] = {
+        "deadline": (outcome.time_to_train, bounds.deadline),
+        "budget": (outcome.cost, bounds.budget),
+        "power": (outcome.peak_power, bounds.power),
+        "racks": (outcome.racks, bounds.racks),
         "devices on hand": (design.gpus, bounds.on_hand.get(design.kind, float("inf"))),
     }
-    broken = tuple(
+    for run, end in zip(campaign.runs, outcome.ends, strict=True):
+        checks[f"date of {run.model.title or run.model.name}"] = (end, run.by)
+    there = host_memory(design)
+    if not campaign.buy and there is not None:  # that of rented machines cannot be added to
+        checks["host memory"] = (on_host, there)
+    return tuple(
         Excess(limit=limit, value=float(value), allowed=allowed)
         for limit, (value, allowed) in checks.items()
         if value > allowed
     )
-    return broken + _late(campaign, found) + _too_little_host(campaign, design, on_host)
-
-
-def _why(answer: Answer) -> str:
-    reasons = "; ".join(clash.reason for clash in answer.conflict)
-    return reasons or f"no plan ({answer.status})"

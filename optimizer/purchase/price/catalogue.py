@@ -94,9 +94,9 @@ def rent_offer(campaign: Campaign, design: Design) -> Offer:
     Raises InputError when no offer of the wanted term and provider is known.
     """
     device, book = design.cluster.device.name, campaign.book
-    found = book.rent(device, design.cluster.name)
-    if found is not None:
-        return found
+    offer = book.rent(device, design.cluster.name)
+    if offer is not None:
+        return offer
     wanted = " ".join(part for part in (book.provider, book.term.replace("_", " ") or "rental") if part)
     offers = {item.term for item in replace(book, term="", provider="").rents(device)}
     known = f"; known: {', '.join(term for term in RENTS if term in offers)}" if offers else ""
@@ -112,13 +112,13 @@ def purchase_price(campaign: Campaign, design: Design) -> tuple[float, Offer]:
     A price of bare chips or baseboards is raised by the usual ratio of a server to its chips. Raises InputError when
     none is known.
     """
-    found = campaign.book.sale(design.cluster.device.name, design.cluster.name)
-    if found is None:
+    offer = campaign.book.sale(design.cluster.device.name, design.cluster.name)
+    if offer is None:
         raise InputError(
             f"no purchase price of {design.kind} is known; give --purchase {design.kind}=USD_PER_GPU "
             "or a row of --prices FILE"
         )
-    return found.value * (1.0 if found.term == "purchase" else default_price("server_to_chip_cost").value), found
+    return offer.value * (1.0 if offer.term == "purchase" else default_price("server_to_chip_cost").value), offer
 
 
 def price_row(campaign: Campaign, design: Design) -> Offer:

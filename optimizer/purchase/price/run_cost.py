@@ -10,9 +10,9 @@ from optimizer.catalog.economics import default_price
 from optimizer.catalog.offers import Offer
 from optimizer.catalog.whole import Lot, whole
 from optimizer.objectives.money import rent_cost
-from optimizer.purchase.own import own_price
 from optimizer.purchase.price.checkpoint import Checkpoint, checkpoint
 from optimizer.purchase.price.goodput import Reliability, exact_goodput, mean_time_between_failures, optimal_interval
+from optimizer.purchase.ranges import own_price
 
 GPUS_PER_NODE = 8  # of the failure rate's scope
 RELIABILITY = ("failure_rate", "restart", "checkpoint_stall", "checkpoint_size", "storage")

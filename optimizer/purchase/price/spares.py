@@ -51,9 +51,9 @@ def cheapest_count(cost: Callable[[int], float], most: int = MOST_SPARES, togeth
     """
     best, least = 0, cost(0)
     for spares in range(1, most + 1):
-        found = cost(spares)
-        if found < least:
-            best, least = spares, found
+        total = cost(spares)
+        if total < least:
+            best, least = spares, total
         elif spares - best >= PATIENCE + together:
             break
     return best

@@ -26,10 +26,15 @@ class BreakEven:
     now: Point
     then: Point
 
+    @property
+    def side(self) -> str:
+        """On which side of `value` the other one is the cheapest."""
+        return "below" if self.end < self.value else "above"
+
 
 def break_evens(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> tuple[BreakEven, ...]:
     """Where the choice changes between the middle of an input and either end of its range; empty where it does not."""
-    found = []
+    changes = []
     now = choice(campaign, points, question, None)
     if now is None:
         return ()
@@ -45,8 +50,8 @@ def break_evens(campaign: Campaign, points: Sequence[Point], question: OpenQuest
             else:
                 far = between
         changed = choice(campaign, points, question, far) or then
-        found.append(BreakEven(question=question, value=far, end=end, now=now, then=changed))
-    return tuple(found)
+        changes.append(BreakEven(question=question, value=far, end=end, now=now, then=changed))
+    return tuple(changes)
 
 
 def choice(campaign: Campaign, points: Sequence[Point], question: OpenQuestion, value: float | None) -> Point | None:
@@ -63,8 +68,8 @@ def choice(campaign: Campaign, points: Sequence[Point], question: OpenQuestion, 
 
 def _cost(campaign: Campaign, point: Point, values: Mapping[str, float]) -> float | None:
     """Cost of a point in a scenario [USD], None beyond a limit."""
-    found = figures_in(campaign, point, values)
-    return None if excesses(campaign, point.design, found, point.on_host) else found.cost
+    outcome = figures_in(campaign, point, values)
+    return None if excesses(campaign, point.design, outcome, point.on_host) else outcome.cost
 
 
 def _ends(campaign: Campaign, points: Sequence[Point], question: OpenQuestion) -> list[tuple[float, float]]:

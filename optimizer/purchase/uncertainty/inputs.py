@@ -8,9 +8,8 @@ from optimizer.catalog.offers import USER, Offer
 from optimizer.objectives.step.interval import Interval, interval
 from optimizer.purchase.campaign import Assumption, Campaign
 from optimizer.purchase.designs.points import Point
-from optimizer.purchase.own import OWN, own_price, own_range
 from optimizer.purchase.price.catalogue import price_row
-from optimizer.purchase.ranges import Range
+from optimizer.purchase.ranges import OWN, Range, own_price, own_range
 
 MFU = "mfu"
 PRICES = ("rent", "capex")
@@ -40,15 +39,15 @@ def plan_intervals(point: Point) -> tuple[Interval, ...]:
 
 def untested(point: Point) -> tuple[str, ...]:
     """Why the plans lie outside of the runs that their stacks were fitted to; empty where they do not."""
-    return tuple(dict.fromkeys(reason for found in plan_intervals(point) for reason in found.reasons))
+    return tuple(dict.fromkeys(reason for span in plan_intervals(point) for reason in span.reasons))
 
 
 def _rate(item: Assumption, point: Point) -> Assumption:
     """Rate reached over rate planned: the widest interval of the runs, since one stack errs alike on all of them."""
     steps = [answer.estimate.step_time for answer in point.answers if answer.estimate is not None]
-    found = plan_intervals(point)
-    low = min(step / each.high for step, each in zip(steps, found, strict=True))
-    high = max(step / each.low for step, each in zip(steps, found, strict=True))
+    spans = plan_intervals(point)
+    low = min(step / each.high for step, each in zip(steps, spans, strict=True))
+    high = max(step / each.low for step, each in zip(steps, spans, strict=True))
     reasons = untested(point)
     why = f"90 % interval of {point.answers[0].job.stack.name}"
     why += f", extrapolated: {'; '.join(reasons)}" if reasons else ", interpolated between measured runs"
@@ -57,10 +56,10 @@ def _rate(item: Assumption, point: Point) -> Assumption:
 
 def _published(item: Assumption, device: str, cluster: str) -> Assumption:
     """What is published for this very machine, where anything is."""
-    found = own_price(item.name, device, cluster)
-    if found is None:
+    own = own_price(item.name, device, cluster)
+    if own is None:
         return item
-    return replace(item, value=own_range(found), source=found.source, date=found.date, grade=found.grade)
+    return replace(item, value=own_range(own), source=own.source, date=own.date, grade=own.grade)
 
 
 def _price(item: Assumption, campaign: Campaign, point: Point) -> Assumption:

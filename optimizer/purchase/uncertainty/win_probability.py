@@ -153,11 +153,11 @@ def _values(
 ) -> Mapping[str, FloatArray]:
     """Every input of one machine in every case; the errors are noted in `inputs` by input and by what it is about."""
     device, stack = point.design.cluster.device.name, point.answers[0].job.stack.name
-    found = {}
+    values = {}
     for item in own_assumptions(campaign, point):
         about = ""
         if item.value.low == item.value.high:
-            found[item.name] = np.full(errors.draws, item.value.mid)
+            values[item.name] = np.full(errors.draws, item.value.mid)
             continue
         if item.name == "mfu":
             about, error = point.design.title, errors.partly(f"rate of {stack}", f"rate of {stack} on {device}")
@@ -168,9 +168,9 @@ def _values(
             about, error = point.design.title, errors.partly("failures", f"failures of {device}")
         else:
             error = errors(item.name)
-        found[item.name] = spread(item.value, error)
+        values[item.name] = spread(item.value, error)
         inputs[item.name, about] = (item.title, error)
-    return found
+    return values
 
 
 def _outcomes(
@@ -181,8 +181,8 @@ def _outcomes(
     for case in range(draws):
         scenario = {name: float(column[case]) for name, column in values.items()}
         scenario["pue"] = max(1.0, scenario["pue"])
-        found = figures_in(campaign, point, scenario)
-        costs[case], inside[case] = found.cost, not excesses(campaign, point.design, found, point.on_host)
+        outcome = figures_in(campaign, point, scenario)
+        costs[case], inside[case] = outcome.cost, not excesses(campaign, point.design, outcome, point.on_host)
     return costs, inside
 
 

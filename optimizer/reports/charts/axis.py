@@ -15,7 +15,7 @@ from optimizer.base.units import show
 
 TICKS = 5  # about so many labels
 STEPS = (1, 2, 2.5, 5, 10)
-ROOM = 0.04  # of the span, beside the outermost values
+MARGIN = 0.04  # of the span, beside the outermost values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +62,18 @@ def _around(values: Sequence[float], log: bool, from_zero: bool) -> tuple[float,
     known = [log10(value) if log else value for value in values if value > 0 or not log] or [0.0, 1.0]
     low, high = min(known), max(known)
     if from_zero and not log:
-        return min(0.0, low), high * (1 + ROOM) or 1.0
+        return min(0.0, low), high * (1 + MARGIN) or 1.0
     span = high - low if high - low > 1e-6 * abs(high) else abs(high)  # of one value, or of values all alike
-    room = ROOM * span or 0.1
-    return low - room, high + room
+    margin = MARGIN * span or 0.1
+    return low - margin, high + margin
 
 
 def _powers(low: float, high: float) -> list[float]:
     """Powers of ten within; where there are few, their halves and fifths too."""
     powers = range(floor(low), ceil(high) + 1)
     digits = (1,) if high - low > 2 else (1, 2, 5)
-    found = [digit * 10.0**power for power in powers for digit in digits]
-    within = [value for value in found if low <= log10(value) <= high]
+    values = [digit * 10.0**power for power in powers for digit in digits]
+    within = [value for value in values if low <= log10(value) <= high]
     return within[:: ceil(len(within) / (TICKS + 2)) or 1]
 
 

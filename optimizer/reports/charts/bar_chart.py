@@ -10,7 +10,7 @@ from optimizer.reports.palette import GREY, PALETTE
 from optimizer.reports.report import cell
 
 ROW = 30  # height of a bar [px]
-ROOM = 1.35  # of the longest bar, for the number beside it
+SPACE = 1.35  # of the longest bar, for the number beside it
 
 
 def bar_chart(
@@ -40,7 +40,7 @@ def bar_chart(
     known = [(value, label) for value, label in zip(sizes, labels, strict=True) if value is not None and value > 0]
     most, least = max(known, default=(0.0, "")), min(known, default=(0.0, ""))
     log = wide and bool(known) and len(known) == len(labels) and most[0] > 100 * least[0]
-    across = [0.0, max(ROOM * most[0], limit or 0.0) or 1.0]
+    across = [0.0, max(SPACE * most[0], limit or 0.0) or 1.0]
     if log:
         across = [floor(log10(least[0])) - 0.3, ceil(log10(most[0])) + 1]
     words = f"Most: {most[1].partition(chr(10))[0]} with {cell(most[0], unit)}." if known else "Nothing."

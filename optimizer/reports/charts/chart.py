@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from optimizer.reports.charts.drawing import drawing
-
 INK = "#1f2933"
 NUMBERS = "0123456789−+->—$"  # what a cell of numbers starts with
 Figure = Mapping[str, Any]
@@ -28,6 +26,8 @@ class Chart:
     @property
     def drawn(self) -> str:
         """The figure as markup; every text in it is escaped."""
+        from optimizer.reports.charts.drawing import drawing  # a screen draws nothing
+
         return drawing(self.figure, self.name)
 
 

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from optimizer.reports.charts.axis import Axis, axis_of
-from optimizer.reports.charts.marks import bar, bars_at_once, cross_line, legend, line, of, point, sparse
+from optimizer.reports.charts.marks import bar, cross_line, dense_bars, legend, line, of, point, sparse
 from optimizer.reports.palette import PALETTE
 
 Trace = Mapping[str, Any]
@@ -140,8 +140,8 @@ def _bars_of(traces: Sequence[Trace], mode: str, across: Axis, labels: Mapping[A
                 left = 0.0 if across.log and not start else left
                 marks[name].append(bar(trace, place, (left, right), down, str(labels[name])))
         for name, colours in many.items():
-            marks[name] += [bars_at_once(ends_of, down, colour) for colour, ends_of in colours.items()]
-    return {name: sparse(found) for name, found in marks.items()}
+            marks[name] += [dense_bars(ends_of, down, colour) for colour, ends_of in colours.items()]
+    return {name: sparse(drawn) for name, drawn in marks.items()}
 
 
 def _plane(traces: Sequence[Trace], layout: Mapping[str, Any]) -> str:

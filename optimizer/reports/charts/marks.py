@@ -31,7 +31,7 @@ def bar(trace: Trace, place: int, across: tuple[float, float], down: tuple[float
     (left, right), (top, height) = across, down
     colour, text = of(trace["marker"]["color"], place), str(of(trace.get("text", ""), place))
     shape = f'<rect x="{left:.3f}%" y="{top:.4g}%" width="{right - left:.3f}%" height="{height:.4g}%"'
-    drawn = f'{shape} fill="{colour}"><title>{escape(_told(trace, place, label))}</title></rect>'
+    drawn = f'{shape} fill="{colour}"><title>{escape(_pointed_at(trace, place, label))}</title></rect>'
     if trace["marker"].get("pattern", {}).get("shape"):
         drawn += f'{shape} fill="url(#hatch)"/>'
     if not text:
@@ -48,10 +48,10 @@ def bar(trace: Trace, place: int, across: tuple[float, float], down: tuple[float
     return f'{drawn}<text {where} y="{middle}">{escape(text)}</text>'
 
 
-def bars_at_once(across: Sequence[tuple[float, float]], down: tuple[float, float], colour: str) -> str:
+def dense_bars(across: Sequence[tuple[float, float]], down: tuple[float, float], colour: str) -> str:
     """Many bars of one row and colour as one path.
 
-    >>> bars_at_once([(0.0, 1.0), (2.0, 4.0)], (12.0, 76.0), "#000")
+    >>> dense_bars([(0.0, 1.0), (2.0, 4.0)], (12.0, 76.0), "#000")
     '<svg viewBox="0 0 100 100" preserveAspectRatio="none"><path fill="#000" d="M0 12h1v76h-1zM2 12h2v76h-2z"/></svg>'
     """
     top, height = down
@@ -73,40 +73,33 @@ def point(trace: Trace, place: int, x: float, y: float, across: Axis, down: Axis
     outline = OUTLINES[symbol.removesuffix("-open")]
     size = of(marker.get("size", 8), place) / 10
     look = f'fill="#fff" stroke="{colour}" stroke-width="{2 / size:.3g}"' if hollow else f'fill="{colour}"'
-    drawn = _spread(trace, place, y, across) + (_height(trace, place, x, down) if down else "")
+    drawn = _spread(trace, place, y, across) + (_spread(trace, place, x, down, upright=True) if down else "")
     text = str(of(trace.get("text", ""), place)) if "text" in trace["mode"] else ""
     side = (-9, 11, "end") if trace.get("textposition") == "bottom left" else (9, -11, "start")
     label = '<text x="{:.3f}%" y="{:.3f}%" dx="{}" dy="{}" text-anchor="{}" class="number">{}</text>'
     return (
         f'{drawn}<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="{outline}" {look} '
         f'opacity="{marker.get("opacity", 1)}" transform="scale({size:.3g})">'
-        f"<title>{escape(_told(trace, place))}</title></path></svg>"
+        f"<title>{escape(_pointed_at(trace, place))}</title></path></svg>"
         + (label.format(x, y, *side, escape(text)) if text else "")
     )
 
 
-def _spread(trace: Trace, place: int, y: float, across: Axis) -> str:
-    """The interval of a point across."""
-    ends = _interval(trace, "x", place)
+def _spread(trace: Trace, place: int, at: float, axis: Axis, *, upright: bool = False) -> str:
+    """The interval of a point, which lies at `at` on the other axis [%]."""
+    ends = _interval(trace, "y" if upright else "x", place)
     if ends is None:
         return ""
-    (left, right), stroke = map(across.at, ends), _stroke(trace["error_x"])
-    caps = "".join(
-        f'<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="M0-7v14" {stroke}/></svg>' for x in (left, right)
-    )
-    return f'<line x1="{left:.3f}%" x2="{right:.3f}%" y1="{y:.3f}%" y2="{y:.3f}%" {stroke}/>{caps}'
-
-
-def _height(trace: Trace, place: int, x: float, down: Axis) -> str:
-    """The interval of a point from below to above."""
-    ends = _interval(trace, "y", place)
-    if ends is None:
-        return ""
-    (low, high), stroke = (100.0 - down.at(end) for end in ends), _stroke(trace["error_y"])
-    caps = "".join(
-        f'<svg x="{x:.3f}%" y="{y:.3f}%" class="point"><path d="M-7 0h14" {stroke}/></svg>' for y in (low, high)
-    )
-    return f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="{low:.3f}%" y2="{high:.3f}%" {stroke}/>{caps}'
+    errors = trace["error_y" if upright else "error_x"]
+    stroke = f'stroke="{errors["color"]}" stroke-width="2"'
+    cap = f'class="point"><path d="M{"-7 0h14" if upright else "0-7v14"}" {stroke}/></svg>'
+    if upright:
+        low, high = (100.0 - axis.at(end) for end in ends)
+        caps = "".join(f'<svg x="{at:.3f}%" y="{y:.3f}%" {cap}' for y in (low, high))
+        return f'<line x1="{at:.3f}%" x2="{at:.3f}%" y1="{low:.3f}%" y2="{high:.3f}%" {stroke}/>{caps}'
+    left, right = map(axis.at, ends)
+    caps = "".join(f'<svg x="{x:.3f}%" y="{at:.3f}%" {cap}' for x in (left, right))
+    return f'<line x1="{left:.3f}%" x2="{right:.3f}%" y1="{at:.3f}%" y2="{at:.3f}%" {stroke}/>{caps}'
 
 
 def _interval(trace: Trace, axis: str, place: int) -> tuple[float, float] | None:
@@ -116,10 +109,6 @@ def _interval(trace: Trace, axis: str, place: int) -> tuple[float, float] | None
         return None
     value = trace[axis][place]
     return value - errors["arrayminus"][place], value + errors["array"][place]
-
-
-def _stroke(errors: Mapping[str, Any]) -> str:
-    return f'stroke="{errors["color"]}" stroke-width="2"'
 
 
 def line(trace: Trace, places: Sequence[tuple[float, float]]) -> list[str]:
@@ -155,9 +144,13 @@ def legend(traces: Sequence[Trace]) -> str:
 
 
 def _key(trace: Trace) -> str:
-    """What a legend shows for a trace."""
+    """What a legend shows for a trace: its darkest colour where it has several."""
     colours = trace["marker"]["color"]
-    colour = colours if isinstance(colours, str) else min(colours, key=_light, default=GREY)
+    colour = (
+        colours
+        if isinstance(colours, str)
+        else min(colours, key=lambda each: sum(bytes.fromhex(each.removeprefix("#"))), default=GREY)
+    )
     inner = f'<rect width="14" height="14" fill="{colour}"/>'
     if trace["marker"].get("pattern", {}).get("shape"):
         inner += '<rect width="14" height="14" fill="url(#hatch)"/>'
@@ -171,12 +164,7 @@ def _key(trace: Trace) -> str:
     return f'<svg width="14" height="14" aria-hidden="true">{inner}</svg>'
 
 
-def _light(colour: str) -> int:
-    """How light a colour of six digits is: a legend shows the darkest of a trace."""
-    return sum(bytes.fromhex(colour.removeprefix("#")))
-
-
-def _told(trace: Trace, place: int, label: str = "") -> str:
+def _pointed_at(trace: Trace, place: int, label: str = "") -> str:
     """What a pointer over a mark is told: row, trace, text, more."""
     words = (
         label.partition("\n")[0],

@@ -71,7 +71,7 @@ def secured(html: str) -> str:
     before, charset, after = html.partition(_CHARSET)
     if not charset or "Content-Security-Policy" in before + after[:1000]:
         raise ValueError("a page needs one line with its character set, and no policy yet")
-    texts = [found["text"] for found in _SCRIPT.finditer(after) if "application/json" not in found["attributes"]]
+    texts = [script["text"] for script in _SCRIPT.finditer(after) if "application/json" not in script["attributes"]]
     policy = POLICY.format(scripts=" ".join(dict.fromkeys(f"'{source_hash(text)}'" for text in texts)) or "'none'")
     return f'{before}{charset}<meta http-equiv="Content-Security-Policy" content="{policy}">\n{after}'
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.answer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
 from optimizer.answer.saved import SavedAnswer
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.minimised.registry import objective_of
@@ -201,7 +201,7 @@ def _missing(main: Searched, best: Plan, others: tuple[Alternative, ...]) -> Pla
     for position in runners_up(points, best, len(points.plans)):
         if points.values[position] >= last:
             break
-        plan = laid_out(main.job, points.plans.plan(position))
+        plan = with_assigned_layers(main.job, points.plans.plan(position))
         if structure(plan) in listed:
             continue
         knobs = knobs_at(points.knobs, position)

@@ -13,7 +13,7 @@ from optimizer.base.errors import TimeLimit
 from optimizer.base.units import GB
 from optimizer.constraints.given_layout import GivenLayout, given_layouts
 from optimizer.constraints.pins import Pin
-from optimizer.constraints.rule import FloatArray, Measured, Numbered, Rule
+from optimizer.constraints.rule import FloatArray, LimitRule, NumberRule, Rule
 from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
@@ -71,10 +71,10 @@ class Question:
         if self.holds(rules):
             return True
         names = {rule.name for rule in rules}
-        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, Numbered)]
+        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, NumberRule)]
         return any(self.nearest(rule, names) is not None for rule in absent)
 
-    def nearest(self, rule: Numbered, names: set[str]) -> Job | None:
+    def nearest(self, rule: NumberRule, names: set[str]) -> Job | None:
         """The job with the nearest number that gives it a plan under the rules so named and the rule itself."""
         key = rule.name, frozenset(names)
         if key not in self.others:
@@ -83,7 +83,7 @@ class Question:
             job = self.asked(named)
             numbers = Numbers(
                 job=job,
-                rules=[other for other in named if not isinstance(other, Numbered)],
+                rules=[other for other in named if not isinstance(other, NumberRule)],
                 memory=self.memory if Memory().name in names else None,
                 holds=lambda other: self.holds_for(other, both),
                 deadline=self.memory.deadline,
@@ -98,14 +98,14 @@ class Question:
         other = Question(job=job, memory=replace(self.memory, unfit=set()))
         return other.holds([rule for rule in other.rules() if rule.name in names])
 
-    def least(self, rules: Sequence[Rule], rule: Measured) -> float:
+    def least(self, rules: Sequence[Rule], rule: LimitRule) -> float:
         """The smallest move of the rule's limit with which some plan satisfies all rules [the rule's unit]."""
         key = rule.name, frozenset(other.name for other in rules)
         if key not in self.moves:
             self.moves[key] = self._least(rules, rule)
         return self.moves[key]
 
-    def _least(self, rules: Sequence[Rule], rule: Measured) -> float:
+    def _least(self, rules: Sequence[Rule], rule: LimitRule) -> float:
         job = self.asked(rules)
         if isinstance(rule, Memory):
             return self.memory.least(job, self.plans(rules))[0]
@@ -181,7 +181,7 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
     names = core(question.job, clashing, Plans.joined(points), question.memory.deadline.left) if points else ()
-    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, Numbered | Pin | GivenLayout)]
+    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, NumberRule | Pin | GivenLayout)]
     return clashing if question.feasible(kept) else kept
 
 
@@ -218,7 +218,7 @@ def _note(question: Question, others: Sequence[Rule], rule: Rule) -> str:
         without = _relaxation(question, before_memory, rule)
         if without:
             return f"{without} would do, but then memory does not suffice"
-    return rule.none(question.job) if isinstance(rule, Numbered) else ""
+    return rule.none(question.job) if isinstance(rule, NumberRule) else ""
 
 
 def _leanest(question: Question, least: float) -> str:
@@ -235,10 +235,10 @@ def _leanest(question: Question, least: float) -> str:
 def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
     """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none."""
     names = {other.name for other in others}
-    if isinstance(rule, Numbered):
+    if isinstance(rule, NumberRule):
         other = question.nearest(rule, names)
         return rule.moved(question.job, other) if other else ""
-    if isinstance(rule, Measured):
+    if isinstance(rule, LimitRule):
         least = question.least(others, rule)
         if np.isfinite(least):
             relaxed, text = rule.relax(question.job, least)
@@ -247,11 +247,11 @@ def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
 
 
 def _soft(rule: Rule) -> bool:
-    return isinstance(rule, Measured | Numbered)
+    return isinstance(rule, LimitRule | NumberRule)
 
 
 def _number(rule: Rule) -> bool:
-    return isinstance(rule, Numbered)
+    return isinstance(rule, NumberRule)
 
 
 def _importance(rule: Rule) -> int:

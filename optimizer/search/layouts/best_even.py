@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import stages_of
@@ -29,7 +29,7 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     if not len(chosen):
         return None
     some = points.take(chosen)
-    plans = [laid_out(job, plan) for plan in some.plans.plans()]
+    plans = [with_assigned_layers(job, plan) for plan in some.plans.plans()]
     placed = some.layer_costs.placed([plan.placement for plan in plans])
     step = Step(layer_costs=placed, stages=stages_of(job.model, placed.plans), knobs=some.knobs)
     reserved = stage_memory(placed, step.stages, some.knobs).reserved.max(axis=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
@@ -114,7 +114,7 @@ class LeastMemory:
             even = np.where(activations_fit_host(layer_costs), even, np.inf)
             place = int(np.argmin(even))
             if even[place] < best:
-                best, least_plan = float(even[place]), laid_out(job, some.plan(place))
+                best, least_plan = float(even[place]), with_assigned_layers(job, some.plan(place))
             low = bounds < best
             low[first] &= ~only_even(job, some)
             waiting.append((bounds[low], plans.take(low)))

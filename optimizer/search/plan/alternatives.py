@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.answer.answer import Alternative, NearTies
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
@@ -87,7 +87,7 @@ def alternatives(
     for position, plan in zip(positions, chosen, strict=True):
         if plan in searched and plan in placed:
             continue
-        even = laid_out(job, plan), knobs_at(points.knobs, position)
+        even = with_assigned_layers(job, plan), knobs_at(points.knobs, position)
         first.setdefault(structure(even[0]), even)
     if not first or not count:
         return ()

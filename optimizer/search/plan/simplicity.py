@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.answer.answer import Alternative
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import EVEN, LAYOUT, Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.recomputation import RECOMPUTE
@@ -54,7 +54,7 @@ def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, value: floa
     own = len(moving_parts(best, knobs))
     close = np.flatnonzero(points.fits & (points.values <= value * (1 + NOISE)))
     close = close[np.argsort(points.values[close], kind="stable")]
-    plans = [laid_out(job, points.plans.plan(position)) for position in close.tolist()]
+    plans = [with_assigned_layers(job, points.plans.plan(position)) for position in close.tolist()]
     settings = [knobs_at(points.knobs, position) for position in close.tolist()]
     parts = np.array([len(moving_parts(*pair)) for pair in zip(plans, settings, strict=True)], dtype=np.int64)
     few = [position for position in np.argsort(parts, kind="stable").tolist() if parts[position] < own][:LEADING]

@@ -10,10 +10,10 @@ from ruamel.yaml import YAML
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.targets import aimed, held_to
+from optimizer.catalog.targets import aimed, fixed_for
 from optimizer.cli import cli
 from optimizer.frameworks import every
-from optimizer.frameworks.deepspeed.export import DEEPSPEED, FSDP, accelerate_fsdp, deepspeed_json, unexpressed
+from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED, DEEPSPEED_FILES, FSDP, unexpressed
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
@@ -35,7 +35,7 @@ def sharded(gpt3_answer: Answer) -> Answer:
 
 
 def test_the_engine_says_batch_format_and_stage(sharded: Answer) -> None:
-    config = json.loads(deepspeed_json(replace(sharded, knobs=Knobs(bucket=2e8, offload=0.25))))
+    config = json.loads(DEEPSPEED_FILES["deepspeed.json"](replace(sharded, knobs=Knobs(bucket=2e8, offload=0.25))))
     assert config["train_batch_size"] == 1536
     assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64 == 1536
     assert config["zero_optimization"]["reduce_bucket_size"] == 1e8
@@ -46,14 +46,14 @@ def test_the_engine_says_batch_format_and_stage(sharded: Answer) -> None:
 def test_groups_that_share_weights_are_fsdp2s_mesh(sharded: Answer) -> None:
     assert sharded.plan is not None
     grouped = replace(sharded, plan=replace(sharded.plan, shard=8))
-    config = YAML(typ="safe").load(accelerate_fsdp(grouped))
+    config = YAML(typ="safe").load(ACCELERATE_FILES["accelerate-fsdp.yaml"](grouped))
     assert config["parallelism_config"] == {
         "parallelism_config_dp_replicate_size": 8,
         "parallelism_config_dp_shard_size": 8,
     }
     assert (config["num_processes"], config["num_machines"]) == (64, 8)
     with pytest.raises(InputError, match="groups of 8 that share weights"):
-        deepspeed_json(grouped)
+        DEEPSPEED_FILES["deepspeed.json"](grouped)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def drawn(random: Random, target: str) -> Job:
         seq_len=random.choice((1024, 2048, 4096)),
         global_batch=random.choice((48, 96, 192)),
     )
-    return job.with_limits(fixed=held_to(target, random.choice(({}, {"recompute": "full"}, {"zero_stage": 2}))))
+    return job.with_limits(fixed=fixed_for(target, random.choice(({}, {"recompute": "full"}, {"zero_stage": 2}))))
 
 
 def compare(answer: Answer, paths: list[Path]) -> None:

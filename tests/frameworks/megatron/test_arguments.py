@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.frameworks.megatron.arguments import read_megatron_arguments
 from optimizer.frameworks.megatron.export import arguments, plan_flags
 from optimizer.frameworks.megatron.layout import is_even, stage_layers
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, balanced
 from optimizer.job.recomputation import RECOMPUTE
+from tests.frameworks.launches import read_arguments
 
 SC21 = """
 torchrun --nnodes 128 --nproc_per_node 8 pretrain_gpt.py \\
@@ -26,7 +26,7 @@ torchrun --nnodes 128 --nproc_per_node 8 pretrain_gpt.py \\
 
 
 def test_a_launch_command_as_people_write_it() -> None:
-    plan, job = read_megatron_arguments(SC21)
+    plan, job = read_arguments(SC21)
     assert plan == Plan(
         tp=8,
         pp=8,
@@ -43,13 +43,8 @@ def test_a_launch_command_as_people_write_it() -> None:
     assert job["gpus"] == 1024
     assert job["dtype"] == "bf16"
     assert (job["hidden"], job["seq_len"], job["global_batch"]) == (12288, 2048, 1536)
-    assert job["ignored"] == ("--lr", "--train-iters")
-
-
-def test_a_file_reads_like_its_text(tmp_path: Path) -> None:
-    path = tmp_path / "run.sh"
-    path.write_text(SC21)
-    assert read_megatron_arguments(path) == read_megatron_arguments(SC21)
+    assert job["ignored"] == ["--lr"]
+    assert job["tokens"] == 500_000 * 1536 * 2048
 
 
 @st.composite
@@ -94,9 +89,7 @@ def plans(draw: st.DrawFn) -> tuple[Job, Plan]:
 @given(plans())
 def test_what_is_exported_reads_back_the_same(drawn: tuple[Job, Plan]) -> None:
     job, plan = drawn
-    found, settings = read_megatron_arguments(
-        " ".join(f"'{a}'" for a in arguments(plan_flags(job, plan, Knobs()))), job.gpus
-    )
+    found, settings = read_arguments(arguments(plan_flags(job, plan, Knobs())), job.gpus)
     assert found == replace(plan, layers_per_stage=plan.layers_per_stage or balanced(job.model.layers, plan.pp))
     assert settings["dtype"] == job.dtype
     assert settings["layers"] == job.model.layers
@@ -115,8 +108,9 @@ BASE = "--num-layers 96 --seq-length 2048 --micro-batch-size 1 --global-batch-si
         ),
         ("--pipeline-model-parallel-size 5", "1 x 1 x 5 does not divide 1024 GPUs"),
         ("--pipeline-model-parallel-size 64", "--num-layers 96 is not a multiple of --pipeline-model-parallel-size 64"),
-        ("--tensor-model-parallel-size eight", "must be a whole number of at least 1, but got 'eight'"),
-        ("--seq-length 4096", "--seq-length is given twice, as 2048 and as 4096"),
+        ("--tensor-model-parallel-size eight", "--tensor-model-parallel-size eight: no whole number"),
+        ("--num-layers-per-virtual-pipeline-stage 0", "must be a whole number of at least 1, but got '0'"),
+        ("--context-parallel-size 2 --ds-sequence-parallel-size 4", "is given twice, as 2 and as 4"),
         ("--bf16 --fp16", "--bf16 contradicts --fp16"),
         ("--recompute-activations --recompute-granularity full", "contradicts --recompute-granularity full"),
         ("--fine-grained-activation-offloading --activation-offload-fraction 2", "a number from 0 to 1, but got '2'"),
@@ -126,7 +120,7 @@ BASE = "--num-layers 96 --seq-length 2048 --micro-batch-size 1 --global-batch-si
 )
 def test_wrong_arguments_are_named(extra: str, message: str) -> None:
     with pytest.raises(InvalidFile, match=message):
-        read_megatron_arguments(BASE + extra, gpus=1024)
+        read_arguments(BASE + extra, gpus=1024)
 
 
 @pytest.mark.parametrize(
@@ -140,19 +134,19 @@ def test_wrong_arguments_are_named(extra: str, message: str) -> None:
     ],
 )
 def test_modules_to_recompute_are_read(extra: str, mode: str) -> None:
-    assert read_megatron_arguments(BASE + extra, gpus=512)[0].recompute == mode
+    assert read_arguments(BASE + extra, gpus=512)[0].recompute == mode
 
 
-def test_everything_missing_is_reported_at_once() -> None:
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InvalidFile, match="--micro-batch-size is missing"):
+        read_arguments("--num-layers 96 --seq-length 2048 --global-batch-size 8")
     with pytest.raises(InvalidFile) as caught:
-        read_megatron_arguments("--bf16 --lr 1")
-    assert len(caught.value.problems) == 5
-    assert "number of GPUs" in str(caught.value)
+        read_arguments("--micro-batch-size 1 --hidden-size 8 --num-attention-heads 1")
+    assert caught.value.problems[:2] == ("--seq-length is missing", "--num-layers is missing")
 
 
-def test_an_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match="cannot be read"):
-        read_megatron_arguments(tmp_path / "nothing.sh")
+def test_of_a_flag_given_twice_the_last_counts() -> None:
+    assert read_arguments(f"{BASE} --seq-length 4096", gpus=512)[1]["seq_len"] == 4096
 
 
 @pytest.mark.parametrize(

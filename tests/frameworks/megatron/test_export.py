@@ -6,8 +6,7 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack, model_names
-from optimizer.catalog.launchers import MEGATRON_LM, argument_names
-from optimizer.frameworks.megatron.arguments import read_megatron_arguments
+from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.megatron.export import (
     OVERLAP,
     RELEASE,
@@ -29,6 +28,7 @@ from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.variables import DISPATCHERS
+from tests.frameworks.launches import read_arguments
 from tests.looped import looped
 
 
@@ -134,12 +134,12 @@ def test_an_exchange_beside_another_micro_batch_has_its_flags_and_connections(gp
     flags = plan_flags(job, plan, Knobs())
     assert set(OVERLAP) <= set(flags)
     assert environment(job, plan)["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
-    assert read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].overlap_exchange
+    assert read_arguments(arguments(flags), gpus=1024)[0].overlap_exchange
     off = replace(plan, overlap_exchange=False)
     flags = plan_flags(job, off, Knobs())
     assert set(OVERLAP).isdisjoint(flags)
     assert environment(job, off)["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
-    assert not read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].overlap_exchange
+    assert not read_arguments(arguments(flags), gpus=1024)[0].overlap_exchange
 
 
 def test_zero_bubble_schedules_and_dualpipe_are_refused(gpt3_answer: Answer) -> None:
@@ -176,9 +176,9 @@ def test_every_argument_is_one_of_the_release(gpt3_job: Job, model: str, dtype: 
         Plan(dp=8, ep=4, activation_offload=30, recompute="selective"),
     ):
         flags = plan_flags(job, plan, Knobs(offload=0.5))
-        assert set(flags) <= argument_names(RELEASE)
+        assert set(flags) <= argument_names("megatron-lm", RELEASE)
         new = {"--activation-offload-fraction"}
-        assert set(flags) - new <= argument_names(MEGATRON_LM[0])
+        assert set(flags) - new <= argument_names("megatron-lm", MEGATRON_LM[0])
 
 
 def test_what_is_trained_is_what_is_priced(gpt3_job: Job) -> None:
@@ -219,7 +219,7 @@ def test_kernels_of_their_own_need_the_flex_dispatcher(gpt3_job: Job) -> None:
         backend = None if dispatcher == "alltoall" else dispatcher
         assert flags["--moe-token-dispatcher-type"] == ("flex" if backend else "alltoall")
         assert flags.get("--moe-flex-dispatcher-backend") == backend
-        assert read_megatron_arguments(" ".join(arguments(flags)), gpus=1024)[0].dispatcher == dispatcher
+        assert read_arguments(arguments(flags), gpus=1024)[0].dispatcher == dispatcher
 
     assert dispatcher_flags(job, Plan(ep=1, dispatcher="deepep")) == {"--moe-token-dispatcher-type": "alltoall"}
     assert dispatcher_flags(gpt3_job, Plan()) == {}
@@ -228,9 +228,9 @@ def test_kernels_of_their_own_need_the_flex_dispatcher(gpt3_job: Job) -> None:
 def test_a_flex_dispatcher_must_be_one_that_is_known() -> None:
     words = "--tensor-model-parallel-size 1 --micro-batch-size 1 --global-batch-size 8 --seq-length 8 --num-layers 2 "
     words += "--num-experts 8 --expert-model-parallel-size 8 --moe-token-dispatcher-type flex"
-    assert read_megatron_arguments(words, gpus=8)[0].dispatcher == "deepep"
+    assert read_arguments(words, gpus=8)[0].dispatcher == "deepep"
     with pytest.raises(InvalidFile, match="--moe-flex-dispatcher-backend must be deepep or hybridep, but got 'pigeon'"):
-        read_megatron_arguments(f"{words} --moe-flex-dispatcher-backend pigeon", gpus=8)
+        read_arguments(f"{words} --moe-flex-dispatcher-backend pigeon", gpus=8)
 
 
 def test_routing_that_is_limited_to_groups_is_launched_so() -> None:

@@ -8,11 +8,9 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.launchers import bridge_keys
-from optimizer.catalog.targets import aimed
+from optimizer.catalog.targets import aimed, argument_names
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
-from optimizer.frameworks.megatron.arguments import _blocks
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
@@ -143,14 +141,14 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     job, problems = answer.job, list[str]()
     assert answer.plan is not None
     keys = {line.partition("=")[0] for line in path.read_text().splitlines() if not line.startswith("#")}
-    assert keys <= bridge_keys(release)
+    assert keys <= argument_names("megatron-bridge", release)
     launch = read_launch(read_files([str(path)]), gpus=job.gpus, model=job.model.name).launch
     found = plan_of(launch, dict(launch.settings), job.gpus, None, problems)
     said = launch.settings
     assert not problems
     assert (said["dtype"], said["seq_len"], said["global_batch"]) == (job.dtype, job.seq_len, job.global_batch)
     assert said.get("grad_bytes", 4) == job.stack.features.grad_bytes or job.dtype == "fp16"
-    blocks = _blocks(path.parent, "megatron-nccl.json")
+    blocks = said.get("blocks", 0)
     share = blocks / job.cluster.device.sms if blocks else answer.knobs.comm_sm_share
     knobs = Knobs(bucket=said["bucket"], offload=said.get("offload", 0.0), comm_sm_share=share)
     before, after = price(job, Plans.of([answer.plan]), answer.knobs), price(job, Plans.of([found]), knobs)

@@ -11,18 +11,36 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.files import presets_folder
-from optimizer.page.learn.acts import five, four
-from optimizer.page.learn.acts.all import ACTS
+from optimizer.page.learn.act import ActQuestion
+from optimizer.page.learn.acts import ACTS, five, four
+from optimizer.page.learn.acts.four import Volumes, hop_rows
+from optimizer.page.learn.acts.six import LARGEST, all_reduce_perf, pasted, printed, read_curve
+from optimizer.page.learn.acts.three import operators_of
 from optimizer.page.learn.content_files import texts
-from optimizer.page.learn.contexts import CONTEXTS, LARGE, job_of
-from optimizer.page.learn.measured import data_parallel_runs, error, gpt3_runs
-from optimizer.page.learn.plan_operators import operators_of
-from optimizer.page.learn.priced import best, designed, nearest
-from optimizer.page.learn.question import Question
-from optimizer.page.learn.textbook.bus_curve import LARGEST, all_reduce_perf, pasted, printed, read_curve
-from optimizer.page.learn.textbook.data_parallel import COUNTS, INFINIBAND, LAB, NVLINK, DataParallel, corrected, curve
-from optimizer.page.learn.textbook.design import CEILING, GPUS, HBM, Design
-from optimizer.page.learn.textbook.volumes import Volumes, hop_rows
+from optimizer.page.learn.priced import (
+    CONTEXTS,
+    LARGE,
+    best,
+    data_parallel_runs,
+    designed,
+    error,
+    gpt3_runs,
+    job_of,
+    nearest,
+)
+from optimizer.page.learn.textbook import (
+    CEILING,
+    COUNTS,
+    GPUS,
+    HBM,
+    INFINIBAND,
+    LAB,
+    NVLINK,
+    DataParallel,
+    LabDesign,
+    corrected,
+    curve,
+)
 from optimizer.reports.charts.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,7 +66,7 @@ END = "# Avg bus bandwidth    : 0.1\n"
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=lambda question: question.name)
-def test_every_choice_of_every_question_reveals_something_of_its_own(question: Question) -> None:
+def test_every_choice_of_every_question_reveals_something_of_its_own(question: ActQuestion) -> None:
     revealed = [choice.reveal() for choice in question.choices]
     assert len(set(revealed)) == len(revealed) >= 3
     assert question.choice(question.right).key == question.right
@@ -91,7 +109,7 @@ def test_the_model_size_cancels_and_the_batch_does_not() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
 def test_failures_are_the_limits_that_are_broken(tp: int, pp: int, microbatches: int) -> None:
-    design = Design(tp=tp, pp=pp, microbatches=microbatches)
+    design = LabDesign(tp=tp, pp=pp, microbatches=microbatches)
     kinds = set(design.failures)
     assert ("out of memory" in kinds) == (design.memory > HBM)
     assert ("bubble over its ceiling" in kinds) == (design.bubble > CEILING)
@@ -105,7 +123,7 @@ def test_failures_are_the_limits_that_are_broken(tp: int, pp: int, microbatches:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Design(tp=0), "tp must be at least 1, but got 0"),
+        (lambda: LabDesign(tp=0), "tp must be at least 1, but got 0"),
         (lambda: DataParallel(gpus=0), "gpus must be positive, but got 0"),
         (lambda: DataParallel(fabric="ethernet"), "unknown fabric 'ethernet'"),
     ],
@@ -116,7 +134,7 @@ def test_what_makes_no_sense_is_refused(make: object, message: str) -> None:
 
 
 def test_a_design_that_cannot_be_built_says_why() -> None:
-    found = designed(Design(tp=64, pp=4, microbatches=8))
+    found = designed(LabDesign(tp=64, pp=4, microbatches=8))
     assert found.estimate is None
     assert not found.fits
     assert any("64" in reason or "heads" in reason for reason in found.reasons)
@@ -127,9 +145,9 @@ def test_the_plan_called_best_is_not_slower_than_any_priced_design() -> None:
     assert answer.estimate is not None
     for tp, pp in ((8, 4), (8, 16), (4, 8), (2, 16)):
         m = 1536 * tp * pp // GPUS
-        rival = designed(Design(tp=tp, pp=pp, microbatches=m))
-        assert rival.job.global_batch == answer.job.global_batch
-        assert not rival.fits or rival.estimate is None or rival.estimate.step_time >= answer.estimate.step_time
+        other = designed(LabDesign(tp=tp, pp=pp, microbatches=m))
+        assert other.job.global_batch == answer.job.global_batch
+        assert not other.fits or other.estimate is None or other.estimate.step_time >= answer.estimate.step_time
 
 
 def test_measured_runs_are_rows_of_the_preset() -> None:

@@ -14,25 +14,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.acts.all import ACTS
-from optimizer.page.learn.desk import Desk, new_key
-from optimizer.page.learn.footer import footer
+from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.ledger import (
     COLUMNS,
     LONGEST,
     MOST,
-    Entry,
+    Desk,
+    LedgerEntry,
     Visitor,
     answered,
     as_csv,
     as_json,
     designed,
+    footer,
     gather,
+    new_key,
     sheet_named,
     tier,
     with_entry,
 )
-from optimizer.page.learn.textbook.design import Design
+from optimizer.page.learn.textbook import LabDesign
 
 ANNA = Visitor(key="k", name="Anna", context="data parallel")
 
@@ -51,8 +52,7 @@ def desk(sheet: Path | None = None) -> tuple[Desk, dict[str, State]]:
     states = {"entries": State(()), "designs": State(()), "trouble": State("")}
     changes = {name: state.change for name, state in states.items()}
     states["answers"] = State({})
-    answers = {"act-1": lambda key: states["answers"].value.update({"act-1": key})}
-    return Desk(visitor=ANNA, sheet=sheet, answers=answers, **changes), states
+    return Desk(visitor=ANNA, sheet=sheet, answers={"act-1": states["answers"].change}, **changes), states
 
 
 def test_what_is_kept_of_an_answer_and_a_design() -> None:
@@ -65,11 +65,11 @@ def test_what_is_kept_of_an_answer_and_a_design() -> None:
         "A",
     )
     assert (entry.right, answered(ANNA, ACTS[1].question("act-1"), "B").right) == ("no", "yes")
-    design = designed(ANNA, Design(tp=8, pp=4, microbatches=8))
+    design = designed(ANNA, LabDesign(tp=8, pp=4, microbatches=8))
     assert (design.memory_gb, design.bubble_percent, design.mfu_percent) == ("118.69", "9.375", "36.05")
     assert (design.dp, design.failures, design.right) == ("32", "out of memory", "no")
-    assert designed(ANNA, Design(tp=3)).dp == ""
-    assert designed(ANNA, Design(tp=4, pp=16, microbatches=64)).right == "yes"
+    assert designed(ANNA, LabDesign(tp=3)).dp == ""
+    assert designed(ANNA, LabDesign(tp=4, pp=16, microbatches=64)).right == "yes"
 
 
 @given(st.text())
@@ -84,9 +84,9 @@ def test_no_cell_begins_like_a_formula_and_every_row_is_read_again(name: str) ->
 
 
 def test_a_ledger_keeps_its_last_entries() -> None:
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     for number in range(MOST + 2):
-        entries = with_entry(entries, Entry(time=str(number), visitor="k"))
+        entries = with_entry(entries, LedgerEntry(time=str(number), visitor="k"))
     assert (len(entries), entries[0].time, entries[-1].time) == (MOST, "2", str(MOST + 1))
 
 
@@ -95,7 +95,7 @@ def test_many_write_whole_lines_under_one_head(tmp_path: Path) -> None:
 
     def write(number: int) -> None:
         for _ in range(20):
-            gather([Entry(time="t", visitor=str(number), name="x" * 60)], sheet)
+            gather([LedgerEntry(time="t", visitor=str(number), name="x" * 60)], sheet)
 
     writers = [threading.Thread(target=write, args=(number,)) for number in range(10)]
     for each in writers:
@@ -114,7 +114,7 @@ def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     other = tmp_path / "diary.txt"
     other.write_bytes(content)
     with pytest.raises(InputError):
-        gather([Entry(time="t", visitor="k")], other)
+        gather([LedgerEntry(time="t", visitor="k")], other)
     assert other.read_bytes() == content
 
 
@@ -137,8 +137,8 @@ def test_the_first_answer_stays() -> None:
 def test_a_desk_writes_under_the_name_that_its_visitor_has_now(tmp_path: Path) -> None:
     one, states = desk(tmp_path / "answers.csv")
     one.visitor = Visitor(key="k", name="Bea", context="3-D parallel")
-    one.save(Design())
-    assert states["designs"].value == (Design(),)
+    one.save(LabDesign())
+    assert states["designs"].value == (LabDesign(),)
     (row,) = csv.DictReader(io.StringIO((tmp_path / "answers.csv").read_text(encoding="utf-8")))
     assert (row["name"], row["context"], row["kind"]) == ("Bea", "3-D parallel", "design")
 
@@ -155,15 +155,15 @@ def test_the_sheet_is_what_the_server_names() -> None:
     ("right", "saved", "expected"),
     [
         ({}, [], "developing"),
-        ({"act-1": False, "act-2": False}, [Design(tp=4, pp=16, microbatches=64)], "developing"),
+        ({"act-1": False, "act-2": False}, [LabDesign(tp=4, pp=16, microbatches=64)], "developing"),
         ({"act-1": False, "act-2": True}, [], "partial"),
-        ({"act-1": True, "act-2": True}, [Design()], "partial"),
-        ({"act-1": True, "act-2": True}, [Design(), Design(tp=4, pp=16, microbatches=64)], "optimal"),
-        ({"act-1": True, "act-2": True, "act-6": False}, [Design(tp=4, pp=16, microbatches=64)], "partial"),
-        ({"act-1": True, "act-2": True, "act-6": True}, [Design(tp=4, pp=16, microbatches=64)], "optimal"),
+        ({"act-1": True, "act-2": True}, [LabDesign()], "partial"),
+        ({"act-1": True, "act-2": True}, [LabDesign(), LabDesign(tp=4, pp=16, microbatches=64)], "optimal"),
+        ({"act-1": True, "act-2": True, "act-6": False}, [LabDesign(tp=4, pp=16, microbatches=64)], "partial"),
+        ({"act-1": True, "act-2": True, "act-6": True}, [LabDesign(tp=4, pp=16, microbatches=64)], "optimal"),
         ({"act-4": True}, [], "partial"),
     ],
 )
-def test_tier(right: dict[str, bool], saved: list[Design], expected: str) -> None:
+def test_tier(right: dict[str, bool], saved: list[LabDesign], expected: str) -> None:
     assert tier(right, saved) == expected
-    assert f'id="footer-tier">{expected}<' in footer("data parallel", right, Design(), saved)
+    assert f'id="footer-tier">{expected}<' in footer("data parallel", right, LabDesign(), saved)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
-from optimizer.constraints.rule import Measured, Numbered
+from optimizer.constraints.rule import LimitRule, NumberRule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
@@ -70,7 +70,7 @@ def test_conflicts_are_minimal(job: Job) -> None:
         return
     names = minimal(question, rules)
     structurally = next(question.plans([rule for rule in rules if not isinstance(rule, Memory)]), None) is None
-    facts = [] if structurally else [rule for rule in rules if not isinstance(rule, Measured | Numbered)]
+    facts = [] if structurally else [rule for rule in rules if not isinstance(rule, LimitRule | NumberRule)]
     clashing = [rule for rule in rules if rule.name in names]
     assert names
     assert not question.feasible([*facts, *clashing])
@@ -87,7 +87,7 @@ def test_no_smaller_move_of_a_limit_works(job: Job) -> None:
     names = {rule.name for rule in rules}
     clashes = {clash.rule: clash for clash in conflict(job)} if not question.holds(rules) else {}
     for rule in rules:
-        if not isinstance(rule, Measured) or not (rule.name in clashes and clashes[rule.name].relaxation):
+        if not isinstance(rule, LimitRule) or not (rule.name in clashes and clashes[rule.name].relaxation):
             continue
         others = [other for other in rules if other is not rule]
         least = question.least(others, rule)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.answer.answer import Clash
-from optimizer.constraints.rule import Measured, Numbered, Rule
+from optimizer.constraints.rule import LimitRule, NumberRule, Rule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import EVEN_RISK, Job
@@ -132,7 +132,7 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
     assert feasible(enough), clash
     if less is not None:
         assert not feasible(less), clash
-    if isinstance(rule, Numbered):
+    if isinstance(rule, NumberRule):
         name = "gpus" if enough.gpus != job.gpus else "global_batch"
         nearer = rule.others(job).tolist()
         for number in nearer[: nearer.index(getattr(enough, name))][-STEPS:]:
@@ -169,7 +169,7 @@ def test_conflicts_hold_for_every_layout(job: Job) -> None:
     rules = (*structural(job), Memory())
     names = {clash.rule for clash in clashes}
     before_memory = [rule for rule in rules if not isinstance(rule, Memory)]
-    background = [rule for rule in rules if not isinstance(rule, Measured | Numbered)]
+    background = [rule for rule in rules if not isinstance(rule, LimitRule | NumberRule)]
     facts = background if holds(job, before_memory) else []
     clashing = [rule for rule in rules if rule.name in names]
     assert not holds(job, [*facts, *clashing])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from optimizer.answer.answer import Answer
 from optimizer.answer.saved import read_answer
 from optimizer.base.errors import InputError
-from optimizer.constraints.given_layout import laid_out
+from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
@@ -49,7 +49,7 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     every = [one for plans in lattice(job, structural(job)) for one in plans.plans()]
     assume(every)
     answer = plan(even, trials=0, top=2, explained=False)
-    laid = Plans.of([laid_out(job, one) for one in every])
+    laid = Plans.of([with_assigned_layers(job, one) for one in every])
     costs = price(even, laid, tuned(layer_costs_of(even, laid)).knobs)
     best = float(np.min(np.where(costs.reserved <= safe_memory(job), costs.step_time, np.inf)))
     assert answer.certificate is not None
@@ -82,7 +82,7 @@ def test_every_kind_of_model_is_priced_stage_by_stage(experts: object, mtp_layer
         assert answer.plan.layers_per_stage == (2, 4, 4, 2)
         assert 4 in (answer.plan.pp, answer.plan.pp * answer.plan.vpp)
     for other in answer.alternatives:
-        assert other.plan == laid_out(answer.job, other.plan)
+        assert other.plan == with_assigned_layers(answer.job, other.plan)
     found = verify(saved(answer))
     assert found.broken == ()
     assert not any("layouts of" in place for place in found.unchecked)

@@ -1,1 +1,13 @@
-"""The acts of the lab: each a content file and the functions here that compute its numbers."""
+"""Every act, by its number: what it computes for its blanks, charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from optimizer.page.learn.act import Act
+from optimizer.page.learn.acts import five, four, one, six, three, two
+
+ACTS: Mapping[int, Act] = {
+    number: Act(number=number, facts=act.facts, shown=act.shown)
+    for number, act in enumerate((one, two, three, four, five, six), 1)
+}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.page.learn.act import Shown
-from optimizer.page.learn.chart import Numbers, Series
+from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
-from optimizer.page.learn.contexts import LARGE, SMALL, job_of
-from optimizer.page.learn.once import once
-from optimizer.studies.scaling import SERIES, Point, ScalingStudy, scaling
+from optimizer.page.learn.priced import LARGE, SMALL, job_of, once
+from optimizer.studies.scaling import SERIES, ScalingPoint, ScalingStudy, scaling
 
 COUNTS = {SMALL: (8, 32, 128, 512), LARGE: (128, 256, 512, 1024)}
 BATCH = {SMALL: 512, LARGE: 1024}  # of strong scaling at every count; of weak scaling at the last
@@ -59,7 +58,7 @@ def shown(chosen: Values) -> Shown:
     return Shown(values=values, charts={"act5-chart": lambda: efficiency_numbers(study, chosen["count"])})
 
 
-def efficiency_numbers(study: ScalingStudy, gpus: int) -> Numbers:
+def efficiency_numbers(study: ScalingStudy, gpus: int) -> ChartNumbers:
     """Efficiency against GPUs of both series [%]; points that do not fit are hollow."""
     series = {}
     for name, symbol in SYMBOLS.items():
@@ -72,7 +71,7 @@ def efficiency_numbers(study: ScalingStudy, gpus: int) -> Numbers:
     series["here"] = Series(x=[gpus], y=[100 * study.efficiency(at(study, gpus))])
     counts = [point.gpus for point in study.series(SERIES[0])]
     last = study.series(SERIES[1])[-1]
-    return Numbers(
+    return ChartNumbers(
         series=series,
         rows=[_row(study, point) for name in SERIES for point in study.series(name)],
         values={"last": last, "left": study.efficiency(last)},
@@ -80,13 +79,13 @@ def efficiency_numbers(study: ScalingStudy, gpus: int) -> Numbers:
     )
 
 
-def at(study: ScalingStudy, gpus: int) -> Point:
+def at(study: ScalingStudy, gpus: int) -> ScalingPoint:
     """The best plan's point at this number of GPUs, or at the nearest below."""
     points = study.series(SERIES[1])
     return [points[0], *(point for point in points if point.gpus <= gpus)][-1]
 
 
-def _row(study: ScalingStudy, point: Point) -> Values:
+def _row(study: ScalingStudy, point: ScalingPoint) -> Values:
     return {
         "point": point,
         "plan": "; ".join(filter(None, (point.plan.summary() if point.plan else "", point.note))),

@@ -7,23 +7,22 @@ from dataclasses import replace
 from functools import cache
 
 from optimizer.page.learn.act import Shown
-from optimizer.page.learn.chart import Numbers, Series
+from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import Values
-from optimizer.page.learn.measured import compared_numbers, data_parallel_runs
-from optimizer.page.learn.priced import data_parallel, nearest
-from optimizer.page.learn.textbook.data_parallel import (
+from optimizer.page.learn.priced import compared_numbers, data_parallel, data_parallel_runs, nearest
+from optimizer.page.learn.textbook import (
+    CLAIMED,
     COUNTS,
     FABRICS,
     INFINIBAND,
     LAB,
     NVLINK,
     SEQUENCE,
-    TOLD,
     DataParallel,
     corrected,
     curve,
 )
-from optimizer.studies.scaling import Point
+from optimizer.studies.scaling import ScalingPoint
 
 NAMES = {NVLINK: "NVLink", INFINIBAND: "InfiniBand"}
 
@@ -31,17 +30,17 @@ NAMES = {NVLINK: "NVLink", INFINIBAND: "InfiniBand"}
 @cache
 def facts() -> Values:
     """One step on a node, on 64 and on 512 GPUs, and the same with the tokens counted."""
-    node, rack, hall = (DataParallel(gpus=gpus) for gpus in TOLD)
+    node, rack, hall = (DataParallel(gpus=gpus) for gpus in CLAIMED)
     counted = replace(LAB, tokens_per_sequence=SEQUENCE)
     return {
-        **{"node": node, "rack": rack, "hall": hall, "lab": LAB, "told": tuple(TOLD.values()), "sequence": SEQUENCE},
+        **{"node": node, "rack": rack, "hall": hall, "lab": LAB, "told": tuple(CLAIMED.values()), "sequence": SEQUENCE},
         "all_sequences": 512 * hall.batch,
         "doubled": 2 * rack.ratio,
         "half_sent": rack.sent / 2,
         "half_peak": LAB.peak / 2,
         "half_nvlink": LAB.nvlink / 2,
         "restored": DataParallel(constants=counted),
-        "whole": tuple(DataParallel(gpus=gpus, constants=counted).mfu for gpus in TOLD),
+        "whole": tuple(DataParallel(gpus=gpus, constants=counted).mfu for gpus in CLAIMED),
         "growth": hall.all_reduce / rack.all_reduce - 1,
     }
 
@@ -71,26 +70,26 @@ def shown(chosen: Values) -> Shown:
     return Shown(values=values, charts=charts)
 
 
-def mfu_numbers(step: DataParallel, points: Sequence[Point] = ()) -> Numbers:
+def mfu_numbers(step: DataParallel, points: Sequence[ScalingPoint] = ()) -> ChartNumbers:
     """MFU against GPUs over both fabrics, as the message tells it, where the reader is, and by the cost model [%]."""
     priced = {point.gpus: point.estimate.mfu for point in points if point.estimate}
     curves = {fabric: [100 * share for share in curve(step, fabric)] for fabric in FABRICS}
     series = {fabric: Series(x=COUNTS, y=values) for fabric, values in curves.items()}
     series |= {
         name: Series(x=list(shares), y=[100 * share for share in shares.values()])
-        for name, shares in (("told", TOLD), ("priced", priced), ("here", {step.gpus: step.mfu}))
+        for name, shares in (("told", CLAIMED), ("priced", priced), ("here", {step.gpus: step.mfu}))
         if shares
     }
     rows = [
         {
             "gpus": count,
             **{fabric: curves[fabric][index] for fabric in FABRICS},
-            "told": TOLD.get(count),
+            "told": CLAIMED.get(count),
             "priced": priced.get(count),
         }
         for index, count in enumerate(COUNTS)
     ]
-    return Numbers(
+    return ChartNumbers(
         series=series,
         rows=rows,
         values={"first": curves[NVLINK][0], "last": curves[NVLINK][-1]},
@@ -98,7 +97,7 @@ def mfu_numbers(step: DataParallel, points: Sequence[Point] = ()) -> Numbers:
     )
 
 
-def cost_model(model: str, points: Sequence[Point]) -> str:
+def cost_model(model: str, points: Sequence[ScalingPoint]) -> str:
     """What the cost model says of data parallelism alone: the plan at both ends, and what does not fit."""
     known = [(point, point.estimate, point.plan) for point in points if point.estimate and point.plan]
     if not known:

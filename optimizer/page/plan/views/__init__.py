@@ -1,1 +1,1 @@
-"""What the room shows of a question, each view worked out when it is looked at."""
+"""What the tab shows of a question, each view worked out when it is looked at."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optimizer.base.units import GB, seconds
 from optimizer.constraints.pins import pins
@@ -16,6 +17,7 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.page.plan.controls import powers
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
@@ -28,19 +30,20 @@ FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
 MOST_TP, MOST_PP = 16, 64
 # From the fastest to twice as slow; dark words can be read on all of them.
 FAST, SLOW = (94, 174, 222), (237, 245, 250)
+LeastOfCells = dict[tuple[int, int], tuple[float, Plan]]  # the least value of each tp and pp, and its plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What the plans of one tp and pp come to: the best that fits, the leanest that does not, or the rule."""
+    """What the plans of one tp and pp come to."""
 
     tp: int
     pp: int
     kind: str
-    seconds: float = 0.0
-    reserved: float = 0.0
-    plan: Plan | None = None
-    why: str = ""
+    seconds: float = 0.0  # of the best plan, where one fits
+    reserved: float = 0.0  # of the plan that reserves least, where none fits [B]
+    plan: Plan | None = None  # the one or the other
+    why: str = ""  # the rule, where there is no plan
 
     @property
     def text(self) -> str:
@@ -68,51 +71,44 @@ def cells(job: Job) -> list[Cell]:
 
     Plans are evenly split and each at its own knobs, as the search finds them.
     """
-    best, leanest = _fitting(job), _leanest(job)
-    tps = _sizes([tp for tp, _ in leanest], min(MOST_TP, job.limits.max_tp or job.cluster.scale_up_size))
-    pps = _sizes([pp for _, pp in leanest], min(MOST_PP, job.model.layers))
-    found = []
-    for tp in tps:
-        for pp in pps:
-            if (tp, pp) in best:
-                took, plan = best[tp, pp]
-                found.append(Cell(tp=tp, pp=pp, kind=FITS, seconds=took, plan=plan))
-            elif (tp, pp) in leanest:
-                reserved, plan = leanest[tp, pp]
-                found.append(Cell(tp=tp, pp=pp, kind=FULL, reserved=reserved, plan=plan))
-            else:
-                found.append(Cell(tp=tp, pp=pp, kind=FORBIDDEN, why=forbidding(job, tp, pp)))
-    return found
+    best, least = _fastest(job), _least_memory(job)
+    tps = {*powers(min(MOST_TP, job.limits.max_tp or job.cluster.scale_up_size)), *(tp for tp, _ in least)}
+    pps = {*powers(min(MOST_PP, job.model.layers)), *(pp for _, pp in least)}
+    return [_cell(job, (tp, pp), best, least) for tp in sorted(tps) for pp in sorted(pps)]
 
 
-def _fitting(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
+def _cell(job: Job, key: tuple[int, int], best: LeastOfCells, least: LeastOfCells) -> Cell:
+    tp, pp = key
+    if key in best:
+        return Cell(tp=tp, pp=pp, kind=FITS, seconds=best[key][0], plan=best[key][1])
+    if key in least:
+        return Cell(tp=tp, pp=pp, kind=FULL, reserved=least[key][0], plan=least[key][1])
+    return Cell(tp=tp, pp=pp, kind=FORBIDDEN, why=forbidding(job, tp, pp))
+
+
+def _fastest(job: Job) -> LeastOfCells:
     """The fastest plan that fits of each tp and pp, with its seconds."""
+    least: LeastOfCells = {}
     points = fold(job, Space(job, structural(job)), Tuning()).points
-    found: dict[tuple[int, int], tuple[float, Plan]] = {}
-    if points is None:
-        return found
-    for index in np.argsort(points.values, kind="stable").tolist():
-        key = int(points.plans.tp[index]), int(points.plans.pp[index])
-        if points.fits[index] and key not in found:
-            found[key] = float(points.values[index]), points.plans.plan(index)
-    return found
+    if points is not None:
+        _add(least, points.plans, np.where(points.fits, points.values, np.inf))
+    return least
 
 
-def _leanest(job: Job) -> dict[tuple[int, int], tuple[float, Plan]]:
+def _least_memory(job: Job) -> LeastOfCells:
     """The plan of each tp and pp that reserves least, with its bytes, as much optimizer state on the host as may be."""
-    found: dict[tuple[int, int], tuple[float, Plan]] = {}
+    least: LeastOfCells = {}
     for plans in lattice(job, structural(job)):
-        reserved = reserved_memory(job, plans, at_most_offload(layer_costs_of(job, plans)))
-        for index in np.argsort(reserved, kind="stable").tolist():
-            key = int(plans.tp[index]), int(plans.pp[index])
-            if key not in found or reserved[index] < found[key][0]:
-                found[key] = float(reserved[index]), plans.plan(index)
-    return found
+        _add(least, plans, reserved_memory(job, plans, at_most_offload(layer_costs_of(job, plans))))
+    return least
 
 
-def _sizes(taken: Sequence[int], most: int) -> list[int]:
-    powers = {2**power for power in range(most.bit_length()) if 2**power <= most}
-    return sorted(powers | set(taken))
+def _add(least: LeastOfCells, plans: Plans, values: NDArray[np.float64]) -> None:
+    """Put the plan of the least finite value of each tp and pp into `least`, unless that has one of no more."""
+    for index in np.argsort(values, kind="stable").tolist():
+        key = int(plans.tp[index]), int(plans.pp[index])
+        if np.isfinite(values[index]) and (key not in least or values[index] < least[key][0]):
+            least[key] = float(values[index]), plans.plan(index)
 
 
 def forbidding(job: Job, tp: int, pp: int) -> str:
@@ -138,20 +134,20 @@ def forbidding(job: Job, tp: int, pp: int) -> str:
     return f"{rule.name}: {rule.explain(pinned)}"
 
 
-def map_values(job: Job, found: Sequence[Cell]) -> dict[str, Any]:
+def map_values(job: Job, shown: Sequence[Cell]) -> dict[str, Any]:
     """What map.html shows: the bluer a cell, the faster; hatched where nothing fits, grey where a rule forbids."""
-    fitting = [cell for cell in found if cell.kind == FITS]
+    fitting = [cell for cell in shown if cell.kind == FITS]
     fastest = min(fitting, key=lambda cell: cell.seconds, default=None)
-    tps = sorted({cell.tp for cell in found})
+    tps = sorted({cell.tp for cell in shown})
     return {
         "title": f"The best step time of each TP and PP within {safe_memory(job) / GB:.1f} GB",
         "fastest": fastest,
         "words": f"Fastest with TP {fastest.tp} and PP {fastest.pp}: {seconds(fastest.seconds)}."
         if fastest
         else "No cell holds a plan that fits.",
-        "pps": sorted({cell.pp for cell in found}),
-        "lines": [(tp, [(cell, _colour(cell, fastest)) for cell in found if cell.tp == tp]) for tp in tps],
-        "rows": [(f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in found],
+        "pps": sorted({cell.pp for cell in shown}),
+        "lines": [(tp, [(cell, _colour(cell, fastest)) for cell in shown if cell.tp == tp]) for tp in tps],
+        "rows": [(f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in shown],
     }
 
 

@@ -1,23 +1,60 @@
-"""Every view by its name: what a worker is asked for."""
+"""Every view by its name, which a worker is asked for, and what a visitor takes away: JSON, launch files, a report."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from optimizer.base.errors import InputError
+from optimizer.frameworks.export_folder import exported
+from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
-from optimizer.page.plan.views.downloads import answer_json, launch_folder, report
-from optimizer.page.plan.views.mine import mine_view
+from optimizer.page.plan.views.compared import mine_view, runs_view
 from optimizer.page.plan.views.paste import paste_view
-from optimizer.page.plan.views.pipeline import pipeline_view
-from optimizer.page.plan.views.runs import runs_view
-from optimizer.page.plan.views.scaling import scaling_view
-from optimizer.page.plan.views.sensitivity import sensitivity_view
+from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
+from optimizer.reports.answer_json import json_text
+from optimizer.reports.plan_report import plan_report
+from optimizer.reports.render.html import report_page
 
 if TYPE_CHECKING:
     from optimizer.page.plan.workers import PageTask
+
+REFUSED = "NOT-WRITTEN.txt"
+
+
+def answer_json(asked: PlanQuestion) -> bytes:
+    """What `optimize --json` prints for the question; `optimize check` reads it."""
+    whole = answered(asked, whole=True)
+    return (json_text(whole.answer, whole.assumed) + "\n").encode()
+
+
+def report(asked: PlanQuestion) -> bytes:
+    """The report that `optimize --html` writes, with the days and dollars of the run."""
+    whole = answered(asked, whole=True)
+    return report_page(plan_report(whole.answer, whole.assumed, whole.budget, asked.flags())).encode()
+
+
+def launch_folder(asked: PlanQuestion) -> bytes:
+    """The files of `optimize --export` in a zip, those that cannot be had with the reason in a file of their own.
+
+    Raises InputError when there is no plan or no file can be written.
+    """
+    launch = exported(answered(asked).answer)
+    if not launch.texts:
+        raise InputError("; ".join(dict.fromkeys(launch.refused.values())))
+    texts = dict(launch.texts)
+    if launch.refused:
+        texts[REFUSED] = "".join(f"{name}: {why}\n" for name, why in launch.refused.items())
+    written = BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(f"launch/{name}", text)
+    return written.getvalue()
+
 
 VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
     "answer": answer_view,

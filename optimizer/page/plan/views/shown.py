@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from optimizer.reports.charts.chart import Chart
+from optimizer.reports.charts.chart import Figure, bars, figure
+from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.render.html import filled
-
-PACKAGE = "optimizer.page.plan"
-
-
-def html_of(chart: Chart) -> str:
-    """A chart with its words and its table."""
-    return fragment("chart.html", chart=chart)
 
 
 def fragment(template: str, **values: Any) -> str:
-    """A template of the room that uses the parts of pages."""
-    return filled(PACKAGE, template, **values)
+    """A template of the tab that uses the parts of pages."""
+    return filled("optimizer.page.plan", template, **values)
+
+
+def signed_bars(
+    rows: Sequence[tuple[str, float, str]], unit: str, *, better: int, height: int, **others: Any
+) -> Figure:
+    """Bars that lie to both sides of zero, the first on top; blue is better.
+
+    Args:
+        rows: name, value and text of each bar.
+        unit: stands behind the ticks.
+        better: sign of values that are better.
+        height: of a bar [px].
+        **others: of the bars, as in plotly.
+
+    Returns:
+        The figure.
+
+    >>> signed_bars([("MLP", -0.5, "-0.5 s")], " s", better=-1, height=30)["layout"]["xaxis"]["range"]
+    [-0.75, 0.25]
+    """
+    values = [value for _, value, _ in rows]
+    low, high = min([0.0, *values]), max([0.0, *values])
+    margin = 0.5 * ((high - low) or 1.0)
+    return figure(
+        80 + height * max(1, len(rows)),
+        bars(
+            [name for name, _, _ in rows],
+            values,
+            [BLUE if value * better >= 0 else ORANGE for value in values],
+            text=[text for _, _, text in rows],
+            **others,
+        ),
+        xaxis={"ticksuffix": unit, "range": [low - margin * (low < 0), high + margin]},
+        yaxis={"autorange": "reversed"},
+    )
