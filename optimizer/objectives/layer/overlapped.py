@@ -24,7 +24,7 @@ Terms = Mapping[str, FloatArray]
 def overlapped_all_to_all(all_to_all: FloatArray, compute: FloatArray, overlap: float) -> FloatArray:
     """All-to-all that a pair of passes hides [s]: overlap x min(all_to_all, compute).
 
-    all_to_all, compute: of one layer in both passes [s]; overlap: share of what can hide that does [1]. One forward
+    all_to_all, compute: of one layer in both passes [s]; overlap: share of what can hide that does [1]. The forward
     pass of one micro-batch computes while tokens of the other's backward pass travel, and the other way round.
 
     Source: deepseek-ai/profile-data @4496024, train.json: 118.2 ms of computation, 114.5 of all-to-all take 129.0.
