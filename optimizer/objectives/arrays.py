@@ -23,8 +23,8 @@ def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
 
     >>> from optimizer.job.plan import Plan
     >>> plans = Plans.of([Plan(tp=2, dp=4), Plan(tp=2, dp=8), Plan(tp=4, dp=4)])
-    >>> found, index = distinct(plans, ["tp"])
-    >>> found.tp.tolist(), index.tolist()
+    >>> some, index = distinct(plans, ["tp"])
+    >>> some.tp.tolist(), index.tolist()
     ([2, 4], [0, 0, 1])
     """
     key = tuple(names)
@@ -53,10 +53,10 @@ def pick(choice: IntArray, options: Sequence[FloatArray | float]) -> FloatArray:
     >>> pick(np.array([1, 0]), (np.array([1.0, 2.0]), np.array([3.0, 4.0]))).tolist()
     [3.0, 2.0]
     """
-    found = np.where(choice == 0, options[0], options[-1])
+    chosen = np.where(choice == 0, options[0], options[-1])
     for number, option in enumerate(options[1:-1], start=1):
-        found = np.where(choice == number, option, found)
-    return found
+        chosen = np.where(choice == number, option, chosen)
+    return chosen
 
 
 def nothing(count: int) -> FloatArray:
@@ -70,10 +70,10 @@ def spread(value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     >>> spread(2.0, (3,)).tolist()
     [2.0, 2.0, 2.0]
     """
-    found = np.asarray(value, dtype=np.float64)
-    if found.shape == shape:
-        return found
-    return np.full(shape, found) if found.ndim == 0 and math.prod(shape) <= FEW else np.broadcast_to(found, shape)
+    given = np.asarray(value, dtype=np.float64)
+    if given.shape == shape:
+        return given
+    return np.full(shape, given) if given.ndim == 0 and math.prod(shape) <= FEW else np.broadcast_to(given, shape)
 
 
 def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -129,5 +129,5 @@ def ranked(values: IntArray) -> tuple[IntArray, int]:
 
 
 def _sorted_ranks(values: IntArray) -> tuple[IntArray, int]:
-    found, index = np.unique(values, return_inverse=True)
-    return index.astype(np.int64), len(found)
+    different, index = np.unique(values, return_inverse=True)
+    return index.astype(np.int64), len(different)

@@ -57,9 +57,9 @@ class Surplus:
 
     def recomputing(self, layers: Mapping[str, FloatArray]) -> FloatArray:
         """What so many recomputed layers add, all stages together, by kind [unit]."""
-        return np.asarray(sum((count * self.again(kind) for kind, count in layers.items()), self._nothing))
+        return np.asarray(sum((count * self.recompute(kind) for kind, count in layers.items()), self._nothing))
 
-    def again(self, kind: str) -> FloatArray:
+    def recompute(self, kind: str) -> FloatArray:
         """What one recomputed layer of a kind adds [unit]."""
         return self._layers[1].get(kind, self._nothing)
 
@@ -70,12 +70,12 @@ class Surplus:
     @cached_property
     def _layers(self) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Of all layers of a step, nothing recomputed, and of one recomputed layer by kind [unit]."""
-        spared, again = self._nothing, dict[str, FloatArray]()
+        spared, recompute = self._nothing, dict[str, FloatArray]()
         for phase, weight in self.phases.items():
             passes, recomputed = seconds_in(self.layer_costs, phase)
             spared = spared + weight * passes
-            again = {kind: again.get(kind, 0.0) + weight * added for kind, added in recomputed.items()}
-        return spared, again
+            recompute = {kind: recompute.get(kind, 0.0) + weight * added for kind, added in recomputed.items()}
+        return spared, recompute
 
     def _updating(self, offload: FloatArray | float) -> FloatArray:
         """Seconds of the mean GPU's optimizer with this share of its state on the host [s]."""
@@ -139,7 +139,7 @@ class Objective:
         return float(self.value(layer_costs_of(job, Plans.of([plan])), knobs, np.array([seconds]))[0])
 
     def bound(self, layer_costs: LayerCosts, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
-        """What no plan of a bill stays below with layers evenly split that takes at least so long [unit].
+        """What no plan stays below with layers evenly split that takes at least so long [unit].
 
         Args:
             layer_costs: of the plans.; what full recomputation recomputes is all layers.
@@ -178,7 +178,7 @@ def seconds_in(layer_costs: LayerCosts, phase: str) -> tuple[FloatArray, dict[st
         Of both passes of all layers, nothing recomputed; and what recomputing one layer of a kind adds.
     """
     plans, counts = layer_costs.plans, kinds_of(layer_costs.job.model)
-    passes, spared, again = plans.num_microbatches / plans.pp, np.zeros(len(layer_costs)), dict[str, FloatArray]()
+    passes, spared, recompute = plans.num_microbatches / plans.pp, np.zeros(len(layer_costs)), dict[str, FloatArray]()
     for name in burning(phase):
         if name == OPTIMIZER:
             continue
@@ -186,5 +186,5 @@ def seconds_in(layer_costs: LayerCosts, phase: str) -> tuple[FloatArray, dict[st
             both, added = kind_costs.term(name)
             spared = spared + counts[kind] * passes * both
             if kind in LAYERS:
-                again[kind] = again.get(kind, 0.0) + passes * added
-    return spared, again
+                recompute[kind] = recompute.get(kind, 0.0) + passes * added
+    return spared, recompute

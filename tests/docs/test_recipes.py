@@ -140,9 +140,9 @@ IMPORTS = "from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG\n"
 QUILL = '        name="quill",\n        stack="nanotron-2024",\n'
 TERM = '''
 
-def ring_bytes(bill: Bill, kind: str) -> FloatArray:
+def ring_bytes(layer_costs: LayerCosts, kind: str) -> FloatArray:
     """Rings that a communicator keeps for each layer [B]: 64 MB. Source: made up."""
-    return np.full(len(bill), 64e6 * (kind in LAYERS))
+    return np.full(len(layer_costs), 64e6 * (kind in LAYERS))
 
 
 '''
@@ -156,8 +156,8 @@ from optimizer.objectives.objective import Objective
 INTENSITY = 0.4 / 3.6e6  # kg/J
 
 
-def phases(bill):
-    return {phase: INTENSITY * watts for phase, watts in energy.phases(bill).items()}
+def phases(layer_costs):
+    return {phase: INTENSITY * watts for phase, watts in energy.phases(layer_costs).items()}
 
 
 OBJECTIVE = Objective(

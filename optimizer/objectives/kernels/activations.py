@@ -152,7 +152,7 @@ def norm_bytes(model: Model, shapes: Shapes, input_bytes: float = 2.0) -> FloatA
 def _mlp_bytes(
     model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, input_bytes: float
 ) -> dict[str, FloatArray]:
-    """What a dense MLP keeps, or of a mixture the routed experts, their activation's output and the shared ones [B].
+    """What a dense MLP keeps, or of an MoE layer the routed experts, their activation's output and the shared ones [B].
 
     Every rank of expert-tensor parallelism gathers the rows of all of them: a row into the experts is the input of a
     product, i h etp. Unless it was weighed before, what its sender gets back of it is kept to weigh it, 2 h; where

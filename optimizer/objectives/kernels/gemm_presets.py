@@ -101,7 +101,7 @@ def peak_of_slower(device: Device, peak: float, dtype: str) -> float | None:
         return None
     rates = sorted({curve.rate for curve in _candidates(device, dtype)})
     borders = [device.sms * math.sqrt(slower * faster) for slower, faster in itertools.pairwise(rates)]
-    # A peak that is scaled to just below a border may miss it by a rounding error: it must not be told again.
+    # A peak that is scaled to just below a border may miss it by a rounding error: it must not be reported twice.
     below = [border for border in borders if border * (1 - _JUST_BELOW) < peak * (1 - _JUST_BELOW / 2)]
     return below[-1] * (1 - _JUST_BELOW) if below and device.sms > 1 else None
 

@@ -32,7 +32,7 @@ def separate_norms(model: Model, moe: bool) -> int:
     """Norms of a layer that are no part of the product after them: only these can be recomputed as `layernorm`.
 
     Transformer Engine fuses the norm before attention with the projection of queries, keys and values, but not before
-    the down-projections of latent attention, and the norm before a dense MLP, but not before a mixture.
+    the down-projections of latent attention, and the norm before a dense MLP, but not before an MoE layer's.
 
     >>> from optimizer.catalog import load_model
     >>> [separate_norms(load_model(name), moe) for name, moe in (("gpt3", False), ("deepseek-v3", True))]
@@ -46,7 +46,7 @@ def module_operators(model: Model, shapes: Shapes, stack: Stack, layer: Layer, m
 
     core_attn: the attention core. layernorm: the separate norms. moe_act: the activation of the routed experts.
     mla_up_proj: the products from the latent vectors (or of the queries, where these have none) and the rotary
-    embedding. mlp: norm, products and activation of a dense MLP. moe: everything after the norm before the mixture.
+    embedding. mlp: norm, products and activation of a dense MLP. moe: everything after the norm before the experts.
     shared_experts: their products and their part of the activation.
     """
     nothing = Layer(gemms=(), attention=None, elementwise=())
@@ -78,8 +78,8 @@ def freed_bytes(
 
     core_attn: the scores, s. layernorm: i t h / sp for each separate norm. moe_act: the inputs of the experts' second
     products. mla_up_proj: queries, keys and values. mlp: what the MLP keeps but its input, and the output
-    of the norm that is part of it, i t h / sp. moe: all that the mixture keeps but its input. shared_experts: what they
-    keep. i: bytes per element of a product's input (2, or 1 in fp8), t: tokens, h: width of the model. `mixture` holds
+    of the norm that is part of it, i t h / sp. moe: all that the experts keep but its input. shared_experts: what they
+    keep. i: bytes per element of a product's input (2, or 1 in fp8), t: tokens, h: width of the model. `moe_bytes` has
     what the parts of the MLP keep, and the scores.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py: layernorm, moe_act and mla_up_proj
@@ -139,7 +139,7 @@ def module_flops(model: Model, scores: float) -> dict[str, float]:
 
 
 def _activations(model: Model, whole: Elementwise, moe: bool, fused: bool) -> tuple[Elementwise, Elementwise]:
-    """Activations of a mixture's routed experts, none where their products have it `fused`, and of its shared ones."""
+    """Activations of routed experts, none where their products have it `fused`, and of shared experts."""
     if model.experts is None or not moe:
         return whole, _scaled(whole, 0.0)
     if fused:

@@ -1,4 +1,4 @@
-"""Rows of routed tokens: what it takes to sort them around the exchange, and what their products lose in groups."""
+"""Rows of routed tokens: what it takes to sort them around the all-to-all, and what their products lose in groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATHERED = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Permuting:
-    """How often rows of routed tokens are read or written around the exchange, forward and backward, in how many
+    """How often rows of routed tokens are read or written around the all-to-all, forward and backward, in how many
     kernels of a forward pass.
     """
 

@@ -26,8 +26,8 @@ class Shapes:
     """What a layer's local shapes depend on; arrays of one length.
 
     `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
-    indices of DISPATCHERS, None for all-to-all everywhere; `overlap` says where the exchange runs
-    beside another micro-batch, None for nowhere.
+    indices of DISPATCHERS, None for all-to-all everywhere; `overlap` says where the
+    expert all-to-all overlaps with another micro-batch, None for nowhere.
     """
 
     tp: FloatArray

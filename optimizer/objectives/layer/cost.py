@@ -40,15 +40,26 @@ Terms = Mapping[str, FloatArray]
 class Cost:
     """One layer of a kind for one micro-batch, by distinct shape.
 
-    forward, backward: seconds by term, with what selective recomputation and recomputation by module add; again:
-    seconds by term that recomputing the whole layer adds [s]. weight: gradients of weights and half of the waits for
-    launches, a part of `backward`; cover_forward, cover_backward: computation and waits for the host under which other
-    messages can hide, cover_again: what recomputing adds to the latter; hidden, hidden_again: communication that hides
-    inside the layer; beside_forward, beside_backward: seconds by term that a pass beside another micro-batch gains
-    (below 0) or loses; host: what the host needs for its kernels [s], collectives: how many of these it launches [1].
-    kept: activations in flight of a layer that is spared, kept_recomputed: of one that is recomputed, once: held per
-    stage while modules are recomputed, once_whole: while whole layers are, static: whatever is in flight; hosted:
-    activations in flight on the host [B].
+    Attributes:
+        forward: forward pass, by term [s].
+        backward: backward pass, with what selective recomputation and recomputation by module add, by term [s].
+        recompute: what recomputing the whole layer adds, by term [s].
+        overlapped_forward: what a forward pass overlapped with another micro-batch gains (below 0) or loses [s].
+        overlapped_backward: the same of a backward pass [s].
+        weight: the part of `backward` for gradients of weights, with half of the waits for launches [s].
+        cover_forward: computation and waits for the host under which other messages can hide [s].
+        cover_backward: the same in the backward pass [s].
+        cover_recompute: what recomputing adds to `cover_backward` [s].
+        hidden: communication that hides inside the layer [s].
+        hidden_recompute: what recomputing adds to it [s].
+        host: what the host needs for the kernels of both passes [s].
+        collectives: how many of these kernels are collectives [1].
+        resident: activations of a layer that is spared, for each micro-batch in flight [B].
+        resident_recomputed: the same of a layer that is recomputed [B].
+        recomputing: of a stage, while modules are recomputed [B].
+        recomputing_whole: of a stage, while whole layers are recomputed [B].
+        static: whatever is in flight [B].
+        hosted: activations on the host, for each micro-batch in flight [B].
     """
 
     forward: Terms
@@ -139,7 +150,7 @@ def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
 
 
 def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
-    """A dense layer or a mixture for plans of distinct shapes, whose products and messages the few determine.
+    """A dense or MoE layer for plans of distinct shapes, whose products and messages the few determine.
 
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
@@ -246,7 +257,7 @@ def host_seconds(job: Job, moved: FloatArray, window: FloatArray) -> FloatArray:
 
     max(0, moved / host bandwidth - window) + moved / HBM bandwidth: what does not fit under the pass's computation and
     its waits for launches, and the copies' own traffic in device memory. Where communication hides under computation
-    the host link waits: it is shared with the network card, and so is none of an exchange inside the scale-up domain.
+    the host link waits: it is shared with the network card, and so is none of an all-to-all inside the scale-up domain.
     That everything else hides is assumed; of one run that was measured (Qwen3-235B on 256 GB200), all of it does.
 
     Source: assumed; Transformer Engine documentation, CPU offloading (copies run beside the computation).
@@ -266,11 +277,11 @@ def host_passes(
 ) -> tuple[FloatArray, FloatArray]:
     """`host_seconds` of the forward and the backward pass of a layer [s].
 
-    near: whether the exchange stays inside the scale-up domain, so that the host link is free meanwhile.
+    near: whether the all-to-all stays inside the scale-up domain, so that the host link is free meanwhile.
     """
     added = time.recomputation(recompute)
     windows = time.forward.window, time.backward.window + added.window
-    # What hides beside another micro-batch travels over the network card too, unless it stays near.
+    # What overlaps with another micro-batch travels over the network card too, unless it stays near.
     hides = (terms.get(EXPERT_ALL_TO_ALL, np.zeros(1)) for terms in time.overlapped)
     forward, backward, more = (phase.terms[EXPERT_ALL_TO_ALL] for phase in (time.forward, time.backward, added))
     forward, backward = (

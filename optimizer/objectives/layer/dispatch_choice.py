@@ -1,4 +1,4 @@
-"""Which dispatchers a plan may gain by: those that no other one beats for its mixtures, all else being equal."""
+"""Which dispatchers a plan may gain by: those that no other one beats for its MoE layers, all else being equal."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def useful_dispatchers(job: Job, columns: Mapping[str, Rows]) -> tuple[Rows, Row
     """Rows and an index of DISPATCHERS for each, a row once for every dispatcher that it may gain by.
 
     A dispatcher is left out where another one asks no more of the host, permutes no longer and shows no more of its
-    exchange in either pass: every time of a step grows with these, and messages that lose a cover show no more of
-    themselves than the cover has lost. Where the exchange may run beside another micro-batch, the other one must
-    exchange no longer either and hold no more multiprocessors. Of several alike the first stays. Of those that the
+    all-to-all in either pass: every time of a step grows with these, and messages that lose a cover show no more of
+    themselves than the cover has lost. Where the all-to-all may overlap with another micro-batch, that of the other
+    one must take no longer either and hold no more multiprocessors. Of several alike the first stays. Of those that the
     stack offers, the job allows and whose kernels run over such a group of ranks.
     """
     count = len(columns["ep"])
@@ -63,11 +63,11 @@ def _undominated(costs: FloatArray) -> BoolArray:
 
 
 def _costs(job: Job, few: Rows, dispatcher: str) -> FloatArray:
-    """What one mixture costs by this dispatcher, one row each, one column for every distinct shape [s].
+    """What one MoE layer costs by this dispatcher, one row each, one column for every distinct shape [s].
 
-    Element-wise kernels and what shows of the exchange, forward and backward, the host and its launches that show.
-    Where it may run beside another micro-batch, how long it takes in either pass, and the multiprocessors that it holds
-    meanwhile [1].
+    Element-wise kernels and what shows of the all-to-all, forward and backward, the host and its launches that show.
+    Where it may overlap with another micro-batch, how long it takes in either pass, and the multiprocessors that it
+    holds meanwhile [1].
     """
     tp, cp, ep, etp, micro_batch = few[:5].astype(np.float64)
     shapes = Shapes(

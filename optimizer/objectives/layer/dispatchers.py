@@ -26,19 +26,19 @@ from optimizer.objectives.network.topology import Span, span
 
 NARROW = 1.0 + 4.0 / 128  # bytes of an element that is sent in fp8, with one scale in fp32 for 128 of them
 NODE = 8  # ranks of a domain up to which kernels written for one node keep their rate
-SHARE = "pairwise_large_share"  # quantity of a link: the share of its bandwidth that an exchange reaches
+SHARE = "pairwise_large_share"  # quantity of a link: the share of its bandwidth that an all-to-all reaches
 DEEPEP_RANKS = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 144, 160)
 TOGETHER = 4  # HybridEP: experts of a scale-up domain are read so many at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """One way to exchange tokens.
+    """One way to send tokens to their experts and back.
 
     deduplicated: one copy of a token for each scale-up domain, not for each expert. scale_up, wide, network: share of
     the link's bandwidth inside a scale-up domain of up to NODE ranks and of more, and between domains [1]. sms:
     multiprocessors that it takes while it runs. proxied: host time of a call over a network whose messages a thread on
-    the host has to send, beside what the stack loses in every mixture [s].
+    the host has to send, besides what the stack loses in every MoE layer [s].
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Launches that show in a mixture whose host waits for the sizes of each exchange: after the wait it has no lead.
+"""Launches that show in an MoE layer whose host waits for the sizes of each all-to-all: after the wait it has no lead.
 
 A host that runs ahead hides what it launches. One that has waited for the GPU issues the small kernels of the router,
 of quantising and of permuting one by one while the GPU idles, unless they are replayed as a graph. Counts are of calls,
@@ -40,7 +40,7 @@ def call_seconds(job: Job) -> float:
 
 
 def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: float) -> FloatArray:
-    """Launches of a mixture's forward pass that nothing hides [s].
+    """Launches of an MoE layer's forward pass that nothing hides [s].
 
     launch x calls of attention, router, routed and shared experts that no graph replays; 0 in software whose host does
     not wait, or replays whole layers. `backward_kernels`: kernels of a backward pass / those of a forward pass; the
@@ -70,7 +70,7 @@ def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: flo
 
 
 def recomputed_launches(job: Job, module: Layer, part: str) -> float:
-    """Launches of a module that is recomputed in such a mixture, 0 where graphs replay the `part` that it is of [s]."""
+    """Launches of a module recomputed in such an MoE layer, 0 where graphs replay the `part` that it is of [s]."""
     features = job.stack.features
     if not features.synchronised or features.cuda_graphs or part in features.graphed:
         return 0.0

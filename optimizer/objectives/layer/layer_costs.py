@@ -1,6 +1,6 @@
-"""The bill: seconds and bytes of one layer of every kind, once; a step is counts of layers x the bill.
+"""Layer costs: seconds and bytes of one layer of every kind; a step is counts of layers x layer costs.
 
-operators + messages -> LayerTime (few distinct shapes) -> Entry (every plan) -> Bill
+operators + messages -> LayerTime (few distinct shapes) -> KindCosts (every plan) -> LayerCosts
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
 
 @dataclass(frozen=True, kw_only=True)
 class KindCosts:
-    """One line of the bill: a layer of a kind, the embedding or the head, one entry per plan.
+    """What a layer of a kind, the embedding or the head costs, one entry per plan.
 
-    `cost` and `elements` are by distinct shape, `rows` and `replicas` say which each plan has. `exposure`: seconds per
-    micro-batch of sharded weights and gradients that show. waits: what a pipeline between nodes loses, as it is and
-    recomputed [s]. paired: share of its passes that run beside another micro-batch [1].
+    Attributes:
+        cost: by distinct shape.
+        rows: which shape each plan has.
+        elements: by distinct replicas [elements].
+        replicas: which of these each plan has.
+        exposure: what sharded weights and gradients show for each micro-batch [s].
+        waits: what a pipeline between nodes loses, as it is and recomputed [s].
+        paired: share of its passes that overlap with another micro-batch [1].
     """
 
     cost: Cost
@@ -95,18 +100,18 @@ class KindCosts:
 
     @property
     def gain(self) -> FloatArray:
-        """What both passes of one micro-batch gain beside another one's [s]."""
+        """What both passes of one micro-batch gain overlapped with another one's [s]."""
         pair = (self.cost.overlapped_forward, self.cost.overlapped_backward)
         return -sum((self.gathered(_total(terms)) for terms in pair if terms), np.zeros(len(self.rows)))
 
     @property
     def alone(self) -> tuple[FloatArray, FloatArray]:
-        """Forward and backward pass of one micro-batch with no other beside it, the layer spared [s]."""
+        """Forward and backward pass of one micro-batch with nothing overlapped, the layer spared [s]."""
         overlapped = self._overlapped(self.cost.overlapped_forward), self._overlapped(self.cost.overlapped_backward)
         return self.forward - overlapped[0], self.backward - overlapped[1]
 
     def _overlapped(self, terms: Terms) -> FloatArray | float:
-        """What passes gain (below 0) or lose beside another micro-batch [s]."""
+        """What passes gain (below 0) or lose overlapped with another micro-batch [s]."""
         return self.paired * self.gathered(_total(terms)) if terms else 0.0
 
     def term(self, name: str) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +145,12 @@ class KindCosts:
 class LayerCosts:
     """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
 
-    entries: by kind. stage_terms: what every stage spends beside its layers for one micro-batch, by term [s].
+    Attributes:
+        job: what is trained.
+        plans: the plans.
+        by_kind: what one of each kind costs.
+        stage_terms: what every stage spends outside its layers for one micro-batch, by term [s].
+        replicas: how the plans' parameters are repeated.
     """
 
     job: Job
@@ -154,7 +164,7 @@ class LayerCosts:
 
     @cached_property
     def stage_seconds(self) -> FloatArray:
-        """What every stage spends beside its layers for one micro-batch [s]."""
+        """What every stage spends outside its layers for one micro-batch [s]."""
         return _total(self.stage_terms)
 
     @cached_property
@@ -168,7 +178,7 @@ class LayerCosts:
         return tuple(self.by_kind[DENSE].cost.forward)
 
     def take(self, index: Any) -> LayerCosts:
-        """The bill of the plans at these positions (indices, mask or slice)."""
+        """Those of the plans at these positions (indices, mask or slice)."""
         return replace(
             self,
             plans=self.plans.take(index),
@@ -178,12 +188,12 @@ class LayerCosts:
         )
 
     def placed(self, placements: Sequence[Placement]) -> LayerCosts:
-        """The same plans with their layers placed so, which changes nothing on the bill."""
+        """The same plans with their layers placed so, which changes none of their layer costs."""
         return replace(self, plans=self.plans.placed(placements))
 
     @classmethod
     def joined(cls, cost_batches: Sequence[LayerCosts]) -> LayerCosts:
-        """Several bills of one job as one."""
+        """Those of several batches of plans of one job as one."""
         if len(cost_batches) == 1:
             return cost_batches[0]
         plans = Plans.joined([layer_costs.plans for layer_costs in cost_batches])
@@ -195,7 +205,7 @@ class LayerCosts:
 
 
 def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
-    """The bill of these plans.
+    """The layer costs of these plans.
 
     Raises InputError when the device has no units for the job's dtype.
     """
@@ -242,7 +252,7 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
 
 
 def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
-    """Seconds per micro-batch that every pipeline stage spends beside its layers: transfers and host overhead.
+    """Seconds per micro-batch that every pipeline stage spends outside its layers: transfers and host overhead.
 
     Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
     the plans whose transfers differ, `rows` the one of each plan.
@@ -290,7 +300,7 @@ def _joined(by_kind: Sequence[KindCosts]) -> KindCosts:
 
 
 def pipelined_wait(job: Job, plans: Plans, busy: FloatArray, host: FloatArray, collectives: FloatArray) -> FloatArray:
-    """Time by which one layer of a pipeline between nodes is late, beside its own `busy` seconds [s].
+    """Time by which one layer of a pipeline between nodes is late, besides its own `busy` seconds [s].
 
     max(0, host + collectives x tp x pipelined_collective - busy) where pp > 1 and the GPUs fill more than one node,
     else 0; `host` [s] and `collectives` [1] are those of both passes. No cause is known for it: a time per TP rank and

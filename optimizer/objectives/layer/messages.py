@@ -34,7 +34,7 @@ def tensor_blocks(model: Model, shapes: Shapes, moe: bool) -> FloatArray:
     """Pairs of column- and row-parallel products between which tensor parallelism communicates in one layer [1].
 
     Attention and MLP; one for both in a parallel block. Experts take tokens as sequence parallelism has split them and
-    answer so: in a mixture only attention and shared experts count.
+    answer so: in an MoE layer only attention and shared experts count.
 
     Source: Shoeybi et al., arXiv 1909.08053, section 3; NVIDIA/Megatron-LM,
     megatron/core/transformer/moe/token_dispatcher.py and shared_experts.py.
@@ -125,8 +125,8 @@ def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
 def module_messages(job: Job, shapes: Shapes, module: str, moe: bool) -> tuple[Message, ...]:
     """Messages of the forward pass of one module that is recomputed by name.
 
-    MLP of dense layers, mixture and shared experts of the others: the block of tensor parallelism around their
-    products; the mixture its dispatch and combine too. Up-projections of latent attention: the latent vectors that
+    MLP of dense layers, experts and shared experts of the others: the block of tensor parallelism around their
+    products; the experts their dispatch and combine too. Up-projections of latent attention: the latent vectors that
     sequence parallelism has split, tokens x (q_rank + kv_rank) x 2 B; queries that have none are projected from the
     layer's input.
 
@@ -195,7 +195,7 @@ def _taken(job: Job, shapes: Shapes, which: str) -> FloatArray:
 
 
 def _rows(job: Job, shapes: Shapes, phase: str) -> Iterable[tuple[FloatArray | float, float]]:
-    """Bytes of a token in the exchanges of a pass, and how many are like that."""
+    """Bytes of a token in the all-to-alls of a pass, and how many are like that."""
     wide = ELEMENT * job.model.hidden
     if phase == BACKWARD or not (job.stack.features.fp8_dispatch and job.quantised):
         return ((wide, 2.0),)

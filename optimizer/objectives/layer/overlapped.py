@@ -1,8 +1,8 @@
 """What an MoE layer gains where its all-to-all overlaps with the computation of another micro-batch.
 
 Source: NVIDIA/Megatron-LM @d98e8a64dd (core 0.20), megatron/core/models/common/model_chunk_schedule_plan.py: the
-forward pass of one micro-batch and the backward pass of another one run layer beside layer, communication on a stream
-of its own.
+forward pass of one micro-batch and the backward pass of another one run layer by layer at once, communication on a
+stream of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.objectives.arrays import FloatArray
 
 NODES = 4  # parts into which a layer is cut: attention, dispatch, experts, combine
-# What the host does for each part beside its kernels: wait for the other stream, and leave a mark for it.
+# What the host does for each part besides its kernels: wait for the other stream, and leave a mark for it.
 # Source: NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/utils.py, ScheduleNode.stream_acquire_context.
 CALLS = 2
 EXPERT_ALL_TO_ALL, LAUNCH = "ep_communication", "launch"
@@ -24,7 +24,7 @@ Terms = Mapping[str, FloatArray]
 def overlapped_all_to_all(all_to_all: FloatArray, compute: FloatArray, overlap: float) -> FloatArray:
     """All-to-all that a pair of passes hides [s]: overlap x min(all_to_all, compute).
 
-    all_to_all, compute: of one layer in both passes [s]; overlap: share of what can hide that does [1]. One forward
+    all_to_all, compute: of one layer in both passes [s]; overlap: share of what can hide that does [1]. The forward
     pass of one micro-batch computes while tokens of the other's backward pass travel, and the other way round.
 
     Source: deepseek-ai/profile-data @4496024, train.json: 118.2 ms of computation, 114.5 of all-to-all take 129.0.

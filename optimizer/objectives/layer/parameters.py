@@ -31,7 +31,7 @@ class LocalParameters:
 def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     """Elements of one layer of every kind that the model has, of the embedding and of the head [elements].
 
-    Tied embeddings are held twice where the pipeline is split. A prediction layer has a 2 hidden -> hidden projection
+    Tied embeddings are stored twice where the pipeline is split. An MTP layer has a 2 hidden -> hidden projection
     and three norms besides, and the embedding where it is not at hand.
 
     Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; Megatron-LM, megatron/core/models/gpt/gpt_model.py.
@@ -136,8 +136,8 @@ class Group:
     """The replicas of shared parameters or of experts (`part`), per plan.
 
     ranks: how many, stride: how far apart neighbours are [GPUs]; shards: over how many of them states are sharded,
-    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; held: elements that a rank of the mean
-    stage reduces [elements].
+    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; reduced: elements that a rank of the
+    mean stage reduces [elements].
     """
 
     part: str

@@ -283,9 +283,9 @@ def _phase(
     drained: FloatArray | float = 0.0,
     alone: BoolArray | None = None,
 ) -> Phase:
-    """Compute, what its messages show beside it, and the wait for the host, of which `drained` always shows.
+    """Compute, what its messages show, and the wait for the host, of which `drained` always shows.
 
-    Only where it is `alone` (None: everywhere) does the exchange of tokens hide under the products of its own pass.
+    Only where it is `alone` (None: everywhere) does the all-to-all of tokens hide under the products of its own pass.
     """
     nothing = np.zeros(np.shape(host))
     terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
@@ -309,9 +309,9 @@ def _phase(
 
 
 def moe_host(job: Job, shapes: Shapes) -> FloatArray:
-    """Host time of a mixture's forward pass beside the launches of its kernels [s].
+    """Host time of an MoE layer's forward pass besides the launches of its kernels [s].
 
-    expert_host where the software launches mixtures eagerly, and two calls of a dispatcher whose messages the host
+    expert_host where the software launches experts eagerly, and two calls of a dispatcher whose messages the host
     sends. Small micro-batches wait for it, whatever the dispatcher: the same 14 to 18 ms a layer and micro-batch of
     Qwen3-30B over EFA and of DeepSeek-V2-Lite inside a node of MI355X.
 

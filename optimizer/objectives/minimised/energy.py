@@ -41,13 +41,13 @@ def phases(layer_costs: LayerCosts) -> Phases:
     products with every layer recomputed that may be: which of them are changes both alike.
     """
     job, curve = layer_costs.job, usual_curve(layer_costs.job.cluster, layer_costs.job.gpus)
-    spared, again = seconds_in(layer_costs, COMPUTE)
+    spared, recompute = seconds_in(layer_costs, COMPUTE)
     layers = all_layers(layer_costs)
-    busy = spared + sum((layers[kind] * added for kind, added in again.items()), np.zeros(len(layer_costs)))
+    busy = spared + sum((layers[kind] * added for kind, added in recompute.items()), np.zeros(len(layer_costs)))
     useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
     anywhere = layer_costs.plans.placed(())
-    again_flops = recomputed_flops(job, anywhere, mean_stage(job.model, anywhere))
-    executed = (useful + again_flops) / job.gpus
+    recomputed_in_step = recomputed_flops(job, anywhere, mean_stage(job.model, anywhere))
+    executed = (useful + recomputed_in_step) / job.gpus
     peak = job.cluster.device.peak_flops.get("bf16", job.peak_flops)
     shares = phase_power(np.clip(executed / np.maximum(busy * peak, 1e-30), WAITING_UTILISATION, 1.0), curve)
     scale = job.gpus * site_pue(job.cluster) * curve.limit

@@ -68,7 +68,7 @@ def span(cluster: Cluster, size: ArrayLike, stride: ArrayLike) -> Span:
     >>> link = Link(name="l", bandwidth=1e9, latency=0)
     >>> tiers = (Tier(name="node", link=link, size=8), Tier(name="network", link=link, size=1024))
     >>> cluster = Cluster(name="c", device=device, tiers=tiers)
-    >>> [held.tolist() for held in span(cluster, 8, [1, 8]).members]
+    >>> [members.tolist() for members in span(cluster, 8, [1, 8]).members]
     [[8, 1], [8, 8]]
     """
     sizes, strides = np.broadcast_arrays(np.asarray(size, dtype=np.int64), np.asarray(stride, dtype=np.int64))

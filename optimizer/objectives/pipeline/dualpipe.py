@@ -1,4 +1,4 @@
-"""DualPipe: micro-batches enter at both ends of the pipeline, and a forward pass runs beside a backward one.
+"""DualPipe: micro-batches enter at both ends of the pipeline, and a forward pass overlaps with a backward one.
 
 Every stage holds two stages' layers, its own for one direction and its mirror's for the other, so that the pipeline has
 two copies of the weights.
@@ -142,7 +142,7 @@ def bubble(
 
 
 def pairs(microbatches: FloatArray, pp: FloatArray) -> FloatArray:
-    """Forward passes of the middle stages, for which the others wait, that run beside a backward one: m - pp - 1 [1].
+    """Forward passes of the middle stages, for which the others wait, that overlap with a backward one: m - pp - 1 [1].
 
     Source: deepseek-ai/DualPipe @3da1bbe, dualpipe/dualpipe.py, step (main part, without the first pair).
     """

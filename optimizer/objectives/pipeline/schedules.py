@@ -47,8 +47,8 @@ def schedule_order(schedule: str, pp: int, vpp: int, microbatches: int) -> Order
 def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
     """Micro-batches whose activations a stage keeps at its peak, at most those there are [micro-batches].
 
-    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage. Where the exchange
-    runs beside another micro-batch, one more forward pass of a virtual stage runs ahead of the backward ones.
+    `stage` broadcasts against the plans: one number, one for each plan, or a row for each stage. Where the all-to-all
+    overlaps with another micro-batch, one more forward pass of a virtual stage runs ahead of the backward ones.
 
     Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py,
     get_pp_rank_microbatches (num_warmup_microbatches).
@@ -74,12 +74,12 @@ def copies(plans: Plans) -> FloatArray:
 
 
 def paired_share(plans: Plans) -> FloatArray:
-    """Share of a stage's time in passes that it spends on pairs: a forward pass beside another micro-batch's backward.
+    """Share of a stage's time in passes that it spends on pairs: a forward pass overlapped with another one's backward.
 
-    (m - pp) / (m + (pp - 1) / vpp), at least 0, where the plan overlaps the exchange, else 0 [1]. Of the vpp m forward
-    passes of a stage, (vpp - 1) pp + 2 (pp - s - 1) + 1 run before the first backward one, vpp pp in the mean of the
-    stages; those that it waits for in the bubble, (pp - 1) / vpp micro-batches, are alone as well. DualPipe: `pairs` of
-    its micro-batches, whose bubble counts pairs by itself.
+    (m - pp) / (m + (pp - 1) / vpp), at least 0, where the plan overlaps the all-to-all, else 0 [1]. Of the vpp m
+    forward passes of a stage, (vpp - 1) pp + 2 (pp - s - 1) + 1 run before the first backward one, vpp pp in the mean
+    of the stages; those that it waits for in the bubble, (pp - 1) / vpp micro-batches, are alone as well. DualPipe:
+    `pairs` of its micro-batches, whose bubble counts pairs by itself.
 
     Source: NVIDIA/Megatron-LM @d98e8a64dd, megatron/core/pipeline_parallel/schedules.py, get_pp_rank_microbatches.
 

@@ -63,7 +63,7 @@ def filled_stages(model: Model, pp: int) -> tuple[int, ...]:
 
 
 def kinds_of(model: Model) -> dict[str, float]:
-    """How many of each kind the whole model has: embedding, layers, prediction layers, head.
+    """How many of each kind the whole model has: embedding, layers, MTP layers, head.
 
     >>> from optimizer.catalog import load_model
     >>> kinds_of(load_model("deepseek-v3"))
@@ -110,8 +110,8 @@ def mean_stage(model: Model, plans: Plans) -> Stages:
 def even_stages(model: Model, plans: Plans) -> Stages:
     """First, busiest middle and last stage of an even split; without pipelining the first holds everything.
 
-    The middle one is the first that holds no leading dense layers any more: a mixture costs more time and memory.
-    Prediction layers lie with the head. Full recomputation recomputes every layer.
+    The middle one is the first that holds no leading dense layers any more: an MoE layer costs more time and memory.
+    MTP layers lie with the head. Full recomputation recomputes every layer.
     """
     pp = plans.pp.astype(np.float64)
     most = np.ceil(model.layers / pp)
@@ -141,9 +141,9 @@ def even_stages(model: Model, plans: Plans) -> Stages:
 
 
 def placed_stages(model: Model, plans: Plans) -> Stages:
-    """Every stage of every plan, as many as the deepest pipeline has; mixtures of a stage are recomputed before others.
+    """Every stage of every plan, as many as the deepest pipeline has; its MoE layers are recomputed before others.
 
-    Plans that do not place their layers have them split evenly. Prediction layers lie with the head or `mtp_ahead`
+    Plans that do not place their layers have them split evenly. MTP layers lie with the head or `mtp_ahead`
     virtual stages before it. They are recomputed whenever recomputation is full, but where only the first layers of the
     virtual stages are. Where micro-batches enter at both ends, a stage runs half of them through its own layers and
     half through its mirror's: in the mean, half of both.
@@ -184,8 +184,8 @@ def virtual_counts(model: Model, placed: Placement, pp: int, vpp: int) -> Counts
     """How many of each kind every virtual stage holds, in the order of the forward pass.
 
     >>> from optimizer.catalog import load_model
-    >>> held = virtual_counts(load_model("deepseek-v3"), Placement(mtp_ahead=1), 16, 2)
-    >>> [held[kind][[0, 1, 30, 31]].tolist() for kind in (DENSE, MOE, MTP, HEAD)]
+    >>> counts = virtual_counts(load_model("deepseek-v3"), Placement(mtp_ahead=1), 16, 2)
+    >>> [counts[kind][[0, 1, 30, 31]].tolist() for kind in (DENSE, MOE, MTP, HEAD)]
     [[2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
     """
     counts = np.array(virtual_stages(placed.layers, model.layers, pp, vpp))
@@ -199,7 +199,7 @@ def virtual_counts(model: Model, placed: Placement, pp: int, vpp: int) -> Counts
 
 
 def _layers_on_stages(model: Model, placed: Placement, pp: int, vpp: int, recomputes: bool) -> FloatArray:
-    """Dense, MoE and prediction layers on each stage of one plan, and the dense and MoE layers that it recomputes."""
+    """Dense, MoE and MTP layers on each stage of one plan, and the dense and MoE layers that it recomputes."""
     here = virtual_counts(model, placed, pp, vpp)
     columns = np.zeros((5, pp))
     for row, kind in enumerate((DENSE, MOE, MTP)):
@@ -218,7 +218,7 @@ def _layers_on_stages(model: Model, placed: Placement, pp: int, vpp: int, recomp
 
 
 def moe_pattern(model: Model) -> NDArray[np.int64]:
-    """1 for every layer with a mixture of experts, 0 for every dense one, in the order of the model.
+    """1 for every layer with experts, 0 for every dense one, in the order of the model.
 
     >>> from optimizer.catalog import load_model
     >>> moe_pattern(load_model("deepseek-v3"))[:5].tolist()

@@ -55,19 +55,19 @@ def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
     memory = stage_memory(layer_costs, step.stages, knobs)
     fullest, count = int(memory.reserved[:, 0].argmax()), len(memory.reserved)
     notes = module_notes(job, plan)
-    found = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]
+    explanations = [_explained(job, TIME_TERMS[name], step.inputs(name), notes) for name in step.names]
     for name, inputs in memory.inputs.items():
         here = {key: _on_stage(np.asarray(value), fullest, count) for key, value in inputs.items()}
-        found.append(_explained(job, MEMORY_TERMS[name], here, notes))
-    return found
+        explanations.append(_explained(job, MEMORY_TERMS[name], here, notes))
+    return explanations
 
 
 def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     """What the modules that a plan recomputes by name add to a layer and micro-batch, and free of it, by term."""
-    found: dict[str, dict[str, str]] = {}
+    by_term: dict[str, dict[str, str]] = {}
     modules = modules_of(plan.recompute)
     if not modules:
-        return found
+        return by_term
     plans, stack = Plans.of([plan]), job.stack
     shapes = shapes_of(job, plans)
     for kind in (DENSE, MOE) if job.model.experts else (DENSE,):
@@ -75,13 +75,13 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
         table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
         what = f"{plan.recompute} in a {kind} layer"
         freed = float(resident_bytes(table, plans.recompute).recomputing[0])
-        found.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
+        by_term.setdefault("activations", {})[what] = f"{freed / MB:.4g} MB freed"
         layer = layer_operators(job.model, shapes, stack, moe, job.row_multiple)
         time = layer_time(job, layer, shapes, moe, modules=modules)
         for term, seconds in time.recomputation(plans.recompute).terms.items():
             if seconds[0]:
-                found.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
-    return found
+                by_term.setdefault(term, {})[what] = f"{seconds[0] / MS:.4g} ms more"
+    return by_term
 
 
 def _explained(job: Job, term: Term, inputs: Inputs, notes: Mapping[str, Mapping[str, str]]) -> Explanation:

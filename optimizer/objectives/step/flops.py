@@ -42,7 +42,7 @@ def model_flops(model: Model, seq_len: int, tokens: float, convention: str = CAU
     leave: nobody computes the others, so that a rate by this count cannot exceed the peak. megatron-2021: all scores
     (Narayanan et al., arXiv 2104.04473, appendix, without its recomputation), which can; 6n: 6 N alone. N counts
     matrices and the head. The first two count prediction layers too, each a layer, its projection and another pass
-    through the head; in 6n, N are the active parameters of the model that is kept.
+    through the head; in 6n, N are the active parameters of the model that remains.
 
     Source: Megatron-LM, megatron/training/training.py, num_floating_point_operations, which leaves out the masked half
     by now and counts prediction layers.

@@ -34,8 +34,8 @@ def host_memory_per_gpu(job: Job) -> float:
     return FREE * cluster.host_memory / cluster.gpus_per_node if cluster.host_memory else float("inf")
 
 
-def node_memory(job: Job, room: float) -> float:
-    """Memory of a node's host that leaves each GPU so much room [B]: room x GPUs of a node / FREE.
+def node_memory(job: Job, per_gpu: float) -> float:
+    """Memory of a node's host that leaves each GPU so much [B]: per_gpu x GPUs of a node / FREE.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
@@ -43,7 +43,7 @@ def node_memory(job: Job, room: float) -> float:
     >>> node_memory(job, 200e9)
     2000000000000.0
     """
-    return room * job.cluster.gpus_per_node / FREE
+    return per_gpu * job.cluster.gpus_per_node / FREE
 
 
 def least_host_activations(job: Job, plans: Plans) -> FloatArray:
@@ -71,10 +71,10 @@ def least_host_activations(job: Job, plans: Plans) -> FloatArray:
 def most_offload(layer_costs: LayerCosts) -> FloatArray:
     """Share of each plan's optimizer state that may lie on the host [1].
 
-    (host room - activations of an even split there) / (UNEVEN x what a stage has of it in the mean), at most 1, in
-    whole multiples of OFFLOAD_STEP; UNEVEN is assumed, and 1 for a single stage. It hangs on no layout, so that every
-    search and every bound may use it; a layout with a stage still larger is left out by `plan_fits_host`. None of a
-    state that several replicas hold whole.
+    (host memory per GPU - activations of an even split on it) / (UNEVEN x what a stage has of it in the mean), at most
+    1, in whole multiples of OFFLOAD_STEP; UNEVEN is assumed, and 1 for a single stage. It hangs on no layout, so that
+    every search and every bound may use it; a layout with a stage still larger is left out by `plan_fits_host`. None of
+    a state that several replicas hold whole.
 
     Source: NVIDIA/Megatron-LM core_v0.19.0, megatron/core/optimizer/optimizer_config.py, __post_init__: on the host
     with the distributed optimizer alone; DeepSpeed v0.19.8, runtime/engine.py: from ZeRO-1 on.
@@ -95,10 +95,10 @@ def most_offload(layer_costs: LayerCosts) -> FloatArray:
     if not job.most_offload or not job.cluster.host_memory:
         return most
     mean = states_of_model(layer_costs, offloadable=True) / plans.pp
-    room = np.full(len(plans), host_memory_per_gpu(job))
+    free = np.full(len(plans), host_memory_per_gpu(job))
     if np.any(offloads_activations(job, plans)):
-        room = np.maximum(room - activations_on_host(layer_costs, even_stages(job.model, plans)).max(axis=0), 0.0)
-    share = np.minimum(most, room / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+        free = np.maximum(free - activations_on_host(layer_costs, even_stages(job.model, plans)).max(axis=0), 0.0)
+    share = np.minimum(most, free / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
     return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
 
 
@@ -115,14 +115,14 @@ def on_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> FloatArray:
     [65.6]
     """
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
-    kept = stage_memory(layer_costs, stages).offloadable * knobs.offload
+    resident = stage_memory(layer_costs, stages).offloadable * knobs.offload
     if np.any(offloads_activations(layer_costs.job, layer_costs.plans)):
-        kept = kept + activations_on_host(layer_costs, stages)
-    return np.asarray(kept.max(axis=0))
+        resident = resident + activations_on_host(layer_costs, stages)
+    return np.asarray(resident.max(axis=0))
 
 
 def fits_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> BoolArray:
-    """Plans whose host has room for what they keep there, as their layers lie."""
+    """Plans whose host has room for what they keep on it, as their layers lie."""
     something = np.asarray(knobs.offload > 0) | offloads_activations(layer_costs.job, layer_costs.plans)
     if not layer_costs.job.cluster.host_memory or not np.any(something):
         return np.ones(len(layer_costs), dtype=np.bool_)
@@ -130,12 +130,12 @@ def fits_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> BoolArray:
 
 
 def activations_fit_host(layer_costs: LayerCosts) -> BoolArray:
-    """Plans whose host has room for the activations that they keep there, as their layers lie."""
+    """Plans whose host has room for the activations that they keep on it, as their layers lie."""
     return fits_host(layer_costs, Knobs())
 
 
 def plan_fits_host(job: Job, plan: Plan, knobs: Knobs) -> bool:
-    """Whether the host has room for what a plan, as it is laid out, keeps there."""
+    """Whether the host has memory for what a plan, with its layers where they are, keeps on it."""
     plans = Plans.of([plan])
     if not job.cluster.host_memory or not (knobs.offload or offloads_activations(job, plans)[0]):
         return True

@@ -14,7 +14,7 @@ from optimizer.objectives.step.flops import CAUSAL, model_flops
 
 LEVEL = 0.9
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
-EXPERTS = "_experts"  # in the names of widths: those of mixtures
+EXPERTS = "_experts"  # in the names of widths: those of MoE models
 RECOMPUTED = "_recomputed"  # in the names of widths of memory: those of plans that recompute
 STARVED = "_starved"  # in the names of widths: those of steps that the host or the network bounds
 STARVED_MFU = 0.10
@@ -49,9 +49,9 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Inte
 
     [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
     runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
-    the half-widths pooled over the others, and on a device that none of its runs had, or of a mixture where none was
-    one, it is no surer than these. Steps below STARVED_MFU have widths of their own, and of the others mixtures of
-    experts, where enough of them were measured; memory, of mixtures and else of plans that recompute.
+    the half-widths pooled over the others, and on a device that none of its runs had, or of an MoE model where none was
+    one, it is no surer than these. Steps below STARVED_MFU have widths of their own, and of the others MoE models,
+    where enough of them were measured; memory, of MoE models and else of plans that recompute.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
     Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
@@ -115,12 +115,12 @@ def _routed(job: Job) -> tuple[str, ...]:
 
 
 def _of_no_kind(job: Job) -> bool:
-    """Whether none of the stack's runs was on this device, or none a mixture as this job is."""
+    """Whether none of the stack's runs was on this device, or none of an MoE model as this job is."""
     stack = job.stack
     if not stack.devices:
         return False
-    mixtures = stack.ranges.get("experts", (0.0, 1.0))[1] > 0
-    return job.cluster.device.name not in stack.devices or (job.model.experts is not None and not mixtures)
+    moe_runs = stack.ranges.get("experts", (0.0, 1.0))[1] > 0
+    return job.cluster.device.name not in stack.devices or (job.model.experts is not None and not moe_runs)
 
 
 def difficulty(utilisation: float, slope: float) -> float:

@@ -156,10 +156,10 @@ def linear_stage(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) 
         static = kind_costs.shared * shared + kind_costs.experts * experts
         host_static = kind_costs.shared * shared_host + kind_costs.experts * experts_host
         for term, device, host in terms:
-            layer, (kept, recomputed) = term.of_layer(layer_costs, kind), term.of_microbatch(layer_costs, kind)
+            layer, (resident, recomputed) = term.of_layer(layer_costs, kind), term.of_microbatch(layer_costs, kind)
             static, host_static = static + layer * device, host_static + layer * host
-            columns["in_flight"] = columns["in_flight"] + kept * device
-            columns["recomputed"] = columns["recomputed"] + (recomputed if kind in LAYERS else kept) * device
+            columns["in_flight"] = columns["in_flight"] + resident * device
+            columns["recomputed"] = columns["recomputed"] + (recomputed if kind in LAYERS else resident) * device
             columns["recomputing"] = (
                 columns["recomputing"] + np.maximum(*term.while_recomputed(layer_costs, kind)) * device
             )

@@ -192,8 +192,9 @@ def activations(
 ) -> FloatArray:
     """Activations of a stage at its peak [B].
 
-    in_flight: micro-batches [1]; layers: by kind, kept: bytes of each for one micro-batch; recomputed: layers that full
-    recomputation recomputes, kept_recomputed: bytes of each of these; once: the largest that is being recomputed [B].
+    in_flight: micro-batches [1]; layers: by kind, resident: bytes of each for one micro-batch; recomputed: layers that
+    full recomputation recomputes, resident_recomputed: bytes of each of these; recomputing: bytes of the largest that
+    is being recomputed [B].
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4 for a layer.
     """

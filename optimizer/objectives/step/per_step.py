@@ -1,7 +1,7 @@
 """What a rank does once per step: gradients and weights in buckets, and the optimizer, stage by stage.
 
-Every time is linear in the elements that a stage holds, so that a stage costs counts x bill here too; what hides is the
-lesser of two such sums, which makes the whole convex in the layers of a stage.
+Every time is linear in the elements that a stage holds, so that a stage costs counts x layer costs too; what hides is
+the lesser of two such sums, which makes the whole convex in the layers of a stage.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PerStep:
 
 
 def work_of(layer_costs: LayerCosts, stages: Stages) -> StageWork:
-    """The counts of a stage x the bill, added up."""
+    """The counts of a stage x the layer costs, added up."""
     forward, backward = (
         counted(stages, {kind: getattr(kind_costs, name) for kind, kind_costs in layer_costs.by_kind.items()})
         / layer_costs.plans.vpp
@@ -237,7 +237,7 @@ def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Kn
 
 
 def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
-    """Gradients, reduced in the type in which they are held.
+    """Gradients, reduced in the type in which they are kept.
 
     ZeRO-0: all-reduce, ZeRO-1: reduce-scatter; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the
     groups. In buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a ring's latency grows with

@@ -1,6 +1,6 @@
 """The objective: seconds, bytes and MFU of one training step, for one plan or a million.
 
-bill of a layer x layers of a stage -> stage times -> pipeline -> + what the slowest stage does once per step
+layer costs x layers of a stage -> stage times -> pipeline -> + what the slowest stage does once per step
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def price(job: Job, plans: Plans, knobs: Knobs | KnobColumns = Knobs()) -> Costs
 
 
 def price_layer_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> Costs:
-    """The price of plans whose bill is known; the breakdown by term is worked out when it is looked at."""
+    """The price of plans whose layer costs are known; the breakdown by term is worked out when it is looked at."""
     if len(layer_costs) > BLOCK and isinstance(knobs, Knobs):
         return _in_blocks(layer_costs, knobs)
     job, plans = layer_costs.job, layer_costs.plans
@@ -87,8 +87,8 @@ def _in_blocks(layer_costs: LayerCosts, knobs: Knobs) -> Costs:
 
         return Breakdown(names=getattr(costs, what).names, find=cache(term))
 
-    found: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
-    return Costs(time=breakdown("time"), memory=breakdown("memory"), **found)
+    whole: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return Costs(time=breakdown("time"), memory=breakdown("memory"), **whole)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Breakdown(Mapping[str, FloatArray]):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of every plan of a bill: which stage is the slowest, and what it spends on each term."""
+    """One step of every plan: which stage is the slowest, and what it spends on each term."""
 
     layer_costs: LayerCosts
     stages: Stages
@@ -224,11 +224,11 @@ class Step:
         if name == "stragglers":
             return {"rest": self.rest, **_late(layer_costs)}
         if name in ("contention", "optimizer", "dp_communication"):
-            found = {key: _of_stage(value, self.last) for key, value in per_step.inputs.items()}
-            found["hides"] = _of_stage(per_step.hides, self.last)
+            inputs = {key: _of_stage(value, self.last) for key, value in per_step.inputs.items()}
+            inputs["hides"] = _of_stage(per_step.hides, self.last)
             if name == "dp_communication":
-                found["sharded"] = in_layers(**self._in_layers(name))
-            return found
+                inputs["sharded"] = in_layers(**self._in_layers(name))
+            return inputs
         return self._in_layers(name)
 
     def _in_layers(self, name: str) -> dict[str, FloatArray]:
@@ -310,18 +310,18 @@ def _of_stage(values: FloatArray, stage: IntArray) -> FloatArray:
 def stalled(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
     """Seconds that unlike virtual stages add to the pipeline of each plan, 0 where it does not place its layers [s].
 
-    What a stage spends beside its layers is spread evenly over its passes, and recomputing over its backward passes.
+    What a stage spends outside its layers is spread evenly over its passes, and recomputing over its backward passes.
     """
-    plans, found = layer_costs.plans, np.zeros(len(layer_costs))
+    plans, waiting = layer_costs.plans, np.zeros(len(layer_costs))
     if plans.placements is None:
-        return found
+        return waiting
     shapes: dict[tuple[int, int, int], list[int]] = {}
     for index in np.flatnonzero((plans.schedule == INTERLEAVED) & (plans.vpp > 1)).tolist():
         shape = (int(plans.pp[index]), int(plans.vpp[index]), int(plans.num_microbatches[index]))
         shapes.setdefault(shape, []).append(index)
     for (pp, vpp, microbatches), alike in shapes.items():
-        found[alike] = stall(microbatches, *passes(layer_costs, stages, np.array(alike), pp, vpp))
-    return found
+        waiting[alike] = stall(microbatches, *passes(layer_costs, stages, np.array(alike), pp, vpp))
+    return waiting
 
 
 def passes(

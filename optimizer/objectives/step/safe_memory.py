@@ -19,8 +19,8 @@ SIDES = NORMAL.inv_cdf((1.0 + LEVEL) / 2.0)  # standard deviations on either sid
 def risk_of(job: Job) -> float:
     """The largest chance of going out of memory that the plans of a job may take [1].
 
-    What was asked for, else USUAL_RISK; a mixture outside of the runs that its stack was fitted to takes EVEN_RISK, for
-    nobody measured the memory of one like it and its margin would be a guess.
+    What was asked for, else USUAL_RISK; an MoE model outside of the runs that its stack was fitted to takes EVEN_RISK,
+    for nobody measured the memory of one like it and its margin would be a guess.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> found = [Job(model=load_model(name), cluster=load_cluster("dgx-h800"), stack=load_stack("megatron-core"),

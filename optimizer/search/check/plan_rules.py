@@ -74,9 +74,9 @@ def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     kept = float(on_host(layer_costs_of(job, plans), knobs)[0])
     there = {"activations": offloads_activations(job, plans).any(), "optimizer state": knobs.offload}
     what = [name for name, some in there.items() if some]
-    whole = f"{host_memory_per_gpu(job) / GB:.0f} GB of host memory per GPU"
-    reason = f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {whole}"
-    return (Finding(name="host-memory", holds=kept <= host_memory_per_gpu(job) * (1 + ROUNDING), reason=reason),)
+    most = host_memory_per_gpu(job)
+    reason = f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {most / GB:.0f} GB of host memory per GPU"
+    return (Finding(name="host-memory", holds=kept <= most * (1 + ROUNDING), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:

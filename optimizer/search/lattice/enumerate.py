@@ -27,14 +27,14 @@ Columns = dict[str, NDArray[np.int64]]
 
 
 class Space:
-    """The bills of all plans that satisfy the rules, to be walked more than once; a small space is priced only once."""
+    """The layer costs of all plans that satisfy the rules, to be walked several times; a small space is priced once."""
 
     def __init__(self, job: Job, rules: Sequence[Rule]) -> None:
         self.job, self.rules = job, rules
         self._cost_batches: list[LayerCosts] | None = None
 
     def __iter__(self) -> Iterator[LayerCosts]:
-        """The bills of the plans in chunks, always in the same order."""
+        """The layer costs of the plans in chunks, always in the same order."""
         if self._cost_batches is not None:
             yield from self._cost_batches
             return

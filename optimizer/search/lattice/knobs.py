@@ -67,7 +67,7 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
 
 
 def tuned(layer_costs: LayerCosts, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
-    """The best settings of every plan of a bill, by the seconds that they change: no objective weighs those otherwise.
+    """The best settings of every plan, by the seconds that they change: no objective weighs those otherwise.
 
     As much of the optimizer state is on the host as memory asks for; the other settings are those that are best with
     none of it there, so that they hang on no memory. `study` is the URL of an Optuna storage to keep the trials in.

@@ -248,7 +248,7 @@ def _prospects(search: _Search, layer_costs: LayerCosts, own: KnobColumns | None
 def _visit(
     search: _Search, prospects: Iterable[Prospects], layer_costs: LayerCosts, own: KnobColumns | None, numbers: IntArray
 ) -> FloatArray:
-    """Lay out those plans of a bill whose bound stays below the best; `numbers` are theirs in the lattice.
+    """Assign the layers of plans whose bound stays below the best; `numbers` are theirs in the lattice.
 
     A layout that needs less on the host than it was given is noted with what it needs, and its plan laid out once more
     with that. For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
@@ -270,7 +270,7 @@ def _assign(
 ) -> set[tuple[int, int]]:
     """Lay out plans at their shares, the lowest bound first, and note for each what is `least` [unit of objective].
 
-    Which plans, by their position in the bill, need less on the host than they were given, and how much, in multiples
+    Which plans, by their position in the batch, need less on the host than they were given, and how much, in multiples
     of OFFLOAD_STEP, or might with another layout than the best so far; none unless they are to be `trimmed`.
     """
     bounds, again = prospects.bounds.copy(), set()
@@ -298,7 +298,7 @@ def _on_host(
     search: _Search, found: Candidate, prospects: Prospects, position: int, layer_costs: LayerCosts | None
 ) -> tuple[Candidate, int]:
     """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for,
-    or none is to be left out: without a bill.
+    or none is to be left out: without layer costs.
 
     Where the host has no room for it, the bound: another layout of the plan may be held.
     """

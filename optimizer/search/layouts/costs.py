@@ -118,7 +118,7 @@ def stage_costs(
             forward=kind_costs.forward,
             backward=kind_costs.backward + always * kind_costs.recompute,
             recompute=chosen * kind_costs.recompute,
-            recompute_price=chosen * surplus.again(kind) / second,
+            recompute_price=chosen * surplus.recompute(kind) / second,
             weight=kind_costs.gathered(kind_costs.cost.weight),
             per_step=reduce[0] + reduce[1] + gather + updated * update,
             spared=updated * slower,

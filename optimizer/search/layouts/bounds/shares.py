@@ -31,7 +31,7 @@ TRIED = 1  # of these a plan is laid out at
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """Plans of a bill by their position, each with a range of shares in multiples of OFFLOAD_STEP, both ends in it."""
+    """Plans of a batch by their position, each with a range of shares in multiples of OFFLOAD_STEP, both ends in it."""
 
     plan: IntArray
     low: IntArray
@@ -178,9 +178,7 @@ class AtNeed:
 
 
 def at_need(layer_costs: LayerCosts, knobs: Knobs, high: int) -> AtNeed:
-    """The one plan of a bill, laid out as was found with at most so much on the host; all of that where updates are
-    faster there.
-    """
+    """The one plan, its layers as assigned with so much on the host at most, all of it where updates are faster."""
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
     share, _ = least_offload(layer_costs, stages)
     need = min(round(float(share[0]) / OFFLOAD_STEP), high) if slower_on_host(layer_costs.job) else high
