@@ -29,7 +29,7 @@ class MemoryNeed:
     def warning(self) -> str:
         """What to say of a plan that cannot run; nothing of one that can.
 
-        >>> Room(reserved=132.5e9, usable=83.5e9).warning
+        >>> MemoryNeed(reserved=132.5e9, usable=83.5e9).warning
         'does not fit in memory: 132.5 of 83.5 GB usable per GPU'
         """
         if self.fits:

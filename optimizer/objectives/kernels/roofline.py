@@ -128,7 +128,7 @@ def forward_backward_work(layer: LinearLayer, tokens: float, passes: float = WOR
     Without any parallelism a 1 x 1 layer does 6 FLOP a token and moves 4 + 1 elements:
 
     >>> forward_backward_work(LinearLayer(inputs=1, outputs=1), 1)
-    Work(flops=6.0, memory=10.0, network=0.0)
+    LayerWork(flops=6.0, memory=10.0, network=0.0)
     """
     local = tokens / layer.dp
     reduced = all_reduce_words(layer.local_outputs * local, layer.tp_in, passes)

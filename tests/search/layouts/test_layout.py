@@ -58,7 +58,7 @@ def random_problem(rng: np.random.Generator, freed: float = 0.0) -> LayoutProble
             "static": float(rng.integers(1, 4)),
             "in_flight": kept,
             "recomputed": 1.0 if chosen else kept,
-            "once": 2.0 * chosen,
+            "recomputing": 2.0 * chosen,
             "chosen": chosen,
         }
 
