@@ -15,7 +15,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import PARAMETERS
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD
-from optimizer.objectives.step.explain import Explanation, Value, explain
+from optimizer.objectives.step.explain import TermExplanation, Value, explain
 from optimizer.objectives.step.flops import CONVENTIONS, model_flops
 from optimizer.objectives.step.formula import BYTES, SECONDS, Formula, Term, is_expression
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
@@ -34,7 +34,7 @@ class Case:
     job: Job
     plan: Plan
     knobs: Knobs
-    terms: Mapping[str, Explanation]
+    terms: Mapping[str, TermExplanation]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ def _rows(job: Job, count: int) -> list[str]:
     return [HEAD] if count == 1 else kinds[:count]
 
 
-def substituted(explanation: Explanation) -> str:
+def substituted(explanation: TermExplanation) -> str:
     """The formula with numbers for its names.
 
     >>> substituted(Explanation(name="a", value=6.0, unit="s", formula="x * y", values={"x": 2.0, "y": 3.0}, about=""))

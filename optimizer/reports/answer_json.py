@@ -10,7 +10,7 @@ from optimizer.answer.keys import ExplainedKeys
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
-    from optimizer.objectives.step.explain import Explanation
+    from optimizer.objectives.step.explain import TermExplanation
     from optimizer.search.why.comparison import Comparison
     from optimizer.search.why.robustness import Robustness
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def json_text(
     answer: Answer,
     assumed: Sequence[str] = (),
-    terms: Sequence[Explanation] = (),
+    terms: Sequence[TermExplanation] = (),
     comparison: Comparison | None = None,
     steady: Robustness | None = None,
 ) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from optimizer.answer.answer import Answer
-    from optimizer.objectives.step.explain import Explanation
+    from optimizer.objectives.step.explain import TermExplanation
     from optimizer.search.why.comparison import Comparison, Difference
     from optimizer.search.why.robustness import Robustness
 
@@ -135,7 +135,7 @@ def robustness_words(answer: Answer, robustness: Robustness) -> str:
     )
 
 
-def explain_sections(terms: Sequence[Explanation]) -> list[Section]:
+def explain_sections(terms: Sequence[TermExplanation]) -> list[Section]:
     """Terms by unit, largest first: value, formula, inputs with their origin, source and label."""
     return [
         section(
@@ -149,7 +149,7 @@ def explain_sections(terms: Sequence[Explanation]) -> list[Section]:
     ]
 
 
-def _lines(term: Explanation) -> Iterator[str]:
+def _lines(term: TermExplanation) -> Iterator[str]:
     yield f"{label(term.name)}: {show(term.value, term.unit)} [{term.label}]"
     yield f"  = {term.formula}"
     yield f"  {', '.join(f'{name} = {_shown(value)}' for name, value in term.values.items())}"

@@ -20,7 +20,7 @@ from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
-    from optimizer.objectives.step.explain import Explanation
+    from optimizer.objectives.step.explain import TermExplanation
     from optimizer.reports.report import Report
     from optimizer.search.why.comparison import Comparison
     from optimizer.search.why.robustness import Robustness
@@ -104,7 +104,7 @@ def _report(
     assumed: Sequence[str],
     steady: Robustness | None,
     comparison: Comparison | None,
-    terms: Sequence[Explanation],
+    terms: Sequence[TermExplanation],
 ) -> Report:
     """The answer with what was asked about it."""
     from optimizer.reports.plan_report import plan_report

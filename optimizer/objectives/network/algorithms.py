@@ -24,7 +24,7 @@ from optimizer.objectives.network.torus import is_torus, torus_detour, torus_rat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CostLine:
     """One algorithm with one protocol: `latency` [s] and `slope` [s/B of the message], one entry per group."""
 
     latency: FloatArray
@@ -32,7 +32,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class TierLevel:
     """One tier as the groups meet it: `crossings` of a chain through all ranks, `inside` ranks below one domain.
 
     `detour` is how often each byte of an all-to-all crosses a link of the tier [1].
@@ -48,7 +48,7 @@ class Level:
 
 def levels(
     group: Span, tiers: tuple[Tier, ...], scale_up_efficiency: float, network_efficiency: float
-) -> tuple[Level, ...]:
+) -> tuple[TierLevel, ...]:
     """The tiers with what a rank can send over each at best [B/s], before protocols.
 
     On a mesh a rank with k - 1 peers in its domain uses min(bandwidth, (k - 1) x pair bandwidth), on a torus the axes
@@ -65,7 +65,7 @@ def levels(
             rate, detour = torus_rate(members, tier), torus_detour(members, tier)
             crossings = torus_steps(members, tier) * group.domains(number)
         met.append(
-            Level(
+            TierLevel(
                 profile=profile(tier.link, network=number > 0),
                 rate=rate / tier.oversubscription * (network_efficiency if number else scale_up_efficiency),
                 used=members > inside,
@@ -77,7 +77,7 @@ def levels(
     return tuple(met)
 
 
-def lines(kind: str, group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
+def lines(kind: str, group: Span, tiers: tuple[TierLevel, ...]) -> Iterator[CostLine]:
     """Every algorithm that can do this collective; a group of one costs nothing by each of them."""
     if kind in ("all_to_all", "point_to_point"):
         yield from (_pairwise(kind, group, tiers, number) for number in range(len(PAIRWISE)))
@@ -89,14 +89,14 @@ def lines(kind: str, group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
         yield from _in_switch(group, tiers)
 
 
-def _base(tiers: tuple[Level, ...], bases: list[float]) -> FloatArray:
+def _base(tiers: tuple[TierLevel, ...], bases: list[float]) -> FloatArray:
     """Fixed latency of a collective: the largest of the tiers it uses [s]."""
     parts = [np.where(tier.used, base, 0.0) for tier, base in zip(tiers, bases, strict=True)]
     largest: FloatArray = np.max(parts, axis=0)
     return largest
 
 
-def _ring_rate(tiers: tuple[Level, ...], number: int) -> FloatArray:
+def _ring_rate(tiers: tuple[TierLevel, ...], number: int) -> FloatArray:
     """Bus bandwidth of a ring [B/s]: min over its tiers of (ranks side by side x share x rate).
 
     A group with g ranks in each node keeps g NICs busy, as NCCL's channels do.
@@ -106,7 +106,7 @@ def _ring_rate(tiers: tuple[Level, ...], number: int) -> FloatArray:
     return slowest
 
 
-def _ring(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> Line:
+def _ring(kind: str, group: Span, tiers: tuple[TierLevel, ...], number: int) -> CostLine:
     """Ring: passes x (n - 1) steps, each as long as the tier it crosses; passes = 2 for an all-reduce, else 1.
 
     slope = passes (n - 1) / n / bus bandwidth + 1 / (n x copy rate).
@@ -117,10 +117,10 @@ def _ring(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> Line
     latency = _base(tiers, [t.profile.ring[number].base for t in tiers]) + passes * steps
     slope = passes * (n - 1.0) / n / _ring_rate(tiers, number)
     own = np.where(n > 1, 1.0 / (n * tiers[0].profile.copy(kind) * tiers[0].rate), 0.0)
-    return Line(latency=latency, slope=slope + own)
+    return CostLine(latency=latency, slope=slope + own)
 
 
-def _tree_steps(group: Span, tiers: tuple[Level, ...], number: int) -> FloatArray:
+def _tree_steps(group: Span, tiers: tuple[TierLevel, ...], number: int) -> FloatArray:
     """Latency of going down a tree over the nodes: log2(domains below) per tier, of that tier's step [s]."""
     depth = np.zeros(group.size.shape)
     for level, tier in enumerate(tiers[1:], start=1):
@@ -129,7 +129,7 @@ def _tree_steps(group: Span, tiers: tuple[Level, ...], number: int) -> FloatArra
     return depth
 
 
-def _tree(group: Span, tiers: tuple[Level, ...], number: int) -> Line:
+def _tree(group: Span, tiers: tuple[TierLevel, ...], number: int) -> CostLine:
     """Tree all-reduce: a chain inside a node and a tree between nodes, up and down; the whole buffer twice.
 
     latency = base + 2 ((members - 1) step + log2(nodes) step of the network), slope = 2 / (share x bus bandwidth).
@@ -139,10 +139,10 @@ def _tree(group: Span, tiers: tuple[Level, ...], number: int) -> Line:
     base = _base(tiers, [t.profile.ring[number].base for t in tiers])
     share = min(t.profile.tree for t in tiers)
     slope = np.where(group.size > 1, 2.0 / (share * _ring_rate(tiers, number)), 0.0)
-    return Line(latency=base + 2.0 * (chain + _tree_steps(group, tiers, number)), slope=slope)
+    return CostLine(latency=base + 2.0 * (chain + _tree_steps(group, tiers, number)), slope=slope)
 
 
-def _in_switch(group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
+def _in_switch(group: Span, tiers: tuple[TierLevel, ...]) -> Iterator[CostLine]:
     """All-reduce inside the switches of a node (NVLS), continued between nodes by trees (NVLSTree) or SHARP.
 
     slope = max of 1 / (share x rate) inside the node and passes / (NICs x share x rate) outside, with 2 passes for
@@ -165,10 +165,10 @@ def _in_switch(group: Span, tiers: tuple[Level, ...]) -> Iterator[Line]:
         steps = [np.where(t.used, t.profile.ring[-1].step, 0.0) for t in network]
         depth = np.asarray(np.max(steps, axis=0), dtype=np.float64)
     offered = np.where(node.used, group.members[0] >= node.profile.in_switch_ranks, reduced) | (group.size == 1)
-    yield Line(latency=np.where(offered, base + 2.0 * depth, np.inf), slope=slope)
+    yield CostLine(latency=np.where(offered, base + 2.0 * depth, np.inf), slope=slope)
 
 
-def _pairwise(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> Line:
+def _pairwise(kind: str, group: Span, tiers: tuple[TierLevel, ...], number: int) -> CostLine:
     """All-to-all as n - 1 sends at once, or one send: each tier carries its share of the peers, the slowest decides.
 
     slope = max over tiers of detour x peers / n / (share x rate), peers being the ranks reached over that tier or a
@@ -188,4 +188,4 @@ def _pairwise(kind: str, group: Span, tiers: tuple[Level, ...], number: int) -> 
         slope = np.maximum(slope, np.where(tier.used, reached, 0.0))
     if kind == "all_to_all":
         slope = slope + np.where(n > 1, 1.0 / (n * tiers[0].profile.copy(kind) * tiers[0].rate), 0.0)
-    return Line(latency=latency, slope=slope)
+    return CostLine(latency=latency, slope=slope)

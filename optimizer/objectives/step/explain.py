@@ -28,7 +28,7 @@ Value = float | tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class TermExplanation:
     """One term of a plan's estimate: evaluating `formula` with `values` gives `value`.
 
     values: inputs of the formula, several for what differs by kind of layer. about: the formula in words. inputs:
@@ -48,7 +48,7 @@ class Explanation:
     label: str = ""
 
 
-def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[Explanation]:
+def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[TermExplanation]:
     """Every second and byte of one plan: value, formula, inputs with their values, source and label."""
     layer_costs = layer_costs_of(job, Plans.of([plan]))
     step = Step(layer_costs=layer_costs, stages=stages_of(job.model, layer_costs.plans), knobs=knobs)
@@ -84,7 +84,7 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     return by_term
 
 
-def _explained(job: Job, term: Term, inputs: Inputs, notes: Mapping[str, Mapping[str, str]]) -> Explanation:
+def _explained(job: Job, term: Term, inputs: Inputs, notes: Mapping[str, Mapping[str, str]]) -> TermExplanation:
     values = {name: _number(inputs[name]) for name in term.formula.names}
     parameters = {name: f"{job.stack[name]:.4g} (stack {job.stack.name})" for name in term.parameters}
     device = job.cluster.device
@@ -96,7 +96,7 @@ def _explained(job: Job, term: Term, inputs: Inputs, notes: Mapping[str, Mapping
     sources = [part.source for part in (term.formula, *behind)]
     fitted = any(name in job.stack.parameters for name in term.parameters)
     assumed = bool(term.parameters) or any(source.startswith("assumed") for source in sources)
-    return Explanation(
+    return TermExplanation(
         name=term.name,
         value=float(np.ravel(term.formula(inputs))[0]),
         unit=term.unit,

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import total
-from optimizer.objectives.step.explain import Explanation, explain
+from optimizer.objectives.step.explain import TermExplanation, explain
 from optimizer.objectives.step.price import price
 from tests.objectives.drawn import jobs, knobs, plans
 
 FUNCTIONS = {name: getattr(np, name) for name in ("minimum", "maximum", "log2", "asarray")} | {"total": total}
 
 
-def evaluated(term: Explanation) -> float:
+def evaluated(term: TermExplanation) -> float:
     """What a reader gets who types the formula with the values beside it."""
     values = {name: np.asarray(value) for name, value in term.values.items()}
     return float(eval(term.formula, {"__builtins__": {}}, FUNCTIONS | values))
