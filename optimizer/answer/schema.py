@@ -25,7 +25,7 @@ from optimizer.answer.keys import (
     tables,
 )
 from optimizer.answer.saved import SavedFormat, SavedPlan
-from optimizer.catalog.readers.tables import Flag, Natural, Table, Unsigned, one_of, part
+from optimizer.catalog.readers.tables import FileTable, Flag, Natural, Unsigned, one_of, part
 from optimizer.catalog.readers.text import shown
 from optimizer.job.job import EVEN_RISK, PLACING, Limits
 from optimizer.job.plan import FIELDS, SCHEDULES, Knobs, Plan
@@ -118,7 +118,7 @@ def _values(hint: Any) -> list[Values]:
     return [values for inner in get_args(hint) for values in _values(inner)]
 
 
-def written(keys: type[Keys]) -> type[Table]:
+def written(keys: type[Keys]) -> type[FileTable]:
     """The model of a table as `optimize --json` prints it, for its JSON schema."""
 
     def typed(leaf: Any) -> Any:
@@ -138,7 +138,7 @@ def written(keys: type[Keys]) -> type[Table]:
         columns[name] = (kind, Field(default, description=f"{key.about}{unit}"))
         if key.valued:
             columns[name.removesuffix("_s")] = (kind, Field(default, description=f"{key.about}, in `unit`"))
-    return create_model(keys.__name__, __base__=Table, __doc__=keys.__doc__, **columns)
+    return create_model(keys.__name__, __base__=FileTable, __doc__=keys.__doc__, **columns)
 
 
 def _read(keys: type[Keys], inside: bool = False) -> Any:

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.diagnose.causes.cause import USUAL, Cause, Question, Test
+from optimizer.diagnose.causes.cause import USUAL, Cause, SlowStep, Test
 from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import Sign, signs_of
 from optimizer.diagnose.measured import Measured
@@ -41,7 +41,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class CauseExplanation:
     """One cause held to the gap.
 
     setting: the one that explains all of it, None where none does; `at_worst`: the step under the worst one [s].
@@ -76,11 +76,11 @@ class Diagnosis:
     measured: float
     predicted: float
     interval: Interval
-    explanations: tuple[Explanation, ...]
+    explanations: tuple[CauseExplanation, ...]
     excluded: tuple[tuple[Cause, str], ...]
     signs: tuple[Sign, ...]
     test: Test | None
-    tested: Explanation | None
+    tested: CauseExplanation | None
     unlike: tuple[str, ...] = ()
 
     @property
@@ -96,14 +96,14 @@ class Diagnosis:
         return ABOVE if self.measured < self.interval.low else WITHIN
 
     @property
-    def alike(self) -> tuple[Explanation, ...]:
+    def alike(self) -> tuple[CauseExplanation, ...]:
         """The causes that fit about as well as the first."""
         return tuple(
             explanation for explanation in self.explanations if explanation.share * ALIKE >= self.explanations[0].share
         )
 
 
-def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) -> Diagnosis:
+def diagnose(question: SlowStep, run: Measured, unlike: tuple[str, ...] = ()) -> Diagnosis:
     """Why the run takes as long as it does; it must have a step time. If `unlike`, none is sought."""
     measured = run.step_time
     if measured is None:
@@ -122,7 +122,7 @@ def diagnose(question: Question, run: Measured, unlike: tuple[str, ...] = ()) ->
                 (sign, cause.chance(sign.name, sign.value) / USUAL[sign.name][sign.value]) for sign in signs
             )
             explanations.append(
-                Explanation(
+                CauseExplanation(
                     cause=cause,
                     setting=setting,
                     at_worst=float(curve.seconds[-1]),
@@ -156,7 +156,7 @@ def deviation(around: Interval) -> float:
 
 
 def curves_of(
-    question: Question, causes: Sequence[Cause] = CAUSES
+    question: SlowStep, causes: Sequence[Cause] = CAUSES
 ) -> tuple[list[tuple[Cause, Curve]], tuple[tuple[Cause, str], ...]]:
     """The step under every cause that the run can have, and why it cannot have the others."""
     curves: list[tuple[Cause, Curve]] = []
@@ -175,7 +175,7 @@ def curves_of(
 
 
 @lru_cache(maxsize=64)
-def _curve(question: Question, cause: Cause) -> Curve:
+def _curve(question: SlowStep, cause: Cause) -> Curve:
     """The step from the healthy setting to the worst; kept, since many logs are read against one plan."""
     healthy, worst = cause.healthy(question), cause.worst(question)
     place = np.linspace(0.0, 1.0, GRID)
@@ -208,7 +208,7 @@ def shares_of(
     return {name: value / sum(posterior.values()) for name, value in posterior.items()}
 
 
-def solved(question: Question, cause: Cause, curve: Curve, measured: float) -> float | None:
+def solved(question: SlowStep, cause: Cause, curve: Curve, measured: float) -> float | None:
     """The setting under which the step takes exactly as long as measured, None where none does."""
     from scipy.optimize import brentq
 
@@ -227,6 +227,6 @@ def solved(question: Question, cause: Cause, curve: Curve, measured: float) -> f
     return float(brentq(excess, low, high, xtol=1e-9, rtol=1e-4))
 
 
-def cheapest(ordered: Sequence[Explanation]) -> Explanation | None:
+def cheapest(ordered: Sequence[CauseExplanation]) -> CauseExplanation | None:
     """The one of the first two causes whose test takes less time: it shows that cause, or leaves the other."""
     return min(ordered[:2], key=lambda one: one.cause.test.minutes, default=None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.diagnose.lines import Line
+from optimizer.diagnose.lines import LoggedLine
 
 OK, OOM, CRASHED = "ok", "oom", "crashed"
 _OUT_OF_MEMORY = re.compile(
@@ -36,7 +36,7 @@ class Failure:
     text: str
 
 
-def first_failure(lines: Sequence[Line]) -> Failure | None:
+def first_failure(lines: Sequence[LoggedLine]) -> Failure | None:
     """The first line that tells of a failure, an OOM before all others since a traceback comes first; None for none.
 
     >>> first_failure([Line(number=3, text="Traceback (most recent call last):"),

@@ -35,7 +35,7 @@ _TIME = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class LoggedLine:
     """One line: its place in the file, its text, the process that wrote it ("" if none is named), its time [s].
 
     suspect: it may tell of a failure.
@@ -55,7 +55,7 @@ class LogText:
     unfinished: the last line of the file has no end; remarks: on how it was read.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LoggedLine, ...]
     count: int = 0
     unfinished: bool = False
     remarks: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
     return spans
 
 
-def line_of(number: int, row: str) -> Line:
+def line_of(number: int, row: str) -> LoggedLine:
     r"""One line without colours and without the labels of its launcher.
 
     >>> line_of(7, "\x1b[32m[rank3]:\x1b[0m 2026-01-02 10:00:01,500 step:  5").rank
@@ -118,7 +118,7 @@ def line_of(number: int, row: str) -> Line:
             rank, text = rank or match[1], text[match.end() :]
     if not rank:
         rank = next((match[1] for pattern in RANKS if (match := pattern.search(text[:200]))), "")
-    return Line(number=number, text=text, rank=rank, time=time_of(text))
+    return LoggedLine(number=number, text=text, rank=rank, time=time_of(text))
 
 
 def time_of(text: str) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import Record, Stream, streams_of, together
 from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
-from optimizer.diagnose.lines import Line, LogText, read_lines
+from optimizer.diagnose.lines import LoggedLine, LogText, read_lines
 from optimizer.frameworks.every import LOGS, MARKS
 from optimizer.frameworks.log_line import LogFormat, LogLine
 
@@ -61,7 +61,7 @@ def read_log(path: str | Path) -> list[LoggedRun]:
 
 def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
     """The runs of each program that wrote into a file; a failure is that of the run before it."""
-    spans: list[tuple[LogFormat, list[tuple[Line, Record]]]] = []
+    spans: list[tuple[LogFormat, list[tuple[LoggedLine, Record]]]] = []
     taken: list[tuple[int, int]] = []
     for program in LOGS:
         rows = [row for row in _rows(program, text) if not any(a <= row[0].number <= b for a, b in taken)]
@@ -90,7 +90,7 @@ def _is_step(record: Record) -> bool:
     return reading.step is not None or (reading.alone and reading.seconds is not None)
 
 
-def _rows(program: LogFormat, text: LogText) -> list[tuple[Line, Record]]:
+def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     """The lines that a program understands and what they say, without one that was cut short."""
     marked = [line for line in text.lines if any(mark in line.text for mark in program.marks)]
     if program.tells and not any(program.tells in line.text for line in marked):
@@ -125,7 +125,7 @@ def _understood(program: LogFormat, text: str) -> LogLine | None:
 
 
 def _of_program(
-    path: Path, program: LogFormat, rows: Sequence[tuple[Line, Record]], text: LogText, part: tuple[int, int]
+    path: Path, program: LogFormat, rows: Sequence[tuple[LoggedLine, Record]], text: LogText, part: tuple[int, int]
 ) -> Iterator[LoggedRun]:
     """The runs that a program wrote into a part of a file: those of every rank side by side."""
     by_rank: dict[str, list[Record]] = {}

@@ -143,7 +143,7 @@ PERIODS = 3  # stalls at least of which a period is reported
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
+class PaceLevel:
     """A part of the run with one pace: its first and last step, its median [s]."""
 
     first: int
@@ -178,7 +178,7 @@ class Steady:
     wander: float = 0.0
     jitter: float = 0.0
     tail: float = 1.0
-    levels: tuple[Level, ...] = ()
+    levels: tuple[PaceLevel, ...] = ()
 
 
 def steady_part(steps: Sequence[Timed]) -> Steady | None:
@@ -197,7 +197,7 @@ def steady_part(steps: Sequence[Timed]) -> Steady | None:
     starts = [*level_starts(logs), len(warm)]
     parts = [warm[a:b] for a, b in pairwise(starts)]
     levels = tuple(
-        Level(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
+        PaceLevel(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
         for part in parts
     )
     longest = max(parts, key=lambda part: (_covered(part), part[0].step))
@@ -237,7 +237,7 @@ def _warm(attempt: list[Timed]) -> list[Timed]:
     return attempt[len(attempt) // 2 :]
 
 
-def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, levels: tuple[Level, ...]) -> Steady:
+def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, levels: tuple[PaceLevel, ...]) -> Steady:
     times = np.array([timed.seconds for timed in part])
     middle = float(np.median(times))
     deviation = TO_SIGMA * float(np.median(np.abs(times - middle)))

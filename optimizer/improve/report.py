@@ -10,7 +10,7 @@ from optimizer.answer.answer import estimate_dict, job_dict, plan_dict
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.launch import JOB, MACHINES, PLAN, SHAPE, SOFTWARE, WORDS, FlagChange, Launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.state import FOLLOWING, Edit, Run, State, days, dollars
+from optimizer.improve.state import FOLLOWING, Edit, State, WholeRun, days, dollars
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.plan_report import BARS, micro_batches
@@ -28,7 +28,7 @@ LEAST = f"`optimize` itself takes no plan that fits with a chance below {1 - USU
 TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
 
 
-def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags, run: Run | None) -> Report:
+def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags, run: WholeRun | None) -> Report:
     """The whole report.
 
     Args:
@@ -100,7 +100,7 @@ def value_text(value: object) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def price_rows(state: State, run: Run | None) -> list[tuple[str, str]]:
+def price_rows(state: State, run: WholeRun | None) -> list[tuple[str, str]]:
     """The plan as read, its rates, interval and memory."""
     estimate, plan, usable = state.estimate, state.plan, state.job.usable_memory / GB
     memory = f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with a chance of {state.chance:.0%}"
@@ -138,7 +138,7 @@ def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
         yield "all", improvement.best
 
 
-def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: Run | None) -> Table:
+def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: WholeRun | None) -> Table:
     """Every edit with what it gains; the days and dollars of the run last, where it is known."""
     states = [("now", "", "", current)]
     states += [(name, changes_text(edit), f"{edit.gain:+.1%}", edit.after) for name, edit in rows]
@@ -186,12 +186,12 @@ def flag_text(flag: FlagChange) -> str:
     return f"{flag.flag} {flag.before} → {flag.after}"
 
 
-def _worth(run: Run, state: State) -> str:
+def _worth(run: WholeRun, state: State) -> str:
     cost = dollars(run, state)
     return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")
 
 
-def improvement_dict(improvement: Improvement, flags: Flags, run: Run | None) -> dict[str, Any]:
+def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | None) -> dict[str, Any]:
     """Everything: the launch as read, its price, every edit with its flags."""
     question, launch = improvement.question, improvement.question.launch
     # The plan that runs, where nothing is better.
@@ -213,7 +213,7 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: Run | None) ->
     }
 
 
-def state_dict(state: State, run: Run | None) -> dict[str, Any]:
+def state_dict(state: State, run: WholeRun | None) -> dict[str, Any]:
     """A priced plan: its estimate, intervals, and the chance that it fits."""
     time = interval(state.job, state.plan, state.estimate.step_time)
     memory = interval(state.job, state.plan, state.estimate.reserved, "memory")
@@ -230,7 +230,7 @@ def state_dict(state: State, run: Run | None) -> dict[str, Any]:
     }
 
 
-def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: Run | None) -> dict[str, Any]:
+def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: WholeRun | None) -> dict[str, Any]:
     """One edit: settings and flags before and after, and where they lead."""
     after = edit.after
     return {
@@ -248,7 +248,7 @@ def edit_dict(edit: Edit, flags: Sequence[FlagChange], run: Run | None) -> dict[
     }
 
 
-def _worth_dict(state: State, run: Run | None) -> dict[str, Any]:
+def _worth_dict(state: State, run: WholeRun | None) -> dict[str, Any]:
     if run is None:
         return {}
     row = run.offer.row if run.offer else None

@@ -91,21 +91,21 @@ def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {},
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class WholeRun:
     """A whole run: its tokens, and the offer by which its GPUs are rented, None where no price is known."""
 
     tokens: float
     offer: Offer | None
 
 
-def days(run: Run, state: State) -> float:
+def days(run: WholeRun, state: State) -> float:
     """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
     job = state.job
     usual = usual_reliability(job.cluster.device.name, job.cluster.name)
     return wall_time(run.tokens / state.throughput, job.gpus, usual, params=job.model.params).wall / DAY
 
 
-def dollars(run: Run, state: State) -> float | None:
+def dollars(run: WholeRun, state: State) -> float | None:
     """Rent of whole nodes over that time [USD], None without a price."""
     if run.offer is None:
         return None

@@ -12,7 +12,7 @@ from pydantic import Field
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.catalog.readers.problems import validated
-from optimizer.catalog.readers.tables import Count, Positive, Table, Text, Texts, Unsigned, one_of, part
+from optimizer.catalog.readers.tables import Count, FileTable, Positive, Text, Texts, Unsigned, one_of, part
 from optimizer.catalog.readers.text import read_json
 from optimizer.objectives.network.collectives import KINDS
 
@@ -109,7 +109,7 @@ ATTENTION: Any = part(AttentionTime, forward=(Positive, ...), backward=(Unsigned
 KIND: Any = one_of(KINDS)
 
 
-class Collective(Table):
+class Collective(FileTable):
     """A collective over some ranks of some nodes: the whole buffer [B] and its time [s]."""
 
     kind: KIND
@@ -119,7 +119,7 @@ class Collective(Table):
     seconds: Positive
 
 
-class MeasuredTable(Table):
+class MeasuredTable(FileTable):
     """Everything; parts that the program could not measure are empty."""
 
     format: Text

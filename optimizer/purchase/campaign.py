@@ -20,7 +20,7 @@ AUTO = -1  # as many spare nodes as pay
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class TrainingRun:
     """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`.
 
     assumed: nobody named the batch, so that it follows the GPUs as that of `optimize` does; grows: nor did a published
@@ -59,7 +59,7 @@ class Assumption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class Requirements:
     """Limits on the answer; infinite or empty when there is none. on_hand: GPUs that exist, by kind of machine."""
 
     deadline: float = float("inf")
@@ -79,10 +79,10 @@ class Campaign:
     pin variables of the inner plans as optimizer.job.job.Limits does.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[TrainingRun, ...]
     assumptions: tuple[Assumption, ...]
     stack: Stack | None = None
-    bounds: Bounds = Bounds()
+    bounds: Requirements = Requirements()
     buy: bool = False
     book: PriceBook = field(default_factory=PriceBook)
     spares: int | None = None
@@ -158,7 +158,7 @@ class Design:
         tiers: tuple[Tier, ...] = (inner, *outer)
         return replace(self.cluster, tiers=tiers)
 
-    def job(self, campaign: Campaign, run: Run) -> Job:
+    def job(self, campaign: Campaign, run: TrainingRun) -> Job:
         """The question for the planner. Raises InputError for a batch, dtype or size that cannot be."""
         return Job(
             model=run.model,
@@ -177,7 +177,7 @@ class Design:
             ),
         )
 
-    def batch(self, run: Run) -> int:
+    def batch(self, run: TrainingRun) -> int:
         """Sequences per optimizer step of a run."""
         return max(1, round(run.sequences(self.gpus) * self.batch_factor))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from optimizer.purchase.campaign import Campaign, Run
+from optimizer.purchase.campaign import Campaign, TrainingRun
 from optimizer.purchase.designs.figures import Figures
 from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.ranges import Range, combined
@@ -63,7 +63,9 @@ def totals(deliveries: Sequence[Delivery]) -> tuple[int, ...]:
     return tuple(sum(item.gpus for item in deliveries[: index + 1]) for index in range(len(deliveries)))
 
 
-def course(runs: Sequence[Run], deliveries: Sequence[Delivery], stages: Sequence[Figures], restart: float) -> Course:
+def course(
+    runs: Sequence[TrainingRun], deliveries: Sequence[Delivery], stages: Sequence[Figures], restart: float
+) -> Course:
     """The runs one after the other, each on all GPUs that are there; a delivery stops the run for a restart [s].
 
     stages: the figures of the whole campaign on the GPUs of each stage. A stage does the same share of a run in a

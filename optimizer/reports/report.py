@@ -93,7 +93,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Points:
+class BulletPoints:
     """Sentences of a list; empty ones are left out."""
 
     kind: ClassVar[str] = "points"
@@ -172,7 +172,7 @@ class Tiles:
         return bool(self.tiles)
 
 
-Block = Text | Heading | Points | Pairs | Table | Tiles | Chart
+Block = Text | Heading | BulletPoints | Pairs | Table | Tiles | Chart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ def section(heading: str, *blocks: Block | str, on: Place = "") -> Section:
 
 def notes(heading: str, lines: Iterable[str], on: Place = "") -> Section:
     """A section of one list; it is empty, and so not shown, without lines."""
-    return section(heading, Points([line for line in lines if line]), on=on)
+    return section(heading, BulletPoints([line for line in lines if line]), on=on)
 
 
 @dataclass(frozen=True, kw_only=True)

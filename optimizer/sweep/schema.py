@@ -11,7 +11,7 @@ from pydantic import AliasChoices, AliasGenerator, BeforeValidator, ConfigDict, 
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import LARGEST, amount, parse, whole
-from optimizer.catalog.readers.tables import Count, Name, Natural, Positive, Table
+from optimizer.catalog.readers.tables import Count, FileTable, Name, Natural, Positive
 from optimizer.constraints.pin_text import pin_texts
 from optimizer.job.fields import CHOICE, FIELDS, FORMATS, GPUS, JOB, NAME, PINS, SHARE, SIZE, TIME, WHOLE
 from optimizer.job.fields import Field as Option
@@ -198,7 +198,7 @@ def _effort(field: Option) -> tuple[Any, Any]:
     return kind, getattr(Effort(), field.name)
 
 
-class StudyKeys(Table):
+class StudyKeys(FileTable):
     """A table of a study, whose keys may be spelled in several ways."""
 
     model_config = ConfigDict(alias_generator=AliasGenerator(validation_alias=spellings))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.diagnose.causes.cause import Cause, Question
+from optimizer.diagnose.causes.cause import Cause, SlowStep
 from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.diagnosis import Curve, curves_of
 from optimizer.job.job import Job
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 Draw = np.random.Generator
 
 
-def question(model: str, gpus: int, plan: Plan, seq_len: int, cluster: str = "dgx-h100") -> Question:
+def question(model: str, gpus: int, plan: Plan, seq_len: int, cluster: str = "dgx-h100") -> SlowStep:
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
     job = Job(
         model=load_model(model),
@@ -37,11 +37,11 @@ def question(model: str, gpus: int, plan: Plan, seq_len: int, cluster: str = "dg
         seq_len=seq_len,
         global_batch=batch,
     )
-    return Question(job=job, plan=plan)
+    return SlowStep(job=job, plan=plan)
 
 
 @cache
-def questions() -> tuple[Question, ...]:
+def questions() -> tuple[SlowStep, ...]:
     """Plans of several kinds: sharded data parallelism, pipelines, tensor parallelism, mixtures, small models."""
     return (
         question("llama3-8b", 64, Plan(tp=2, dp=32, micro_batch=1, num_microbatches=2, sequence_parallel=True), 8192),
@@ -185,7 +185,7 @@ MECHANISMS: dict[str, Callable[[float, Callable[[Array], Array], float, Draw], A
     "routing": routing,
     "data": data,
 }
-SETTINGS: dict[str, Callable[[Question, Draw], float]] = {
+SETTINGS: dict[str, Callable[[SlowStep, Draw], float]] = {
     "network": lambda asked, draw: float(draw.uniform(0.05, 0.8)),
     "launches": lambda asked, draw: float(asked.job.stack["launch"] * draw.uniform(1, 25)),
     "straggler": lambda asked, draw: float(draw.uniform(0.05, 0.6)),

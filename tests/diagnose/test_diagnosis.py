@@ -145,7 +145,7 @@ def test_an_answer_without_a_plan_is_refused(tmp_path: Path) -> None:
 
 def test_the_python_answer_and_the_saved_one_are_priced_alike(answer: Path) -> None:
     from optimizer import Job, load_cluster, load_model, load_stack
-    from optimizer.diagnose.causes.cause import Question
+    from optimizer.diagnose.causes.cause import SlowStep
 
     job = Job(
         model=load_model("llama3-8b"),
@@ -158,5 +158,5 @@ def test_the_python_answer_and_the_saved_one_are_priced_alike(answer: Path) -> N
     found = best_plan(job, trials=0)
     assert found.plan is not None
     assert found.estimate is not None
-    question = Question(job=job, plan=found.plan, knobs=found.knobs)
+    question = SlowStep(job=job, plan=found.plan, knobs=found.knobs)
     assert question.predicted == pytest.approx(found.estimate.step_time)

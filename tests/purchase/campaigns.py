@@ -12,7 +12,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Campaign, Design, Run
+from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.designs.grid import Grid
 
 KINDS = ("h100", "b200", "mi300x")
@@ -50,7 +50,7 @@ def no_plan(job: Job) -> Answer:
 
 def campaign(**changes: Any) -> Campaign:
     """Llama 3.1 405B on 15.6 trillion tokens, rented."""
-    run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
+    run = TrainingRun(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
     values: dict[str, Any] = {"runs": (run,), "stack": load_stack("megatron-core"), "assumptions": assumptions(False)}
     return Campaign(**values | changes)
 

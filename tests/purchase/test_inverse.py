@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.purchase.campaign import Bounds
+from optimizer.purchase.campaign import Requirements
 from optimizer.purchase.designs.inverse import (
     cheapest,
     cheapest_by_kind,
@@ -42,7 +42,7 @@ def test_a_deadline_that_no_count_meets_says_the_fastest() -> None:
 
 
 def test_cheapest_and_fastest_agree_with_a_look_at_every_point() -> None:
-    points = pareto(campaign(bounds=Bounds(deadline=400 * DAY)), grid(), planner=quick_planner).points
+    points = pareto(campaign(bounds=Requirements(deadline=400 * DAY)), grid(), planner=quick_planner).points
     feasible = [point for point in points if point.feasible]
     assert cheapest(points) is min(feasible, key=lambda point: point.figures.cost)
     assert fastest(points) is min(feasible, key=lambda point: point.figures.time_to_train)

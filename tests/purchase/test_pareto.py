@@ -11,7 +11,7 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Job
-from optimizer.purchase.campaign import Bounds, Design, counts
+from optimizer.purchase.campaign import Design, Requirements, counts
 from optimizer.purchase.designs.front import (
     binding_limits,
     hypervolume,
@@ -38,7 +38,7 @@ def dominates(first: Point, second: Point) -> bool:
 @pytest.mark.parametrize("trials", [0, 60])
 def test_no_reported_point_is_dominated_by_any_evaluated_one(trials: int) -> None:
     found = pareto(
-        campaign(bounds=Bounds(deadline=400 * DAY, budget=200e6)),
+        campaign(bounds=Requirements(deadline=400 * DAY, budget=200e6)),
         grid(power_caps=(1.0, 0.8)),
         planner=quick_planner,
         ranges={"nic": (25e9, 100e9), "power_cap": (0.5, 1.0)},
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_front() -> None:
 
 
 def test_searches_with_several_seeds_agree_with_the_exhaustive_coarse_grid() -> None:
-    question = campaign(bounds=Bounds(deadline=300 * DAY))
+    question = campaign(bounds=Requirements(deadline=300 * DAY))
     coarse = grid("h100", "b200", nics=(25e9, 50e9, 100e9), power_caps=(0.6, 0.8, 1.0))
     exhaustive = pareto(question, coarse, planner=quick_planner)
     ranges = {"nic": (25e9, 100e9), "power_cap": (0.6, 1.0)}
@@ -91,7 +91,9 @@ def test_hypervolume_of_one_point_is_its_box() -> None:
 
 
 def test_every_limit_is_checked() -> None:
-    question = campaign(bounds=Bounds(deadline=60 * DAY, budget=70e6, power=10e6, racks=300, on_hand={"b200": 2000}))
+    question = campaign(
+        bounds=Requirements(deadline=60 * DAY, budget=70e6, power=10e6, racks=300, on_hand={"b200": 2000})
+    )
     found = pareto(question, grid(), planner=quick_planner)
     by_label = {point.design.label(): {excess.limit for excess in point.excesses} for point in found.points}
     assert "deadline" in by_label["1,024 H100"]
@@ -101,7 +103,7 @@ def test_every_limit_is_checked() -> None:
 
 
 def test_without_a_feasible_point_the_nearest_and_the_limit_are_named() -> None:
-    found = pareto(campaign(bounds=Bounds(deadline=1 * DAY)), grid(), planner=quick_planner)
+    found = pareto(campaign(bounds=Requirements(deadline=1 * DAY)), grid(), planner=quick_planner)
     assert found.front == ()
     assert found.hypervolume == 0.0
     assert worst_excess(found.nearest[0]) == min(worst_excess(point) for point in found.points)

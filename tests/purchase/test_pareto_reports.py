@@ -19,7 +19,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
 from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
@@ -59,8 +59,8 @@ def planner(job: Job) -> Answer:
     return Answer(status="optimal", job=job, plan=Plan(tp=8, pp=8, dp=16, num_microbatches=16), estimate=estimate)
 
 
-def make(bounds: Bounds, buy: bool = False) -> Dossier:
-    run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
+def make(bounds: Requirements, buy: bool = False) -> Dossier:
+    run = TrainingRun(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
     campaign = Campaign(
         runs=(run,),
         stack=load_stack("megatron-core"),
@@ -76,12 +76,12 @@ def make(bounds: Bounds, buy: bool = False) -> Dossier:
 
 @pytest.fixture(scope="module")
 def answer() -> Dossier:
-    return make(Bounds(deadline=120 * DAY, budget=200e6))
+    return make(Requirements(deadline=120 * DAY, budget=200e6))
 
 
 @pytest.fixture(scope="module")
 def nothing() -> Dossier:
-    return make(Bounds(deadline=1 * DAY, power=1e6))
+    return make(Requirements(deadline=1 * DAY, power=1e6))
 
 
 def test_the_json_holds_the_contract(answer: Dossier) -> None:
@@ -168,7 +168,7 @@ def test_the_page_is_the_same_every_time(answer: Dossier) -> None:
 
 def test_pages_without_an_answer_and_of_bought_machines_are_made_too(nothing: Dossier) -> None:
     assert "No design meets every limit" in report_page(purchase_report(nothing))
-    assert "Price per GPU" in report_page(purchase_report(make(Bounds(), buy=True)))
+    assert "Price per GPU" in report_page(purchase_report(make(Requirements(), buy=True)))
 
 
 def test_phases_add_up_to_the_step(answer: Dossier) -> None:

@@ -15,7 +15,7 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_model
 from optimizer.cli import cli
 from optimizer.purchase.assumptions import ABOVE_ZERO, TITLES, assumptions
-from optimizer.purchase.campaign import AUTO, Bounds, Campaign, Run
+from optimizer.purchase.campaign import AUTO, Campaign, Requirements, TrainingRun
 from optimizer.purchase.designs.figures import site_pue
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
@@ -188,7 +188,7 @@ def test_deliveries_end_between_all_at_once_and_the_first_alone() -> None:
     late = staged(question, (Delivery(gpus=2048, at=0), Delivery(gpus=2048, at=9000 * DAY)), (few, many))
     assert late.course.time_to_train == pytest.approx(few.figures.time_to_train)
     assert late.course.cost == pytest.approx(few.figures.cost)
-    missed = replace(question, bounds=Bounds(deadline=0.9 * ends[0]))
+    missed = replace(question, bounds=Requirements(deadline=0.9 * ends[0]))
     assert not staged(missed, late.deliveries, (few, many)).in_limits
 
 
@@ -198,7 +198,7 @@ def test_a_delivery_by_hand() -> None:
     slow = replace(few, walls=(100 * DAY,), time_to_train=100 * DAY, cost=100.0, mean_power=1.0)
     fast = replace(many, walls=(40 * DAY,), time_to_train=40 * DAY, cost=80.0, mean_power=2.0)
     model = load_model("llama3-8b")
-    runs = [Run(model=model, tokens=1e12, seq_len=8192, global_batch=512)]
+    runs = [TrainingRun(model=model, tokens=1e12, seq_len=8192, global_batch=512)]
     deliveries = [Delivery(gpus=8, at=0), Delivery(gpus=8, at=50 * DAY)]
     found = course(runs, deliveries, [slow, fast], restart=0.5 * DAY)
     assert found.time_to_train == pytest.approx(70.5 * DAY)

@@ -14,7 +14,7 @@ from optimizer.catalog.offers import PriceBook, quote
 from optimizer.objectives.step.interval import interval
 from optimizer.purchase.alternatives import alternatives
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Bounds, Campaign
+from optimizer.purchase.campaign import Campaign, Requirements
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.inverse import cheapest_by_kind
 from optimizer.purchase.designs.pareto import pareto
@@ -135,7 +135,7 @@ def test_a_limit_that_is_often_missed_lowers_the_chance() -> None:
     question = campaign()
     points = best(question)
     dear = max(points, key=lambda point: point.figures.time_to_train)
-    late = replace(question, bounds=Bounds(deadline=0.8 * dear.figures.time_to_train))
+    late = replace(question, bounds=Requirements(deadline=0.8 * dear.figures.time_to_train))
     probabilities = {item.point.design.kind: item for item in judged(late, points, draws=FEW).probabilities}
     assert probabilities[dear.design.kind].in_limits < 0.5
     assert max(item.in_limits for item in probabilities.values()) > 0.5
@@ -165,7 +165,7 @@ def test_at_the_price_or_the_mfu_to_win_a_machine_costs_what_its_alternative_doe
 def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() -> None:
     found = pareto(campaign(), grid(gpus=(4096,)), planner=quick_planner)
     times = sorted(point.figures.time_to_train for point in found.points)
-    late = campaign(bounds=Bounds(deadline=(times[0] + times[1]) / 2))
+    late = campaign(bounds=Requirements(deadline=(times[0] + times[1]) / 2))
     answer = dossier(pareto(late, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
     winner, *others = answer.alternatives
     assert winner.point.feasible
@@ -190,7 +190,7 @@ def test_a_machine_beyond_the_limits_stands_in_the_tables_with_what_it_misses() 
 
 
 def test_a_machine_of_which_too_few_are_on_hand_wins_in_no_case_and_at_no_price() -> None:
-    few = campaign(bounds=Bounds(on_hand={"b200": 8}))
+    few = campaign(bounds=Requirements(on_hand={"b200": 8}))
     answer = dossier(pareto(few, grid(gpus=(4096,)), planner=quick_planner), kinds(), planner=quick_planner)
     probabilities = {item.point.design.kind: item for item in answer.decision.probabilities}
     assert (probabilities["b200"].in_limits, probabilities["b200"].chance) == (0.0, 0.0)

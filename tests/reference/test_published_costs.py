@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from optimizer.catalog import load_cluster, load_model
 from optimizer.cli import cli
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Campaign, Design, Run
+from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.ranges import Range, combined
@@ -50,7 +50,7 @@ def test_the_gpu_hours_of_llama_3_1_405b() -> None:
 def test_the_power_of_nodes_that_train_gpt_3_in_mlperf() -> None:
     # MLPerf Training v4.0, GPT-3 175B in FP8 on 64 DGX H100: 7.0 kW a node at the median, immersion cooled, and about
     # 8.0 with air, whose fans are the upper end of the host's share.
-    run = Run(model=load_model("gpt3"), tokens=300e9, seq_len=2048, global_batch=2048)
+    run = TrainingRun(model=load_model("gpt3"), tokens=300e9, seq_len=2048, global_batch=2048)
     campaign = Campaign(runs=(run,), assumptions=assumptions(False, {"pue": "1"}))
     design = Design(kind="h100", cluster=load_cluster("h100"), gpus=512, dtype="fp8")
     point = Workshop(campaign=campaign).point(design)

@@ -7,7 +7,7 @@ import pytest
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Campaign, Design, Run
+from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
@@ -15,7 +15,7 @@ from optimizer.search.plan.best import best_plan
 DAY = 86400.0
 
 
-def trained(run: Run, kind: str, gpus: int, stack: str, **fixed: int | str) -> Point:
+def trained(run: TrainingRun, kind: str, gpus: int, stack: str, **fixed: int | str) -> Point:
     usual = assumptions(False)
     # Meta's pipeline of 16 stages waits 10.5 % of the time.
     campaign = Campaign(runs=(run,), stack=load_stack(stack), assumptions=usual, fixed=fixed, bubble=1.0)
@@ -27,14 +27,14 @@ def trained(run: Run, kind: str, gpus: int, stack: str, **fixed: int | str) -> P
 def test_gpt3_on_1024_a100_near_the_formula_of_sc21() -> None:
     # Narayanan et al., arXiv 2104.04473: 8 T P / (n X) = 33.9 days at 140 TFLOP/s, recomputing everything, with
     # TP 8 by the paper's rule (takeaway 1); the search finds TP 4 faster.
-    run = Run(model=load_model("gpt3"), tokens=300e9, seq_len=2048, global_batch=1536)
+    run = TrainingRun(model=load_model("gpt3"), tokens=300e9, seq_len=2048, global_batch=1536)
     found = trained(run, "dgx-a100-80", 1024, "megatron-2021", recompute="full", tp=8)
     assert found.figures.training_time / DAY == pytest.approx(33.9, rel=0.12)
 
 
 def test_llama_3_405b_lies_around_the_published_gpu_hours() -> None:
     # Llama 3.1 model card: 30.84 M GPU-hours, all stages of training; more than 90 % effective time.
-    run = Run(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
+    run = TrainingRun(model=load_model("llama3.1-405b"), tokens=15.6e12, seq_len=8192, global_batch=2048)
     best = trained(run, "h100", 16384, "megatron-core")
     theirs = trained(run, "h100", 16384, "megatron-core", tp=8, cp=1, pp=16, dp=128)
     assert best.figures.goodput > 0.9

@@ -11,7 +11,19 @@ from optimizer.reports.render.html import report_page
 from optimizer.reports.render.json import json_text
 from optimizer.reports.render.markdown import markdown_text
 from optimizer.reports.render.screen import screen_text
-from optimizer.reports.report import Heading, Pairs, Points, Report, Table, Text, Tile, Tiles, columns, notes, section
+from optimizer.reports.report import (
+    BulletPoints,
+    Heading,
+    Pairs,
+    Report,
+    Table,
+    Text,
+    Tile,
+    Tiles,
+    columns,
+    notes,
+    section,
+)
 
 TABLE = Table(
     columns("name ~ | time [s] | share [%] | [bar]"), [("one <b>", 0.5, 0.25, 0.5), ("two", None, 1.0, 1.0)], [1]
@@ -23,7 +35,7 @@ REPORT = Report(
     warning="It does not fit.",
     conclusion=("First.", "Second."),
     sections=(
-        section("Everywhere", "Words.", Heading("Within"), Pairs([("a", "b")]), Points(["point", ""]), TABLE),
+        section("Everywhere", "Words.", Heading("Within"), Pairs([("a", "b")]), BulletPoints(["point", ""]), TABLE),
         section("Only here", Text("as it is\n  written", block=True), on="screen"),
         section("Only there", Tiles([Tile(name="MFU", value="50%")]), CHART, on="page"),
         notes("Nothing", []),

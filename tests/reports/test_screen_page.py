@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.reports.render.html import report_page
-from optimizer.reports.report import Pairs, Points, Report, Table, Tile, Tiles, columns, section
+from optimizer.reports.report import BulletPoints, Pairs, Report, Table, Tile, Tiles, columns, section
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ def words(page: str) -> str:
 def test_hostile_names_are_texts() -> None:
     name = "[red]x[/] <script>alert(1)</script> \x1b]0;title\x07 <img src=//evil>"
     blocks = (
-        Points([name]),
+        BulletPoints([name]),
         Pairs([(name, name)]),
         Table(columns("a"), [[name]]),
         Tiles([Tile(name=name, value=name)]),

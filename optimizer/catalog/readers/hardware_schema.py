@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import HUGE, parse
-from optimizer.catalog.readers.tables import Count, Flag, Name, Number, Positive, Share, Table, Text, Unsigned
+from optimizer.catalog.readers.tables import Count, FileTable, Flag, Name, Number, Positive, Share, Text, Unsigned
 
 EXAMPLES = {"B/s": "400 Gb/s", "B": "80 GB", "FLOP/s": "989.5 TFLOP/s", "s": "2 us", "W": "700 W", "J/bit": "5 pJ/bit"}
 
@@ -48,7 +48,7 @@ Topology = Annotated[Literal["switch", "mesh", "torus", "bus"], "one of switch, 
 _ONE_WAY = "does not say which way; write {}_one_way [B/s]"
 
 
-class GemmTable(Table):
+class GemmTable(FileTable):
     """How fast a device multiplies matrices, as measured on it: parameters of gemm_curve, in SI units."""
 
     ceiling: Share | None = None
@@ -59,7 +59,7 @@ class GemmTable(Table):
     memory_efficiency: Share | None = None
 
 
-class DeviceTable(Table):
+class DeviceTable(FileTable):
     """A device: complete, or `like` a preset with some values of its own."""
 
     name: Name
@@ -84,7 +84,7 @@ class DeviceTable(Table):
         return self
 
 
-class TierTable(Table):
+class TierTable(FileTable):
     """A tier: a link by preset name, by its own values, or both."""
 
     advice: ClassVar[Mapping[str, str]] = {
@@ -117,7 +117,7 @@ class TierTable(Table):
         return self
 
 
-class ClusterTable(Table):
+class ClusterTable(FileTable):
     """A cluster: a device and the tiers of its network, innermost first."""
 
     advice: ClassVar[Mapping[str, str]] = {"host_bandwidth": _ONE_WAY.format("host_bandwidth")}

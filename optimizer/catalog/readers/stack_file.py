@@ -23,10 +23,10 @@ from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.problems import validated
 from optimizer.catalog.readers.tables import (
     Count,
+    FileTable,
     Natural,
     Number,
     Share,
-    Table,
     Texts,
     Unsigned,
     one_of,
@@ -44,7 +44,7 @@ WIDEST = 20
 Stage = Annotated[int, Field(strict=True, ge=0, le=3), "0, 1, 2 or 3"]
 
 
-def _features(table: Table) -> Features:
+def _features(table: FileTable) -> Features:
     features = Features(**dict(table))
     if features.recompute_modules and features.selective != "core":
         raise ValueError('recompute_modules needs selective = "core"')
@@ -58,7 +58,7 @@ def _intervals(widths: dict[str, float]) -> dict[str, float]:
     return widths
 
 
-def _given(table: Table) -> dict[str, Any]:
+def _given(table: FileTable) -> dict[str, Any]:
     return {name: getattr(table, name) for name in PARAMETERS if name in table.model_fields_set}
 
 
@@ -83,9 +83,9 @@ _FEATURES = table_of(
     lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}
-_PARAMETERS = create_model("Parameters", __base__=Table, **_BOUNDED)
+_PARAMETERS = create_model("Parameters", __base__=FileTable, **_BOUNDED)
 _EACH_FIXED: Any = {name: (part(Fixed, value=hint), None) for name, (hint, _) in _BOUNDED.items()}
-_FIXED = create_model("FixedParameters", __base__=Table, **_EACH_FIXED)
+_FIXED = create_model("FixedParameters", __base__=FileTable, **_EACH_FIXED)
 KEYS = table_of(
     Stack,
     features=(Annotated[_FEATURES, AfterValidator(_features), NEEDED], ...),

@@ -45,7 +45,7 @@ NAME = "name"  # a field so called is what a file's table is called everywhere e
 _TYPES: Mapping[Any, Any] = {bool: Flag, float: Number, str: Text, float | None: Positive | None}
 
 
-class Table(BaseModel):
+class FileTable(BaseModel):
     """A table without unknown keys; `advice` is what to say of some of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -53,7 +53,7 @@ class Table(BaseModel):
 
 
 @cache
-def table_of(kind: type, **chosen: Any) -> type[Table]:
+def table_of(kind: type, **chosen: Any) -> type[FileTable]:
     """The table whose keys are the fields of a dataclass, some of types `chosen`.
 
     A whole number with a default may be 0, one without must be above it; a chosen (type, ...) must be given. A field
@@ -68,7 +68,7 @@ def table_of(kind: type, **chosen: Any) -> type[Table]:
         own = _allowed(hints[item.name]) or _TYPES.get(hints[item.name])
         hint = chosen.get(item.name) or named or own or (Count if required else Natural)
         keys[item.name] = hint if isinstance(hint, tuple) else (hint, ... if required else default)
-    return create_model(kind.__name__, __base__=Table, **keys)
+    return create_model(kind.__name__, __base__=FileTable, **keys)
 
 
 def _allowed(hint: Any) -> Any:

@@ -22,7 +22,7 @@ from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
-    from optimizer.purchase.campaign import Bounds, Campaign, Design, Run
+    from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import Delivery
 
@@ -78,7 +78,7 @@ class PurchaseQuestion:
     deliveries: tuple[Delivery, ...] = ()  # GPUs by date, where they come in stages
 
 
-def question_of(asked: Options, bounds: Bounds) -> PurchaseQuestion:
+def question_of(asked: Options, bounds: Requirements) -> PurchaseQuestion:
     """The question a buyer asked.
 
     Args:
@@ -214,9 +214,11 @@ def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
     return book.with_quotes(quotes)
 
 
-def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str) -> tuple[Run, list[str]]:
+def _run(
+    model: str, tokens: float, seq_len: int | None, batch: int | None, cluster: str
+) -> tuple[TrainingRun, list[str]]:
     """One run, what is missing filled in as `optimize` itself fills it."""
-    from optimizer.purchase.campaign import Run
+    from optimizer.purchase.campaign import TrainingRun
 
     job, assumed = job_of(
         Request(
@@ -226,7 +228,7 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
     if tokens < job.tokens:
         raise InputError(f"{tokens:g} tokens are less than one step of {job.tokens:,}; --tokens counts the whole run")
     published = job.model.name in PUBLISHED
-    run = Run(
+    run = TrainingRun(
         model=job.model,
         tokens=tokens,
         seq_len=job.seq_len,
@@ -243,7 +245,7 @@ def _run(model: str, tokens: float, seq_len: int | None, batch: int | None, clus
     return run, lines
 
 
-def _portfolio(path: Path, cluster: str) -> tuple[Run, ...]:
+def _portfolio(path: Path, cluster: str) -> tuple[TrainingRun, ...]:
     """The runs of a CSV with the columns model and tokens, and seq_len, global_batch, start and by where wanted.
 
     start and by are the earliest start and the latest end.

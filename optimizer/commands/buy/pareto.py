@@ -189,7 +189,7 @@ def run_pareto(
 
 def _question(options: dict[str, Any]) -> PurchaseQuestion:
     from optimizer.commands.buy.campaign import question_of
-    from optimizer.purchase.campaign import Bounds
+    from optimizer.purchase.campaign import Requirements
 
     if not options["portfolio"] and not (options["model"] and options["tokens"]):
         raise click.UsageError("missing --model and --tokens (or --portfolio), as in: --model gpt3 --tokens 300e9")
@@ -201,4 +201,4 @@ def _question(options: dict[str, Any]) -> PurchaseQuestion:
             raise InputError(f"--on-hand {name}={text} must be a number of GPUs")
     on_hand = {name: int(text) for name, text in options["on_hand"]}
     named = {name: dict(options[name]) for name in ("rent", "purchase", "assume")}
-    return question_of({**options, **named}, Bounds(**limits, on_hand=on_hand))
+    return question_of({**options, **named}, Requirements(**limits, on_hand=on_hand))

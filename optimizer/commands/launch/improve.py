@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
-    from optimizer.improve.state import Run
+    from optimizer.improve.state import WholeRun
 
 SECONDS = 3600.0  # of an hour
 TAKES = ("one", "two", "all")
@@ -144,14 +144,14 @@ def _patch(improvement: Improvement, source: Any, files: Sequence[File], control
     return unified(files, patched(source, improvement.question, edit, files, reread))
 
 
-def _run(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> Run | None:
+def _run(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> WholeRun | None:
     if not tokens:
         return None
     from optimizer.catalog.offers import quote
-    from optimizer.improve.state import Run
+    from optimizer.improve.state import WholeRun
 
     cluster = question.job.cluster
     offer = prices.rent(cluster.device.name, cluster.name)
     if price:
         offer = quote(cluster.device.name, prices.term or "on_demand", price / SECONDS, row=f"--price {price:g}")
-    return Run(tokens=tokens, offer=offer)
+    return WholeRun(tokens=tokens, offer=offer)

@@ -113,10 +113,10 @@ def _diagnoses(runs: Sequence[Measured], expected: Reference | None) -> list[Dia
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if expected is None:
         return [None] * len(runs)
-    from optimizer.diagnose.causes.cause import Question
+    from optimizer.diagnose.causes.cause import SlowStep
     from optimizer.diagnose.diagnosis import diagnose
 
-    question = Question(job=expected.job, plan=expected.plan, knobs=expected.knobs)
+    question = SlowStep(job=expected.job, plan=expected.plan, knobs=expected.knobs)
     return [diagnose(question, run, expected.unlike(run)) if run.steady else None for run in runs]
 
 

@@ -16,7 +16,7 @@ from optimizer.objectives.step.price import price
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class SlowStep:
     """Why does this plan take longer than predicted?"""
 
     job: Job
@@ -80,16 +80,16 @@ class Cause:
 
     name: str
     label: str
-    seconds: Callable[[Question, float], float]
-    healthy: Callable[[Question], float]
-    worst: Callable[[Question], float]
-    settings: Callable[[Question], FloatArray]
+    seconds: Callable[[SlowStep, float], float]
+    healthy: Callable[[SlowStep], float]
+    worst: Callable[[SlowStep], float]
+    settings: Callable[[SlowStep], FloatArray]
     why: str
     says: Callable[[float], str]
     test: Test
     signs: Mapping[str, Shares] = field(default_factory=dict)
     prior_odds: float = 1.0
-    absent: Callable[[Question], str] = lambda question: ""
+    absent: Callable[[SlowStep], str] = lambda question: ""
 
     def chance(self, sign: str, value: str) -> float:
         """How often the log of such a run shows this value of a sign [1]."""

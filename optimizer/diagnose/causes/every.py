@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.base.units import US
 from optimizer.base.units import seconds as shown
 from optimizer.calibration.predict import with_parameters
-from optimizer.diagnose.causes.cause import DRAWS, Cause, Question, Test, exponential, log_uniform
+from optimizer.diagnose.causes.cause import DRAWS, Cause, SlowStep, Test, exponential, log_uniform
 from optimizer.job.stack import PARAMETERS
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.formula import COMPUTE, STREAM
@@ -25,7 +25,7 @@ MOST_IMBALANCE, USUAL_IMBALANCE = 8.0, 4.0
 LONGEST_WAIT, USUAL_WAIT = 10.0, 0.3  # of the predicted step
 
 
-def with_slow_network(question: Question, share: float) -> float:
+def with_slow_network(question: SlowStep, share: float) -> float:
     """The step with every tier beyond the node at this share of its bandwidth [s].
 
     share of the catalogue rate of each link [1]; what the software makes of it in training stays the stack's.
@@ -36,7 +36,7 @@ def with_slow_network(question: Question, share: float) -> float:
     return question.seconds(replace(question.job, cluster=replace(cluster, tiers=(inner, *slowed))))
 
 
-def no_network(question: Question) -> str:
+def no_network(question: SlowStep) -> str:
     """Why there is no such network in the run, "" where there is."""
     return "the run stays inside one scale-up domain" if question.job.gpus <= question.job.cluster.scale_up_size else ""
 
@@ -69,7 +69,7 @@ NETWORK = Cause(
 )
 
 
-def no_launches(question: Question) -> str:
+def no_launches(question: SlowStep) -> str:
     """Why launches cannot matter, "" where they can."""
     return "graphs are replayed without the host" if question.job.stack.features.cuda_graphs else ""
 
@@ -100,7 +100,7 @@ HOST_LAUNCHES = Cause(
 )
 
 
-def with_slow_node(question: Question, slower: float) -> float:
+def with_slow_node(question: SlowStep, slower: float) -> float:
     """The step when one node computes `slower` times longer, minus one: predicted + slower x computation [s].
 
     Computation is the slowest stage's, on every micro-batch; its wait for the other stages stays, since they are as
@@ -110,7 +110,7 @@ def with_slow_node(question: Question, slower: float) -> float:
     return question.predicted + slower * sum(terms[name] for name in (*burning(COMPUTE), *burning(STREAM)))
 
 
-def no_slow_node(question: Question) -> str:
+def no_slow_node(question: SlowStep) -> str:
     """Why no node can be slower than another, "" where one can."""
     return "the run has one node" if question.job.gpus <= question.job.cluster.gpus_per_node else ""
 
@@ -144,7 +144,7 @@ STRAGGLER = Cause(
 )
 
 
-def at_lower_clocks(question: Question, share: float) -> float:
+def at_lower_clocks(question: SlowStep, share: float) -> float:
     """The step with matrix products and attention at this share of their rate [s]; HBM and links have other clocks."""
     stack = question.job.stack
     return question.with_stack(
@@ -177,13 +177,13 @@ CLOCKS = Cause(
 )
 
 
-def without_overlap(question: Question, lost: float) -> float:
+def without_overlap(question: SlowStep, lost: float) -> float:
     """The step when this share of what the stack hides is not hidden [s]."""
     stack = question.job.stack
     return question.with_stack(**{name: (1.0 - lost) * stack[name] for name in OVERLAPS})
 
 
-def lost_overlap(question: Question) -> FloatArray:
+def lost_overlap(question: SlowStep) -> FloatArray:
     """All of the overlap lost in most runs that have this fault, any part of it in the others."""
     some = round((1.0 - SWITCHED) * DRAWS)
     return np.concatenate([(np.arange(some) + 0.5) / some, np.ones(DRAWS - some)])
@@ -214,14 +214,14 @@ OVERLAP = Cause(
 )
 
 
-def with_imbalance(question: Question, imbalance: float) -> float:
+def with_imbalance(question: SlowStep, imbalance: float) -> float:
     """The step when the busiest expert rank gets this many times the mean [s]."""
     stack = with_parameters(question.job.stack, {"expert_imbalance": imbalance})
     features = replace(stack.features, balanced_experts=False)
     return question.seconds(replace(question.job, stack=replace(stack, features=features)))
 
 
-def no_routing(question: Question) -> str:
+def no_routing(question: SlowStep) -> str:
     """Why routing cannot matter, "" where it can."""
     if question.job.model.experts is None:
         return "the model has no experts"
@@ -254,7 +254,7 @@ ROUTING = Cause(
 )
 
 
-def with_waits(question: Question, wait: float) -> float:
+def with_waits(question: SlowStep, wait: float) -> float:
     """The step when it waits so long for its batch, mean over the steps [s]."""
     return question.with_stack(step_overhead=question.job.stack["step_overhead"] + wait)
 

@@ -111,7 +111,7 @@ def take(launch: Launch, values: Values, keys: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Key:
+class ConfigKey:
     """How a config states one setting.
 
     Attributes:
@@ -127,7 +127,7 @@ class Key:
     default: Any = None
 
 
-def note_keys(launch: Launch, values: Values, keys: Sequence[Key], places: Mapping[str, str] = {}) -> None:
+def note_keys(launch: Launch, values: Values, keys: Sequence[ConfigKey], places: Mapping[str, str] = {}) -> None:
     """Note what a table of keys finds; of a setting that comes twice the last.
 
     Args:

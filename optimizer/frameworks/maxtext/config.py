@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, whole
+from optimizer.frameworks.config.launch import ConfigKey, Values, note_keys, rest, take, whole
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -39,10 +39,10 @@ POLICIES: Mapping[str, str] = {
     **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
 }
 KEYS = (
-    Key("recompute", (REMAT,), lambda policy: POLICIES.get(str(policy), "selective"), "full"),
-    Key("dtype", (), str, "bf16"),
-    Key("dtype", (QUANTISED,), lambda text: "fp8" if "fp8" in str(text) else None),
-    Key("model", (NAME, PRIMUS), lambda text: named(str(text).removesuffix(".yaml")) or None),
+    ConfigKey("recompute", (REMAT,), lambda policy: POLICIES.get(str(policy), "selective"), "full"),
+    ConfigKey("dtype", (), str, "bf16"),
+    ConfigKey("dtype", (QUANTISED,), lambda text: "fp8" if "fp8" in str(text) else None),
+    ConfigKey("model", (NAME, PRIMUS), lambda text: named(str(text).removesuffix(".yaml")) or None),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Key, Values, note_keys, rest, take, tied
+from optimizer.frameworks.config.launch import ConfigKey, Values, note_keys, rest, take, tied
 from optimizer.frameworks.launch import Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -41,13 +41,15 @@ COUNTS: Mapping[str, str] = {
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 STEPS = "tokens.train_steps"
 KEYS = (
-    Key("sequence_parallel", (MODE,), lambda mode: str(mode).upper() == "REDUCE_SCATTER", "ALL_REDUCE"),
-    Key("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False),
-    Key("dtype", ("model.dtype",), lambda name: "fp16" if name == "float16" else "bf16", "bfloat16"),
-    Key("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
-    Key("tp_overlap", ("parallelism.tp_linear_async_communication",), lambda on: False if on is False else None),
-    Key("bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None),
-    Key("tied_embeddings", (CONFIG + "tie_word_embeddings",), bool),
+    ConfigKey("sequence_parallel", (MODE,), lambda mode: str(mode).upper() == "REDUCE_SCATTER", "ALL_REDUCE"),
+    ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False),
+    ConfigKey("dtype", ("model.dtype",), lambda name: "fp16" if name == "float16" else "bf16", "bfloat16"),
+    ConfigKey("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
+    ConfigKey("tp_overlap", ("parallelism.tp_linear_async_communication",), lambda on: False if on is False else None),
+    ConfigKey(
+        "bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None
+    ),
+    ConfigKey("tied_embeddings", (CONFIG + "tie_word_embeddings",), bool),
 )
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from optimizer.catalog import preset_model
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import (
+    ConfigKey,
     ConfigLaunch,
-    Key,
     Values,
     keyed_launch,
     note_keys,
@@ -57,12 +57,14 @@ NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
-    Key("recompute", (MODE,), lambda mode: mode if mode in ("none", "selective", "full") else "selective", "selective"),
-    Key("tp_overlap", ASYNC, bool, False),
-    *(Key("tp_overlap", (path,), lambda on: True if on else None) for path in reversed(ASYNC)),
-    Key("dtype", (), str, "bf16"),
-    Key("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
-    Key("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
+    ConfigKey(
+        "recompute", (MODE,), lambda mode: mode if mode in ("none", "selective", "full") else "selective", "selective"
+    ),
+    ConfigKey("tp_overlap", ASYNC, bool, False),
+    *(ConfigKey("tp_overlap", (path,), lambda on: True if on else None) for path in reversed(ASYNC)),
+    ConfigKey("dtype", (), str, "bf16"),
+    ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
+    ConfigKey("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
 )
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "llama3": ("llama3.1", "llama3", "llama3.2"),

@@ -13,7 +13,7 @@ from optimizer.catalog.whole import Lot, whole
 from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
 from optimizer.objectives.power import PowerCurve, StepEnergy, step_energy
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.purchase.campaign import Campaign, Design, Run
+from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.price.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.price.catalogue import (
     added_network,
@@ -168,7 +168,7 @@ def waits_of(campaign: Campaign, design: Design, values: Mapping[str, float]) ->
     return waiting(standing, design.gpus / GPUS_PER_NODE, values)
 
 
-def tokens_of(design: Design, run: Run, spread: float = 1.0) -> float:
+def tokens_of(design: Design, run: TrainingRun, spread: float = 1.0) -> float:
     """Tokens that this design's batch needs for the loss of the run as published [tokens]; spread scales B_crit [1]."""
     critical = spread * critical_batch(run.model.active_params, run.tokens)
     base, batch = run.sequences(design.gpus) * run.seq_len, design.batch(run) * run.seq_len

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from optimizer.reports.report import Block, Heading, Pairs, Points, Report, Table, Text
+from optimizer.reports.report import Block, BulletPoints, Heading, Pairs, Report, Table, Text
 
 
 def markdown_text(report: Report) -> str:
@@ -22,7 +22,7 @@ def markdown_text(report: Report) -> str:
 def _lines(block: Block) -> Iterator[str]:
     if isinstance(block, Text | Heading):
         yield block.text
-    elif isinstance(block, Points):
+    elif isinstance(block, BulletPoints):
         yield from (f"- {line}" for line in block.lines if line)
     elif isinstance(block, Pairs):
         yield from (f"- {name}: {words}" for name, words in block.rows)

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from optimizer.base.names import plain_screen
-from optimizer.reports.report import BAR, Block, Column, Heading, Pairs, Points, Report, Table, Text, Value, cell
+from optimizer.reports.report import BAR, Block, BulletPoints, Column, Heading, Pairs, Report, Table, Text, Value, cell
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -70,7 +70,7 @@ def _parts(report: Report, console: Console) -> list[RenderableType]:
     if report.warning:
         parts.append(Line(report.warning, style=TONES["bad"]))
     if report.conclusion:
-        parts.append(_block(Points(report.conclusion), console))
+        parts.append(_block(BulletPoints(report.conclusion), console))
     for section in report.shown("screen"):
         parts.append(Line(f"\n{section.heading}" if section.heading else "", style="bold"))
         parts += [_block(block, console) for block in section.blocks if block.kind not in ("chart", "tiles")]
@@ -84,7 +84,7 @@ def _block(block: Block, console: Console) -> RenderableType:
     if isinstance(block, Text | Heading):
         return Padding(Line(block.text, style="dim" if isinstance(block, Heading) else ""), (0, 0, 0, 1))
     grid = _grid()
-    if isinstance(block, Points | Pairs):
+    if isinstance(block, BulletPoints | Pairs):
         for name, words in block.rows if isinstance(block, Pairs) else [("•", line) for line in block.lines if line]:
             grid.add_row(Line(name), Line(words))
     if isinstance(block, Table):

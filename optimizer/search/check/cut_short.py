@@ -7,7 +7,7 @@ from typing import Any
 
 from optimizer.answer.answer import Clash
 from optimizer.job.job import Job
-from optimizer.search.infeasible.conflict import CUT_SHORT, Question
+from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion
 
 
 def as_far_as_known(job: Job, stated: object) -> tuple[Clash, ...]:
@@ -18,7 +18,7 @@ def as_far_as_known(job: Job, stated: object) -> tuple[Clash, ...]:
     """
     if not is_cut_short(stated):
         return ()
-    rules = {rule.name: rule for rule in Question(job=job).rules()}
+    rules = {rule.name: rule for rule in ConflictQuestion(job=job).rules()}
     found: dict[str, Clash] = {}
     for entry in _tables(stated):
         rule = rules.get(str(entry.get("rule")))

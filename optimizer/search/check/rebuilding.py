@@ -22,10 +22,10 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
 from optimizer.search.check.cut_short import as_far_as_known
 from optimizer.search.check.plan_rules import possible, priced
-from optimizer.search.infeasible.conflict import Question, conflict
+from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.assigned import Bounds
+from optimizer.search.layouts.assigned import LayoutBounds
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import bounds_of
 from optimizer.search.plan.alternatives import flags, near_ties, value_of
@@ -38,7 +38,7 @@ from optimizer.search.why.robustness import robustness
 NOWHERE = float("inf")
 # Stands for a certificate that is missing.
 UNCLAIMED = Certificate(proven=True, lower_bound=0.0, space=0)
-NO_BOUNDS = Bounds(band=0, undecided=0, knob_bound=0.0)
+NO_BOUNDS = LayoutBounds(band=0, undecided=0, knob_bound=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Searched:
         return fold(self.job, self.space, self.tuning)
 
     @cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LayoutBounds:
         """What bounds over every layout say."""
         if self.estimate is None or not self.swept.space:
             return NO_BOUNDS
@@ -102,7 +102,7 @@ class Searched:
     @cached_property
     def fits(self) -> bool:
         """Whether any plan fits, with all optimizer state on the host and whatever its layout."""
-        question = Question(job=self.job)
+        question = ConflictQuestion(job=self.job)
         return question.holds(question.rules())
 
     @cached_property

@@ -33,7 +33,7 @@ CORE_POINTS = 1000  # above this, CP-SAT's core costs more than the deletions it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ConflictQuestion:
     """Whether a job has a plan, in any layout of its layers, under some of its rules.
 
     Its methods raise TimeLimit after the deadline of its `memory`.
@@ -95,7 +95,7 @@ class Question:
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
         """Whether another job has a plan under the rules so named."""
-        other = Question(job=job, memory=replace(self.memory, unfit=set()))
+        other = ConflictQuestion(job=job, memory=replace(self.memory, unfit=set()))
         return other.holds([rule for rule in other.rules() if rule.name in names])
 
     def least(self, rules: Sequence[Rule], rule: LimitRule) -> float:
@@ -135,7 +135,7 @@ def conflict(job: Job, *, memory: LeastMemory | None = None, time_limit: float |
     memory = memory or LeastMemory()
     if time_limit is not None:
         memory = replace(memory, deadline=Deadline(perf_counter() + time_limit, CUT_SHORT))
-    question = Question(job=job, memory=memory)
+    question = ConflictQuestion(job=job, memory=memory)
     rules = question.rules()
     names = minimal(question, rules)
     clashing = [rule for rule in rules if rule.name in names]
@@ -149,7 +149,7 @@ def conflict(job: Job, *, memory: LeastMemory | None = None, time_limit: float |
     return tuple(_clash(question, rules, rule) for rule in clashing)
 
 
-def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
+def minimal(question: ConflictQuestion, rules: Sequence[Rule]) -> tuple[str, ...]:
     """Names of rules that clash, none of which can be left out (facts apart, see `conflict`) while there is time.
 
     Where the host's memory alone is too small, GPUs and batch are taken as they are: to look at all others takes
@@ -173,7 +173,7 @@ def minimal(question: Question, rules: Sequence[Rule]) -> tuple[str, ...]:
     return tuple(rule.name for rule in clashing)
 
 
-def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
+def _core(question: ConflictQuestion, clashing: list[Rule]) -> list[Rule]:
     """CP-SAT's core of clashing rules where the space is small enough to tabulate, else all of them."""
     points: list[Plans] = []
     for plans in question.plans([]):
@@ -185,25 +185,25 @@ def _core(question: Question, clashing: list[Rule]) -> list[Rule]:
     return clashing if question.feasible(kept) else kept
 
 
-def _cut_short(question: Question, rule: Rule) -> Clash:
+def _cut_short(question: ConflictQuestion, rule: Rule) -> Clash:
     return Clash(rule=rule.name, reason=rule.explain(question.job), note=CUT_SHORT)
 
 
-def _clash(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
+def _clash(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> Clash:
     try:
         return _remedied(question, rules, rule)
     except TimeLimit:
         return _cut_short(question, rule)
 
 
-def _remedied(question: Question, rules: Sequence[Rule], rule: Rule) -> Clash:
+def _remedied(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> Clash:
     others = [other for other in rules if other.name != rule.name]
     relaxation = _relaxation(question, others, rule)
     note = "" if relaxation else _note(question, others, rule)
     return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
 
 
-def _reason(question: Question, rules: Sequence[Rule], rule: Rule) -> str:
+def _reason(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> str:
     """The rule with the job's numbers, that of memory with what the leanest plan reserves."""
     reason = rule.explain(question.job)
     if isinstance(rule, Memory):
@@ -211,7 +211,7 @@ def _reason(question: Question, rules: Sequence[Rule], rule: Rule) -> str:
     return reason
 
 
-def _note(question: Question, others: Sequence[Rule], rule: Rule) -> str:
+def _note(question: ConflictQuestion, others: Sequence[Rule], rule: Rule) -> str:
     """What would help if memory did not count, or what was looked at."""
     before_memory = [other for other in others if not isinstance(other, Memory)]
     if not isinstance(rule, Memory) and not question.holds([*before_memory, rule]):
@@ -221,7 +221,7 @@ def _note(question: Question, others: Sequence[Rule], rule: Rule) -> str:
     return rule.none(question.job) if isinstance(rule, NumberRule) else ""
 
 
-def _leanest(question: Question, least: float) -> str:
+def _leanest(question: ConflictQuestion, least: float) -> str:
     """What the leanest plan reserves, in words."""
     if not np.isfinite(least):
         return ""
@@ -232,7 +232,7 @@ def _leanest(question: Question, least: float) -> str:
     return f"; the leanest plan reserves {least / GB:.1f} GB{host}{layouts}"
 
 
-def _relaxation(question: Question, others: Sequence[Rule], rule: Rule) -> str:
+def _relaxation(question: ConflictQuestion, others: Sequence[Rule], rule: Rule) -> str:
     """The smallest relaxation of the rule that gives the job a plan under the other rules, "" if there is none."""
     names = {other.name for other in others}
     if isinstance(rule, NumberRule):

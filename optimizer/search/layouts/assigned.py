@@ -31,7 +31,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class ProofPlans:
     """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
 
     Attributes:
@@ -46,7 +46,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaidOut:
+class AssignedLayouts:
     """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
 
     candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
@@ -58,7 +58,7 @@ class LaidOut:
 
     best: Candidate | None
     candidates: tuple[Candidate, ...]
-    held: Held
+    held: ProofPlans
     bound: float
     knob_bound: float
     space: int
@@ -69,7 +69,7 @@ class LaidOut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class LayoutBounds:
     """The part of a LaidOut that numpy finds, and how many plans it leaves `undecided`: only a solver knows whether a
     layout of theirs beats the best.
     """

@@ -19,7 +19,7 @@ from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.step.host_memory import plan_fits_host
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
 from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
-from optimizer.search.layouts.assigned import Bounds, Candidate, Held, LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.shares import (
     Prospects,
     at,
@@ -76,7 +76,7 @@ def lay_out(
     even: Candidate | None = None,
     time_limit: float | None = None,
     below: float = np.inf,
-) -> LaidOut:
+) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective].
@@ -111,7 +111,7 @@ def lay_out(
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided, np.min(bounds[waiting], initial=np.inf)]))
     knob_bound = float(min(np.min(_below(layer_costs, floor, bounds, tuning, value), initial=np.inf), value))
-    return LaidOut(
+    return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.found.values()),
         held=_held(search, layer_costs.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
@@ -157,16 +157,16 @@ def place(
     return tuple(found)
 
 
-def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> Bounds:
+def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> LayoutBounds:
     """What the bounds alone say of a search that found `best` beside the best even split `even`: no solver runs."""
     some = [layer_costs for layer_costs in cost_batches if len(layer_costs)]
     if not some:
-        return Bounds(band=0, undecided=0, knob_bound=best)
+        return LayoutBounds(band=0, undecided=0, knob_bound=best)
     layer_costs, floor, _ = _lowest(job, some, tuning, even)
     bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
     fitting = _below(layer_costs, floor, bounds, tuning, best)
     low = layer_costs.take(np.flatnonzero(fitting < best * (1 - SAME)))
-    return Bounds(
+    return LayoutBounds(
         band=int(np.sum(bounds < even)),
         undecided=len(_undecided(low, tuning, best * (1 - SAME))) if len(low) else 0,
         knob_bound=float(min(np.min(fitting, initial=np.inf), best)),
@@ -195,14 +195,14 @@ def _fitting(floor: StepFloor, layer_costs: LayerCosts, tuning: Tuning, limit: f
     return floor.value(slowest, any_knobs=any_knobs)
 
 
-def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> Held:
+def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> ProofPlans:
     """All of the plans, or those with the lowest bounds and the best."""
     values, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
     if whole:
-        return Held(plans=plans, values=values, fits=fits)
+        return ProofPlans(plans=plans, values=values, fits=fits)
     winner = [index for index, candidate in search.found.items() if candidate is search.best]
     chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
-    return Held(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
+    return ProofPlans(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
 
 
 def _lowest(

@@ -7,27 +7,27 @@ import numpy as np
 from optimizer.job.plan import Plans
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
-from optimizer.search.layouts.assigned import Candidate, Held, LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
 
 
-def as_given(swept: Sweep) -> LaidOut:
+def as_given(swept: Sweep) -> AssignedLayouts:
     """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
     points = swept.points
     best: Candidate | None = None
-    held = Held(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
+    held = ProofPlans(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
     if points is not None and swept.best >= 0:
         chosen = np.arange(len(points.plans))
         if len(chosen) < swept.space:
             chosen = np.union1d(np.argsort(points.values, kind="stable")[:FASTEST], swept.best)
         some = points.take(chosen)
-        held = Held(plans=some.plans, values=some.values, fits=some.fits)
+        held = ProofPlans(plans=some.plans, values=some.values, fits=some.fits)
         best = Candidate(
             plan=points.plans.plan(swept.best),
             value=float(points.values[swept.best]),
             knobs=knobs_at(points.knobs, swept.best),
             solved=True,
         )
-    return LaidOut(
+    return AssignedLayouts(
         best=best,
         candidates=(),
         held=held,

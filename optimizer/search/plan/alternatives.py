@@ -19,7 +19,7 @@ from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.layouts.assigned import LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.layouts.candidates import place
 
 PLACED = 8  # runners-up whose layers are placed
@@ -60,7 +60,7 @@ def structure(plan: Plan) -> tuple[int, ...]:
 def alternatives(
     job: Job,
     points: Points,
-    laid: LaidOut,
+    laid: AssignedLayouts,
     best: Plan,
     value: float,
     count: int,

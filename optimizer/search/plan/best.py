@@ -12,7 +12,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
-from optimizer.search.layouts.assigned import Candidate, LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.given import as_given
@@ -76,7 +76,7 @@ class Known:
     tuning: Tuning
     space: Space
     swept: Sweep
-    laid: LaidOut
+    laid: AssignedLayouts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Outlook:
         """
         return self.job.tokens / self.even.value if self.even else 0.0
 
-    def layouts_beyond(self, least: float = 0.0) -> LaidOut | None:
+    def layouts_beyond(self, least: float = 0.0) -> AssignedLayouts | None:
         """The best layouts where they do more than `least` tokens for a unit, otherwise others; None without plans.
 
         Bounds spare the search for layouts that could not exceed it.
@@ -112,11 +112,11 @@ class Outlook:
         """Tokens for a unit, of the best plan where that is more than `least`; else some number up to it [1/unit]."""
         return self.worth_of(self.layouts_beyond(least))
 
-    def worth_of(self, laid: LaidOut | None) -> float:
+    def worth_of(self, laid: AssignedLayouts | None) -> float:
         """Tokens for a unit, of the best of these layouts, 0 without one [1/unit]."""
         return self.job.tokens / laid.best.value if laid and laid.best else 0.0
 
-    def known(self, laid: LaidOut | None, least: float) -> Known | None:
+    def known(self, laid: AssignedLayouts | None, least: float) -> Known | None:
         """The sweep with layouts that were looked for beyond `least`, where that left none out."""
         if laid is None or self.job.layout_given or least > self.worth:
             return None
@@ -137,8 +137,8 @@ def laid_out_best(
     swept: Sweep,
     tuning: Tuning,
     time_limit: float | None = None,
-    known: LaidOut | None = None,
-) -> tuple[LaidOut | None, float]:
+    known: AssignedLayouts | None = None,
+) -> tuple[AssignedLayouts | None, float]:
     """The best layouts of a lattice that was swept, and the value of the best even split, infinite without one
     [unit of the objective].
 
@@ -159,8 +159,8 @@ def laid_out_best(
 
 
 def _with_the_leaders(
-    job: Job, points: Points, layouts: LaidOut, best: Candidate, tuning: Tuning, time_limit: float | None
-) -> LaidOut:
+    job: Job, points: Points, layouts: AssignedLayouts, best: Candidate, tuning: Tuning, time_limit: float | None
+) -> AssignedLayouts:
     """Layouts whose search was cut short, with little effort for the best and its runners-up: the best of them."""
     others = [points.plans.plan(position) for position in runners_up(points, best.plan, PLACED)]
     leaders = [best.plan.lying(Placement()), *others]

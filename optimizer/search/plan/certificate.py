@@ -21,7 +21,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
-from optimizer.search.layouts.assigned import Candidate, Held, LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
 from optimizer.search.layouts.least_memory import LeastMemory
 from optimizer.search.layouts.problem import layouts_searched
 
@@ -30,7 +30,7 @@ def certify(
     job: Job,
     rules: Sequence[Rule],
     swept: Sweep,
-    laid: LaidOut,
+    laid: AssignedLayouts,
     even: float,
     *,
     seed: int = 0,
@@ -81,7 +81,7 @@ def certify(
     return described(job, replace(certificate, candidates=len(held.plans) if proof.proven else 0))
 
 
-def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
+def _with(held: ProofPlans, best: Candidate, room: BoolArray) -> ProofPlans:
     """The plans with the best at its value, those without room for any layout marked as such."""
     plans, values, fits = held.plans, held.values.copy(), held.fits & room
     here = alike(plans, best.plan)
@@ -89,7 +89,7 @@ def _with(held: Held, best: Candidate, room: BoolArray) -> Held:
         plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)
         values, fits = np.append(values, best.value), np.append(fits, True)
     values[here], fits[here] = best.value, True
-    return Held(plans=plans, values=values, fits=fits)
+    return ProofPlans(plans=plans, values=values, fits=fits)
 
 
 def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:

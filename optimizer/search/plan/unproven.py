@@ -19,7 +19,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.assigned import LaidOut
+from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
 from optimizer.search.plan.best import Known, laid_out_best
 
@@ -72,7 +72,7 @@ class Unproven:
     rules: Sequence[Rule]
     space: Space
     swept: Sweep
-    laid: LaidOut | None = None
+    laid: AssignedLayouts | None = None
     even: float = inf
     plan: Plan | None = None
     knobs: Knobs = Knobs()

@@ -11,7 +11,7 @@ from optimizer.constraints.rule import LimitRule, NumberRule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
-from optimizer.search.infeasible.conflict import CUT_SHORT, Question, conflict, minimal
+from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict, minimal
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -64,7 +64,7 @@ def test_contradictory_pins_are_named() -> None:
 @settings(max_examples=cases(40, sample=14), deadline=None)
 @given(jobs())
 def test_conflicts_are_minimal(job: Job) -> None:
-    question = Question(job=job)
+    question = ConflictQuestion(job=job)
     rules = question.rules()
     if question.holds(rules):
         return
@@ -82,7 +82,7 @@ def test_conflicts_are_minimal(job: Job) -> None:
 @given(jobs())
 def test_no_smaller_move_of_a_limit_works(job: Job) -> None:
     """Every limit, mode or stage that some plan asks for and that is a smaller move than the one told is no help."""
-    question = Question(job=job)
+    question = ConflictQuestion(job=job)
     rules = question.rules()
     names = {rule.name for rule in rules}
     clashes = {clash.rule: clash for clash in conflict(job)} if not question.holds(rules) else {}

@@ -19,7 +19,7 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.infeasible.conflict import Question, conflict
+from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning
@@ -75,7 +75,7 @@ def fits(job: Job, plans: Iterable[Plans]) -> bool:
 
 def holds(job: Job, rules: Sequence[Rule]) -> bool:
     """Whether these rules leave a plan, by brute force."""
-    question = Question(job=job)
+    question = ConflictQuestion(job=job)
     found = question.plans(rules)
     if not any(isinstance(rule, Memory) for rule in rules):
         return any(True for _ in found)

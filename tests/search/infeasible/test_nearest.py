@@ -16,7 +16,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.objectives.pipeline.schedules import bubble_fraction, bubble_left
-from optimizer.search.infeasible.conflict import Question, conflict
+from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts.least_memory import LeastMemory
@@ -69,7 +69,7 @@ def other_batches(job: Job) -> Iterator[Job]:
 @settings(max_examples=cases(60, sample=8), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataObject) -> None:
-    question = Question(job=job)
+    question = ConflictQuestion(job=job)
     rules = question.rules()
     assume(not question.holds(rules))
     without = data.draw(st.sets(st.sampled_from([rule.name for rule in rules]), max_size=2) | st.just({"memory"}))
@@ -127,7 +127,7 @@ def test_nothing_nearer_works_for_large_models(model: str, gpus: int, batch: int
         seq_len=2048,
         global_batch=batch,
     ).with_limits(**limits)
-    question = Question(job=job)
+    question = ConflictQuestion(job=job)
     names = {rule.name for rule in question.rules()}
     assert not question.holds(question.rules())
     found = question.nearest(GpuProduct(), names), question.nearest(Batch(), names)
@@ -178,13 +178,13 @@ def test_numbers_without_a_plan_are_left_out_before_each_is_asked_about(monkeypa
         limits=Limits(oom_risk=EVEN_RISK),
     )
     asked: list[tuple[int, int]] = []
-    holds_for = Question.holds_for
+    holds_for = ConflictQuestion.holds_for
 
-    def counted(self: Question, other: Job, names: set[str]) -> bool:
+    def counted(self: ConflictQuestion, other: Job, names: set[str]) -> bool:
         asked.append((other.gpus, other.global_batch))
         return holds_for(self, other, names)
 
-    monkeypatch.setattr(Question, "holds_for", counted)
+    monkeypatch.setattr(ConflictQuestion, "holds_for", counted)
     relaxations = {clash.rule: clash.relaxation for clash in conflict(job)}
     assert relaxations == {"gpu-product": "96 -> 112 GPUs", "memory": "HBM 34.04 -> 39 GB"}
     assert len(asked) < 20

@@ -23,7 +23,7 @@ from optimizer.search.layouts.problem import (
 from optimizer.search.layouts.solve.fastest_shape import fastest, least_memory_shape
 from optimizer.search.layouts.solve.layout import Layout, assess, recomputed_alike, shaped_layout
 from optimizer.search.layouts.solve.loads import Loads
-from optimizer.search.layouts.solve.shapes import FEW, Shapes, every, nearly_even, shapes_of
+from optimizer.search.layouts.solve.shapes import FEW, StageShapes, every, nearly_even, shapes_of
 from tests.search.layouts.test_layout import random_problem
 
 
@@ -47,7 +47,7 @@ def interleaved(seed: int) -> LayoutProblem:
     )
 
 
-def choices(problem: LayoutProblem, shapes: Shapes, row: int) -> list[Layout]:
+def choices(problem: LayoutProblem, shapes: StageShapes, row: int) -> list[Layout]:
     """A shape with everything that its stages may recompute."""
     runs = runs_of(problem, shapes.counts[row].tolist(), int(shapes.ahead[row]))
     again = recomputable(problem)

@@ -21,7 +21,7 @@ FEW = 4  # layers of the rarer kind, up to which they are told from the common o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class StageCapacity:
     """How many layers of the common kind each stage of each plan has room for, as far as time is open.
 
     Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
@@ -56,14 +56,14 @@ class Room:
     predicted: FloatArray
     predicted_bytes: FloatArray
 
-    def take(self, index: NDArray[np.int64]) -> Room:
+    def take(self, index: NDArray[np.int64]) -> StageCapacity:
         """Some of the plans."""
         depth = np.diff(self.first, append=len(self.plan))[index]
         first, plan, stage = entries(depth)
         here = self.first[index][plan] + stage
         same: dict[str, Any] = {"others": self.others, "predicts": self.predicts, "first": first, "plan": plan}
         columns = {f.name: getattr(self, f.name)[here] for f in fields(self) if f.name not in same}
-        return Room(**same, **columns)
+        return StageCapacity(**same, **columns)
 
     def layers(self, slowest: FloatArray) -> FloatArray:
         """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
@@ -118,7 +118,7 @@ class Room:
         return rooms
 
 
-def room_of(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Room:
+def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> StageCapacity:
     """The room on every stage of every plan."""
     usual, needs = common(job.model), needs_of(job, plans, costs.memory)
     plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
@@ -132,7 +132,7 @@ def room_of(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Room:
     again = np.minimum(*(kind.recompute for kind in kinds))
     left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
     rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
-    return Room(
+    return StageCapacity(
         others=others if others <= FEW else 0,
         predicts=mtp > 0,
         first=needs.first,

@@ -19,7 +19,7 @@ from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import needed_offload
-from optimizer.search.layouts.bounds.room import obliged_layers, room_of
+from optimizer.search.layouts.bounds.room import obliged_layers, stage_capacity
 from optimizer.search.layouts.bounds.stage_needs import SLACK, common
 from optimizer.search.layouts.costs import StageCosts
 
@@ -232,7 +232,7 @@ def fitting_slowest(
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
     count = common(job.model).count
-    room = room_of(job, costs, plans)
+    room = stage_capacity(job, costs, plans)
     possible = room.layers(high) >= count
     found = np.where(possible, low, beyond)
     tight = np.flatnonzero(possible & (room.layers(low) < count))

@@ -14,7 +14,7 @@ from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.solve.loads import Loads, by_stage
-from optimizer.search.layouts.solve.shapes import Shapes, shapes_of
+from optimizer.search.layouts.solve.shapes import StageShapes, shapes_of
 
 AT_ONCE = 64  # shapes whose schedules are run together
 SAME = 1e-9  # relative: times that are equal but for rounding
@@ -108,7 +108,7 @@ def _least_memory_shape(
     return _shaped(shapes, replace(none, recomputed=again), np.zeros(len(shapes), dtype=np.int64), row)
 
 
-def _shaped(shapes: Shapes, loads: Loads, first: IntArray, row: int) -> Shaped:
+def _shaped(shapes: StageShapes, loads: Loads, first: IntArray, row: int) -> Shaped:
     again = [{kind: int(n[row, stage]) for kind, n in loads.recomputed.items()} for stage in range(shapes.pp)]
     return Shaped(
         counts=tuple(shapes.counts[row].tolist()),
@@ -127,7 +127,7 @@ def _order(loads: Loads, least: FloatArray, counts: IntArray) -> IntArray:
     return np.asarray(np.lexsort((changes, *keys)))
 
 
-def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArray]:
+def _recomputing(problem: LayoutProblem, shapes: StageShapes) -> tuple[Loads, IntArray]:
     """The shapes with as few layers recomputed as lets them fit, or with all; and how many first layers of every
     virtual stage those are, where they are, 0 for all.
     """
@@ -150,7 +150,7 @@ def _recomputing(problem: LayoutProblem, shapes: Shapes) -> tuple[Loads, IntArra
     return loads, first
 
 
-def _first(problem: LayoutProblem, shapes: Shapes, layers: int) -> tuple[Loads, BoolArray]:
+def _first(problem: LayoutProblem, shapes: StageShapes, layers: int) -> tuple[Loads, BoolArray]:
     """The shapes with the first so many layers of every virtual stage recomputed, or for 0 all and MTP layers,
     and which of them may be.
     """

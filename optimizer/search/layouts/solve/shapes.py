@@ -23,7 +23,7 @@ Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on ea
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shapes:
+class StageShapes:
     """Cuts of a model's layers into virtual stages, one a row.
 
     counts: transformer layers on each virtual stage. ahead: virtual stages between the MTP layers and the last
@@ -46,13 +46,13 @@ class Shapes:
         return {kind: by_stage(before[end] - before[start], self.pp) for kind, before in self.before.items()}
 
 
-def shapes_of(problem: LayoutProblem) -> Shapes:
+def shapes_of(problem: LayoutProblem) -> StageShapes:
     """The shapes of a problem: all layouts if they are FEW, else the even split, the `nearly_even` and the `graded`."""
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
 
 
 @lru_cache(maxsize=32)  # of up to 20 MB each
-def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
+def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
     names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
     before = {kind: np.cumsum([0, *(name == kind for name in names)]) for kind in dict.fromkeys(names)}
     ends = {kind: count for kind, count in sequence if kind not in before}
@@ -73,7 +73,7 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> Shapes:
     places = {EMBEDDING: 0 * ahead, HEAD: 0 * ahead + len(limits) - 1, MTP: len(limits) - 1 - ahead}
     for kind, count in ends.items():
         held[kind] = count * (np.arange(len(limits)) == places[kind][:, None])
-    return Shapes(pp=pp, counts=counts, ahead=ahead, held=held, before=before)
+    return StageShapes(pp=pp, counts=counts, ahead=ahead, held=held, before=before)
 
 
 def every(limits: Limits, total: int) -> IntArray | None:
