@@ -82,9 +82,9 @@ def loss_table(losses: Sequence[Loss]) -> Table:
         if loss.best is None:
             rows.append((nodes, *[""] * 5, "no plan found"))
             continue
-        alike = _option(loss, loss.kept) if loss.kept else (*[""] * 4, "cannot be kept")
+        alike = _option(loss, loss.same_shape) if loss.same_shape else (*[""] * 4, "cannot be kept")
         rows.append((nodes, "same tp, cp, pp", *alike))
-        best = (*[""] * 4, "the same") if loss.best is loss.kept else _option(loss, loss.best)
+        best = (*[""] * 4, "the same") if loss.best is loss.same_shape else _option(loss, loss.best)
         rows.append(("", "best found", *best))
     return Table(LOSSES, rows)
 

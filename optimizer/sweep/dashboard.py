@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
-from optimizer.search.lattice.kept_trials import open_storage
+from optimizer.search.lattice.saved_trials import open_storage
 from optimizer.sweep.connection import explained, url_of
 from optimizer.sweep.results import ASKED, KNOBS, LIMITS, PLAN, flat
 

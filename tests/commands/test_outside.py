@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.commands.study.calibrate import _day_of
-from optimizer.search.lattice.kept_trials import open_storage
+from optimizer.search.lattice.saved_trials import open_storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "pp=1", "--fix", "tp=1")

@@ -6,7 +6,7 @@ import optuna
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.search.lattice.kept_trials import open_storage
+from optimizer.search.lattice.saved_trials import open_storage
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.dashboard import publish
 from optimizer.sweep.store import Store

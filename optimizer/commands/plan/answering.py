@@ -75,7 +75,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
 
 def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:
     """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
-    from optimizer.search.plan.simplicity import NOISE, held_to
+    from optimizer.search.plan.simplicity import NOISE, with_plan_pinned
 
     other, words = answer.simpler, objective_of(answer.job)
     if other is None:
@@ -85,7 +85,7 @@ def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, 
         f"the fewest moving parts within {NOISE:.0%} of the {words.best} plan, {other.slower:.1%} {words.worse} than "
         "it: every variable is pinned as in that plan (--prefer)"
     )
-    return search(held_to(answer.job, other.plan)), (why,)
+    return search(with_plan_pinned(answer.job, other.plan)), (why,)
 
 
 def _best_use(

@@ -143,19 +143,19 @@ def run(
     from optimizer.sweep.progress import progress
     from optimizer.sweep.store import Store
 
-    with closing(Store(place)) as kept:
+    with closing(Store(place)) as stored:
         try:
             with progress(len(tasks), crew.title) as watch:
-                run_batch(kept, tasks, crew, watch)
+                run_batch(stored, tasks, crew, watch)
         except KeyboardInterrupt:
-            click.echo(f"optimize: stopped; every answer is kept in {kept.label}, the same command goes on", err=True)
+            click.echo(f"optimize: stopped; every answer is kept in {stored.label}, the same command goes on", err=True)
             ctx.exit(asked() or INTERRUPTED)
-        wholes = _wholes(kept, checked, tasks, prices)
+        wholes = _wholes(stored, checked, tasks, prices)
     _show(checked.name, wholes, rows=0, **how)
     failed = sum(whole["status"] == "failed" for whole in wholes)
     if failed:
         raise PartialFailure(
-            f"{failed:,} of {len(wholes):,} jobs failed; the others are kept in {kept.label}. "
+            f"{failed:,} of {len(wholes):,} jobs failed; the others are kept in {stored.label}. "
             f"`optimize batch show {study} --where status=failed` lists them; the same command tries them again"
         )
 
@@ -181,9 +181,9 @@ def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: in
     prices = book(how)
     checked, tasks = _tasks(study) if study else (None, None)
     place = default_store(study or Path()) if store is None else store
-    with waiting("reading the store"), closing(Store(place, read_only=True)) as kept:
-        wholes = chosen(_wholes(kept, checked, tasks, prices), where)
-    _show(checked.name if checked else Path(kept.label).name, wholes, rows=rows, **how)
+    with waiting("reading the store"), closing(Store(place, read_only=True)) as stored:
+        wholes = chosen(_wholes(stored, checked, tasks, prices), where)
+    _show(checked.name if checked else Path(stored.label).name, wholes, rows=rows, **how)
 
 
 @batch.command(short_help="Copy the answers of stores into one.")
@@ -260,8 +260,8 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
     from optimizer.sweep.store import Store
 
     try:
-        with closing(Store(place, read_only=True)) as kept:
-            rows = kept.rows([task.key for task in tasks])
+        with closing(Store(place, read_only=True)) as stored:
+            rows = stored.rows([task.key for task in tasks])
     except NoBatch:
         rows = []
     outlook = forecast(tasks, rows, workers or processors())

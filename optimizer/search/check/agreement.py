@@ -17,7 +17,7 @@ LONGEST = 60  # characters of a value in a message
 
 
 def disagreements(
-    saved: Any, found: Any, unchecked: Iterable[str], path: str = "", scale: float = 0.0
+    saved: Any, fresh: Any, unchecked: Iterable[str], path: str = "", scale: float = 0.0
 ) -> Iterator[Finding]:
     """Every value that is absent, unknown, of another type or off by more than TOLERANCE.
 
@@ -25,38 +25,38 @@ def disagreements(
     """
     if _matches(path, unchecked):
         return
-    if isinstance(found, dict) and isinstance(saved, dict):
+    if isinstance(fresh, dict) and isinstance(saved, dict):
         # Inputs of a formula have units of their own: what is noise beside one is not beside another.
-        alike = () if path.endswith(".values") else found.values()
+        alike = () if path.endswith(".values") else fresh.values()
         scale = max((abs(value) for value in alike if _is_number(value)), default=0.0)
-        for name in dict.fromkeys((*found, *saved)):
+        for name in dict.fromkeys((*fresh, *saved)):
             place = f"{path}.{name}" if path else name
-            if name in saved and name in found:
-                yield from disagreements(saved[name], found[name], unchecked, place, scale)
+            if name in saved and name in fresh:
+                yield from disagreements(saved[name], fresh[name], unchecked, place, scale)
             elif not _matches(place, unchecked):
                 reason = f"unknown to this version: {shown(saved[name])}" if name in saved else "missing"
                 yield Finding(name=place, holds=False, reason=reason)
-    elif isinstance(found, list) and isinstance(saved, list):
-        if len(saved) != len(found):
-            reason = f"{len(saved)} entries; this version finds {len(found)}"
+    elif isinstance(fresh, list) and isinstance(saved, list):
+        if len(saved) != len(fresh):
+            reason = f"{len(saved)} entries; this version finds {len(fresh)}"
             yield Finding(name=path, holds=False, reason=reason)
-        for index, pair in enumerate(zip(saved, found, strict=False)):
+        for index, pair in enumerate(zip(saved, fresh, strict=False)):
             yield from disagreements(*pair, unchecked, f"{path}[{index}]", scale)
-    elif not same(saved, found, scale):
+    elif not same(saved, fresh, scale):
         yield Finding(
-            name=path, holds=False, reason=f"claimed {shown(saved, path)}, this version finds {shown(found, path)}"
+            name=path, holds=False, reason=f"claimed {shown(saved, path)}, this version finds {shown(fresh, path)}"
         )
 
 
-def same(saved: Any, found: Any, scale: float = 0.0) -> bool:
+def same(saved: Any, fresh: Any, scale: float = 0.0) -> bool:
     """Whether two leaves agree: numbers within the tolerance, counts and all else exactly.
 
     >>> same(1.0000001, 1.0), same(1.00001, 1.0), same(8, 8), same(8.0, 8), same(True, 1)
     (True, False, True, False, False)
     """
-    if isinstance(found, float) and _is_number(saved):
-        return isclose(saved, found, rel_tol=TOLERANCE, abs_tol=NOISE * scale)
-    return type(saved) is type(found) and bool(saved == found)
+    if isinstance(fresh, float) and _is_number(saved):
+        return isclose(saved, fresh, rel_tol=TOLERANCE, abs_tol=NOISE * scale)
+    return type(saved) is type(fresh) and bool(saved == fresh)
 
 
 def leaves(value: Any) -> int:

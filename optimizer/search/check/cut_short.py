@@ -19,22 +19,22 @@ def as_far_as_known(job: Job, stated: object) -> tuple[Clash, ...]:
     if not is_cut_short(stated):
         return ()
     rules = {rule.name: rule for rule in ConflictQuestion(job=job).rules()}
-    found: dict[str, Clash] = {}
+    clashes: dict[str, Clash] = {}
     for entry in _tables(stated):
         rule = rules.get(str(entry.get("rule")))
-        if rule is None or rule.name in found:
+        if rule is None or rule.name in clashes:
             continue
-        reason, told = rule.explain(job), str(entry.get("reason", ""))
+        reason, saved_reason = rule.explain(job), str(entry.get("reason", ""))
         if entry.get("note") == CUT_SHORT:
-            found[rule.name] = Clash(rule=rule.name, reason=reason, note=CUT_SHORT)
+            clashes[rule.name] = Clash(rule=rule.name, reason=reason, note=CUT_SHORT)
             continue
-        found[rule.name] = Clash(
+        clashes[rule.name] = Clash(
             rule=rule.name,
-            reason=told if told.startswith(reason) else reason,
+            reason=saved_reason if saved_reason.startswith(reason) else reason,
             relaxation=str(entry.get("relaxation", "")),
             note=str(entry.get("note", "")),
         )
-    return tuple(found.values())
+    return tuple(clashes.values())
 
 
 def is_cut_short(stated: object) -> bool:

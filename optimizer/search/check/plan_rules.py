@@ -49,11 +49,11 @@ def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding
     plans = Plans.of([possible(job, plan)])
     rules = (*structural(job), Memory(knobs=knobs))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [
+        findings = [
             Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))
             for rule in rules
         ]
-    return (*found, *_set(job, knobs), *_on_host(job, plans, knobs), *placement)
+    return (*findings, *_set(job, knobs), *_on_host(job, plans, knobs), *placement)
 
 
 def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
@@ -71,22 +71,22 @@ def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
     if not job.cluster.host_memory or not (knobs.offload or offloads_activations(job, plans).any()):
         return ()
-    kept = float(on_host(layer_costs_of(job, plans), knobs)[0])
+    host_bytes = float(on_host(layer_costs_of(job, plans), knobs)[0])
     there = {"activations": offloads_activations(job, plans).any(), "optimizer state": knobs.offload}
     what = [name for name, some in there.items() if some]
     most = host_memory_per_gpu(job)
-    reason = f"{kept / GB:.1f} GB of {' and '.join(what)} are kept in {most / GB:.0f} GB of host memory per GPU"
-    return (Finding(name="host-memory", holds=kept <= most * (1 + ROUNDING), reason=reason),)
+    reason = f"{host_bytes / GB:.1f} GB of {' and '.join(what)} are kept in {most / GB:.0f} GB of host memory per GPU"
+    return (Finding(name="host-memory", holds=host_bytes <= most * (1 + ROUNDING), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:
     """Whether the layers that a plan places are the model's, and those it recomputes or predicts with are there."""
-    found = [_layers(job, plan)]
+    findings = [_layers(job, plan)]
     if plan.recompute_layers or plan.recompute_first:
-        found.append(_recomputed(job, plan))
+        findings.append(_recomputed(job, plan))
     if plan.mtp_ahead:
-        found.append(_predicting(job, plan, found[0].holds))
-    return tuple(found)
+        findings.append(_predicting(job, plan, findings[0].holds))
+    return tuple(findings)
 
 
 def _layers(job: Job, plan: Plan) -> Finding:
@@ -113,7 +113,7 @@ def _predicting(job: Job, plan: Plan, placed: bool) -> Finding:
 
 def _recomputed(job: Job, plan: Plan) -> Finding:
     recomputed, by = plan.recompute_layers, job.stack.features.recompute_by
-    held = [0] * plan.pp
+    stage_layers = [0] * plan.pp
     if recomputed and plan.recompute_first:
         reason = "layers are recomputed by stage or by virtual stage, not by both"
         return Finding(name="recomputed layers", holds=False, reason=reason)
@@ -126,12 +126,12 @@ def _recomputed(job: Job, plan: Plan) -> Finding:
         return Finding(name="recomputed layers", holds=whole, reason=reason)
     if _layers(job, plan).holds:
         counts = virtual_stages(plan.layers_per_stage, job.model.layers, plan.pp, plan.vpp)
-        held = [sum(counts[stage :: plan.pp]) for stage in range(plan.pp)]
+        stage_layers = [sum(counts[stage :: plan.pp]) for stage in range(plan.pp)]
     holds = (
         plan.recompute == "full"
         and len(recomputed) == plan.pp
-        and all(0 <= count <= most for count, most in zip(recomputed, held, strict=True))
+        and all(0 <= count <= most for count, most in zip(recomputed, stage_layers, strict=True))
     )
-    reason = f"{plan.pp} stages of up to {max(held)} layers may recompute theirs under full recomputation"
+    reason = f"{plan.pp} stages of up to {max(stage_layers)} layers may recompute theirs under full recomputation"
     given = f"{len(recomputed)} counts of up to {max(recomputed)} layers are given under {plan.recompute} recomputation"
     return Finding(name="recomputed layers", holds=holds, reason=f"{reason}; {given}")

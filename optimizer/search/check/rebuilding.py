@@ -218,17 +218,19 @@ def _conflict(saved: SavedAnswer, main: Searched) -> tuple[Clash, ...]:
 def _alternatives(saved: SavedAnswer, main: Searched) -> tuple[Alternative, ...]:
     if main.estimate is None:
         return ()
-    return tuple(replace(other, slower=max(0.0, other.slower)) for other in _beside(main, saved.alternatives))
+    return tuple(
+        replace(other, slower=max(0.0, other.slower)) for other in _alternatives_priced(main, saved.alternatives)
+    )
 
 
 def _fastest(saved: SavedAnswer, main: Searched) -> Alternative | None:
     other = saved.fastest
     if main.estimate is None or other is None:
         return None
-    return next(iter(_beside(main, (other,))))
+    return next(iter(_alternatives_priced(main, (other,))))
 
 
-def _beside(main: Searched, others: Iterable[SavedPlan]) -> Iterator[Alternative]:
+def _alternatives_priced(main: Searched, others: Iterable[SavedPlan]) -> Iterator[Alternative]:
     """Plans beside the best with their prices, and by how much each is worse."""
     for other in others:
         it = replace(main, plan=other.plan, knobs=other.knobs)

@@ -100,22 +100,22 @@ def verify(saved: SavedAnswer) -> Verification:
         return Verification(job=job, plan=plan, estimate=estimate, rules=rules)
     # A plan that breaks rules may be of any size: what overflows is a value that does not agree.
     with np.errstate(all="ignore"):
-        again = rebuilt(saved)
-        main, *others = again.searches
-        claims = [*_of_search(main), *_of_alternatives(main, again.alternatives), *_of_safety(main, again.safety)]
+        fresh = rebuilt(saved)
+        main, *others = fresh.searches
+        claims = [*_of_search(main), *_of_alternatives(main, fresh.alternatives), *_of_safety(main, fresh.safety)]
         for number, other in enumerate(others):
             claims += _of_format(main, other, f"formats[{number}]")
     skipped, left = dict(UNCHECKED), GIVEN
-    for item in again.searches:
+    for item in fresh.searches:
         skipped |= CUT_SHORT if item.cut_short else {} if item.claims.proven else UNPROVEN
         if not item.cut_short and (count := item.bounds.undecided):
             left = left | {f"layouts of {count:,} plans in {item.job.dtype}": ONLY_SEARCHED}
     if is_cut_short(saved.document.get("conflict")):
         left = left | CLASHES
-    wrong = tuple(disagreements(saved.document, again.document, skipped))
+    wrong = tuple(disagreements(saved.document, fresh.document, skipped))
     off = {finding.name.partition(".")[0].partition("[")[0] for finding in wrong}
     agreeing = {
-        name: leaves(part) for name, part in again.document.items() if name not in (*off, *skipped) and leaves(part)
+        name: leaves(part) for name, part in fresh.document.items() if name not in (*off, *skipped) and leaves(part)
     }
     return Verification(
         job=job,

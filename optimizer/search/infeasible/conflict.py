@@ -50,8 +50,8 @@ class ConflictQuestion:
 
     def asked(self, rules: Sequence[Rule]) -> Job:
         """The job with those of its pins, and the memory of its hosts, that are among the rules."""
-        kept = {rule.variable for rule in rules if isinstance(rule, Pin | GivenLayout)}
-        job = self.job.without_pin(*(name for name in self.job.limits.fixed if name not in kept))
+        wanted = {rule.variable for rule in rules if isinstance(rule, Pin | GivenLayout)}
+        job = self.job.without_pin(*(name for name in self.job.limits.fixed if name not in wanted))
         there = any(isinstance(rule, HostActivations) for rule in rules)
         return job if there else HostActivations().lifted(job)
 
@@ -110,15 +110,15 @@ class ConflictQuestion:
         if isinstance(rule, Memory):
             return self.memory.least(job, self.plans(rules))[0]
         memory = any(isinstance(other, Memory) for other in rules)
-        found: list[tuple[FloatArray, Plans]] = []
+        open_moves: list[tuple[FloatArray, Plans]] = []
         for plans in self.plans(rules):
             moves = rule.required(job, plans)
             open_ = np.isfinite(moves)
             if memory:
                 open_ &= self.memory.bounds(job, plans, safe_memory(job)) <= safe_memory(job)
-            found.append((moves[open_], plans.take(open_)))
-        for move in sorted({float(move) for moves, _ in found for move in moves}):
-            if not memory or self.memory.fits(job, (plans.take(moves == move) for moves, plans in found)):
+            open_moves.append((moves[open_], plans.take(open_)))
+        for move in sorted({float(move) for moves, _ in open_moves for move in moves}):
+            if not memory or self.memory.fits(job, (plans.take(moves == move) for moves, plans in open_moves)):
                 return move
         return float("inf")
 
@@ -181,8 +181,8 @@ def _core(question: ConflictQuestion, clashing: list[Rule]) -> list[Rule]:
         if sum(map(len, points)) > CORE_POINTS:
             return clashing
     names = core(question.job, clashing, Plans.joined(points), question.memory.deadline.left) if points else ()
-    kept = [rule for rule in clashing if rule.name in names or isinstance(rule, NumberRule | Pin | GivenLayout)]
-    return clashing if question.feasible(kept) else kept
+    wanted = [rule for rule in clashing if rule.name in names or isinstance(rule, NumberRule | Pin | GivenLayout)]
+    return clashing if question.feasible(wanted) else wanted
 
 
 def _cut_short(question: ConflictQuestion, rule: Rule) -> Clash:
@@ -207,7 +207,9 @@ def _reason(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> st
     """The rule with the job's numbers, that of memory with what the leanest plan reserves."""
     reason = rule.explain(question.job)
     if isinstance(rule, Memory):
-        reason += _leanest(question, question.least([other for other in rules if other.name != rule.name], rule))
+        reason += _least_memory_words(
+            question, question.least([other for other in rules if other.name != rule.name], rule)
+        )
     return reason
 
 
@@ -221,7 +223,7 @@ def _note(question: ConflictQuestion, others: Sequence[Rule], rule: Rule) -> str
     return rule.none(question.job) if isinstance(rule, NumberRule) else ""
 
 
-def _leanest(question: ConflictQuestion, least: float) -> str:
+def _least_memory_words(question: ConflictQuestion, least: float) -> str:
     """What the leanest plan reserves, in words."""
     if not np.isfinite(least):
         return ""

@@ -60,9 +60,9 @@ class Numbers:
             if position == 1:  # to look at what all numbers have in common pays when there are many to look at
                 replicas, values = self.shapes(others, both)
             counts = some if replicas is None else multiples(some, replicas, int(both.max()))
-            found = self._among(counts, near, values)
-            if found is not None:
-                return found
+            nearest_yet = self._among(counts, near, values)
+            if nearest_yet is not None:
+                return nearest_yet
         return None
 
     def nearest_batch(self, others: IntArray) -> Job | None:
@@ -76,12 +76,12 @@ class Numbers:
         """The job on the nearest of these numbers of GPUs with its own batch or, on a nearer one, one of these."""
         gpus, own = self.job.gpus, np.array([self.job.global_batch])
         counts, values = self.screened(counts, np.concatenate([near, own]), values)
-        found = self._first(counts, own, values)
-        if found is not None:
-            counts = counts[np.abs(counts - gpus) < abs(found.gpus - gpus)]
+        nearest_yet = self._first(counts, own, values)
+        if nearest_yet is not None:
+            counts = counts[np.abs(counts - gpus) < abs(nearest_yet.gpus - gpus)]
         parts = (counts[start : start + PAIRED] for start in range(0, len(counts), PAIRED))
         nearer = (self._paired(part, values, near) for part in parts)
-        return next((job for job in nearer if job is not None), found)
+        return next((job for job in nearer if job is not None), nearest_yet)
 
     def shapes(self, counts: IntArray, batches: IntArray) -> tuple[IntArray, Values]:
         """GPUs of a replica, and values of the variables, with which some of these numbers may give a plan.
@@ -92,10 +92,10 @@ class Numbers:
         the host what several would hold whole, and is looked at as well.
         """
         values, most = self._values(counts, batches), int(batches.max())
-        leanest = self._leanest({"dp": tuple({1, most}), "num_microbatches": (most,), **values})
-        plans = walk(self.job, self._rules("dp"), leanest, deadline=self.deadline)
-        found = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
-        return unique(plans.tp * plans.cp * plans.pp for plans in found), narrowed(values, found)
+        of_least_memory = self._least_memory({"dp": tuple({1, most}), "num_microbatches": (most,), **values})
+        plans = walk(self.job, self._rules("dp"), of_least_memory, deadline=self.deadline)
+        nearest_yet = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
+        return unique(plans.tp * plans.cp * plans.pp for plans in nearest_yet), narrowed(values, nearest_yet)
 
     def screened(self, counts: IntArray, batches: IntArray, values: Values) -> tuple[IntArray, Values]:
         """Those of these numbers of GPUs, and of the values, with which some of these batches may give a plan.
@@ -106,33 +106,33 @@ class Numbers:
         if not len(counts):
             return counts, values
         least, most = (int(batches.min()) if self._free(*COUNTS) else 1), int(batches.max())
-        job, found = replace(self.job, global_batch=most), []
-        for plans in walk(job, self._rules(), self._leanest(values), gpus=counts, deadline=self.deadline):
+        job, nearest_yet = replace(self.job, global_batch=most), []
+        for plans in walk(job, self._rules(), self._least_memory(values), gpus=counts, deadline=self.deadline):
             fewest = -(-least // plans.dp)
             enough = plans.dp * fewest <= most
-            found.append(self._fitting(plans.take(enough), fewest[enough]))
-        return counts[np.isin(counts, unique(plans.gpus for plans in found))], narrowed(values, found)
+            nearest_yet.append(self._fitting(plans.take(enough), fewest[enough]))
+        return counts[np.isin(counts, unique(plans.gpus for plans in nearest_yet))], narrowed(values, nearest_yet)
 
     def _paired(self, counts: IntArray, values: Values, batches: IntArray) -> Job | None:
         """The job on the nearest of these numbers of GPUs with the nearest of these batches that have a plan."""
         best = None
         for some in growing(batches, self.job.global_batch):
-            found = self._first(counts, some, values)
-            if found is not None:
-                best, counts = found, counts[: counts.tolist().index(found.gpus)]
+            nearest_yet = self._first(counts, some, values)
+            if nearest_yet is not None:
+                best, counts = nearest_yet, counts[: counts.tolist().index(nearest_yet.gpus)]
         return best
 
     def _first(self, counts: IntArray, batches: IntArray, values: Values) -> Job | None:
         """The nearest of these jobs that has a plan: by GPUs, then by batch."""
         if not len(counts):
             return None
-        found = set[tuple[int, int]]()
+        nearest_yet = set[tuple[int, int]]()
         for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches, deadline=self.deadline):
             fitting = self._fitting(plans, plans.num_microbatches)
             pairs = np.unique(np.stack([fitting.gpus, fitting.global_batch]), axis=1)
-            found |= set(map(tuple, pairs.T.tolist()))
+            nearest_yet |= set(map(tuple, pairs.T.tolist()))
         gpus, batch = self.job.gpus, self.job.global_batch
-        order = sorted(found, key=lambda pair: (abs(pair[0] - gpus), pair[0], abs(pair[1] - batch), pair[1]))
+        order = sorted(nearest_yet, key=lambda pair: (abs(pair[0] - gpus), pair[0], abs(pair[1] - batch), pair[1]))
         jobs = (replace(self.job, gpus=pair[0], global_batch=pair[1]) for pair in order)
         return next((job for job in jobs if self.holds(job)), None)
 
@@ -154,7 +154,7 @@ class Numbers:
         """Whether rules that look at few combinations leave some variable no value, whatever the number."""
         return not all(consistent(self.job, self.rules, domains(self.job, counts, batches)).values())
 
-    def _leanest(self, values: Values) -> Values:
+    def _least_memory(self, values: Values) -> Values:
         """These values with micro-batches of one sequence, and the most of them that were asked for."""
         most = [pin.high for pin in self._asked()]
         return {**values, "micro_batch": (1,)} | ({"num_microbatches": (min(most),)} if most else {})
@@ -221,16 +221,16 @@ def multiples(numbers: IntArray, parts: IntArray, most: int) -> IntArray:
     >>> multiples(np.array([8, 9, 10, 12, 30]), np.array([4, 5]), 3).tolist()
     [8, 10, 12]
     """
-    kept = np.zeros(len(numbers), dtype=np.bool_)
+    divisible = np.zeros(len(numbers), dtype=np.bool_)
     for part in parts.tolist():
-        kept |= (numbers % part == 0) & (numbers <= most * part)
-    return numbers[kept]
+        divisible |= (numbers % part == 0) & (numbers <= most * part)
+    return numbers[divisible]
 
 
-def narrowed(values: Values, found: Sequence[Plans]) -> Values:
+def narrowed(values: Values, nearest_yet: Sequence[Plans]) -> Values:
     """The values that these plans have, of micro-batches all."""
     names = [name for name in values if name != "micro_batch"]
-    return {**values, **{name: tuple(unique(getattr(plans, name) for plans in found).tolist()) for name in names}}
+    return {**values, **{name: tuple(unique(getattr(plans, name) for plans in nearest_yet).tolist()) for name in names}}
 
 
 def unique(columns: Iterable[IntArray]) -> IntArray:

@@ -21,7 +21,7 @@ from optimizer.search.lattice.deadline import NEVER, Deadline
 CHUNK = 2**16
 MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once
 PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
-KEPT = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
+MOST_PRICED_ONCE = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
 
@@ -43,9 +43,9 @@ class Space:
         for plans in lattice(self.job, self.rules):
             layer_costs = layer_costs_of(self.job, plans)
             count += len(plans)
-            seen = [*seen, layer_costs] if count <= KEPT else []
+            seen = [*seen, layer_costs] if count <= MOST_PRICED_ONCE else []
             yield layer_costs
-        if count <= KEPT:
+        if count <= MOST_PRICED_ONCE:
             self._cost_batches = seen
 
 

@@ -25,7 +25,7 @@ from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.per_step import StageWork, work_of, work_per_step
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.lattice.kept_trials import keep
+from optimizer.search.lattice.saved_trials import keep
 
 NAMES = tuple(field.name for field in fields(Knobs))
 DIGITS = {"bucket": 0, "comm_sm_share": 9}  # decimals that a setting keeps: whole bytes

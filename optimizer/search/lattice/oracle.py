@@ -26,11 +26,11 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import NAMES, at_most_offload, columns, joined_knobs, needed_offload, taken, tuned
 
-BAND = 0.05
+NEAR_BEST = 0.05
 FASTEST = 100  # best plans that are left whatever their bounds
-HELD = 20_000  # most plans of a lattice that CP-SAT is given whole: it then takes some 0.2 s
+PROVEN_WHOLE = 20_000  # most plans of a lattice that CP-SAT is given whole: it then takes some 0.2 s
 SLICE = 256  # plans that are tuned together
-MOST_TUNED = 1024  # plans within BAND of the best that get settings of their own, besides all that could be it
+MOST_TUNED = 1024  # plans within NEAR_BEST of the best that get settings of their own, besides all that could be it
 STRUCTURE = ("tp", "cp", "ep", "etp", "pp")
 
 
@@ -112,7 +112,7 @@ def fold(
 ) -> Sweep:
     """Price batches of plans one after the other, keeping what matters, and tune what is left."""
     start = perf_counter()
-    kept: Points | None = None
+    points_left: Points | None = None
     space, fitting, complete = 0, 0, True
     for layer_costs in cost_batches:
         if time_limit is not None and perf_counter() - start > time_limit:
@@ -120,17 +120,21 @@ def fold(
             break
         points = _points(layer_costs, tuning.fixed)
         space, fitting = space + len(layer_costs), fitting + int(points.fits.sum())
-        kept = points if kept is None else _both(kept, points)
-        if space > HELD or not job.layout_given:
-            kept = _trimmed(kept)
+        points_left = points if points_left is None else _both(points_left, points)
+        if space > PROVEN_WHOLE or not job.layout_given:
+            points_left = _trimmed(points_left)
     best = -1
-    if kept is not None and fitting:
-        kept = _tuned(kept, tuning) if tuning.fixed is None else kept
-        best = int(np.argmin(np.where(kept.fits, kept.values, np.inf)))
-    least = np.inf if kept is None else float(np.min(np.where(kept.fits, kept.least, np.inf), initial=np.inf))
+    if points_left is not None and fitting:
+        points_left = _tuned(points_left, tuning) if tuning.fixed is None else points_left
+        best = int(np.argmin(np.where(points_left.fits, points_left.values, np.inf)))
+    least = (
+        np.inf
+        if points_left is None
+        else float(np.min(np.where(points_left.fits, points_left.least, np.inf), initial=np.inf))
+    )
     useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
     return Sweep(
-        points=kept,
+        points=points_left,
         best=best,
         space=space,
         fitting=fitting,
@@ -182,7 +186,7 @@ def _tuned(points: Points, tuning: Tuning) -> Points:
     order = np.argsort(np.where(points.fits, points.least, np.inf), kind="stable")[: int(points.fits.sum())]
     values, fits, chosen = points.values.copy(), points.fits.copy(), points.knobs
     best, done = np.inf, 0
-    while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + BAND):
+    while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + NEAR_BEST):
         part = order[done : done + SLICE]
         own = tuned(points.layer_costs.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
         values[part], fits[part] = own.values, own.fits
@@ -219,7 +223,7 @@ def _trimmed(points: Points) -> Points:
     fitting = order[points.fits[order]]
     if len(fitting):
         limit = points.values[fitting[0]]
-        keep |= points.fits & (points.least <= limit * (1 + BAND))
+        keep |= points.fits & (points.least <= limit * (1 + NEAR_BEST))
         keep[fitting[:FASTEST]] = True
         keep[fitting[firsts(points.plans.take(fitting))]] = True
     return points.take(np.flatnonzero(keep))

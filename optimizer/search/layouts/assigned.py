@@ -32,7 +32,8 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlans:
-    """Plans for CP-SAT, in the order of the lattice: all of it up to HELD plans, else those with the lowest bounds.
+    """Plans for CP-SAT, in the order of the lattice: all of it up to PROVEN_WHOLE plans, else those of the lowest
+    bounds.
 
     Attributes:
         plans: what CP-SAT is given.
@@ -49,7 +50,7 @@ class ProofPlans:
 class AssignedLayouts:
     """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
 
-    candidates: the plans whose layouts were looked for. held: what CP-SAT is given, the best plan among it. bound: no
+    candidates: the plans whose layouts were looked for. proof: what CP-SAT is given, the best plan among it. bound: no
     layout of any plan is better at the plan's own knobs, knob_bound: at any setting of the knobs [unit of objective].
     band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
     layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
@@ -58,7 +59,7 @@ class AssignedLayouts:
 
     best: Candidate | None
     candidates: tuple[Candidate, ...]
-    held: ProofPlans
+    proof: ProofPlans
     bound: float
     knob_bound: float
     space: int

@@ -18,7 +18,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.step.host_memory import plan_fits_host
 from optimizer.search.lattice.knobs import at_most_offload, knobs_at, tuned
-from optimizer.search.lattice.oracle import FASTEST, HELD, Tuning
+from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.shares import (
     Prospects,
@@ -56,7 +56,7 @@ class _Search:
     undecided: list[float] = field(default_factory=list)
     best: Candidate | None = None
     limit: float = np.inf
-    found: dict[int, Candidate] = field(default_factory=dict)
+    by_number: dict[int, Candidate] = field(default_factory=dict)
     solved: set[int] = field(default_factory=set)
 
     def left(self) -> float | None:
@@ -113,8 +113,10 @@ def lay_out(
     knob_bound = float(min(np.min(_below(layer_costs, floor, bounds, tuning, value), initial=np.inf), value))
     return AssignedLayouts(
         best=search.best,
-        candidates=tuple(search.found.values()),
-        held=_held(search, layer_costs.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= HELD),
+        candidates=tuple(search.by_number.values()),
+        proof=_proof_plans(
+            search, layer_costs.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= PROVEN_WHOLE
+        ),
         bound=bound,
         knob_bound=knob_bound if any_knobs else bound,
         space=space,
@@ -146,15 +148,15 @@ def place(
     layer_costs, search = layer_costs_of(job, plans), _search(job, tuning, time_limit, LITTLE)
     own, numbers = _own(tuning, layer_costs), np.arange(len(plans))
     every = list(_prospects(search, layer_costs, own))
-    found: list[Candidate | None] = []
+    by_number: list[Candidate | None] = []
     for index in range(len(plans)):
         if perf_counter() >= search.deadline:
             break
-        alone = replace(search, undecided=[], found={}, solved=set())
+        alone = replace(search, undecided=[], by_number={}, solved=set())
         mine = (some.take(np.flatnonzero(some.shares.plan == index)) for some in every)
         _visit(alone, mine, layer_costs, own, numbers)
-        found.append(alone.best)
-    return tuple(found)
+        by_number.append(alone.best)
+    return tuple(by_number)
 
 
 def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> LayoutBounds:
@@ -195,12 +197,12 @@ def _fitting(floor: StepFloor, layer_costs: LayerCosts, tuning: Tuning, limit: f
     return floor.value(slowest, any_knobs=any_knobs)
 
 
-def _held(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> ProofPlans:
+def _proof_plans(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> ProofPlans:
     """All of the plans, or those with the lowest bounds and the best."""
     values, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
     if whole:
         return ProofPlans(plans=plans, values=values, fits=fits)
-    winner = [index for index, candidate in search.found.items() if candidate is search.best]
+    winner = [index for index, candidate in search.by_number.items() if candidate is search.best]
     chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
     return ProofPlans(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
 
@@ -211,7 +213,7 @@ def _lowest(
     """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
     given whole, in the order of the lattice.
     """
-    kept: list[LayerCosts] = []
+    proof_costs: list[LayerCosts] = []
     floors: list[StepFloor] = []
     space = 0
     for layer_costs in cost_batches:
@@ -219,11 +221,11 @@ def _lowest(
         bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
         space += len(layer_costs)
-        low[np.argsort(bounds, kind="stable")[: FASTEST if space > HELD else None]] = True
+        low[np.argsort(bounds, kind="stable")[: FASTEST if space > PROVEN_WHOLE else None]] = True
         index = np.flatnonzero(low)
-        kept.append(layer_costs.take(index))
+        proof_costs.append(layer_costs.take(index))
         floors.append(floor.take(index))
-    every = LayerCosts.joined(kept)
+    every = LayerCosts.joined(proof_costs)
     return every, joined(floors, every.plans), space
 
 
@@ -232,8 +234,8 @@ def _undecided(layer_costs: LayerCosts, tuning: Tuning, limit: float) -> set[int
     own = _own(tuning, layer_costs)
     if own is None:
         return set(np.flatnonzero(fixed_prospects(layer_costs, tuning.fixed or Knobs(), limit).bounds < limit).tolist())
-    found = prospects_of(layer_costs, own, none_on_host(layer_costs), limit), some_on_host(layer_costs, own, limit)
-    return {plan for some in found for plan in some.shares.plan[some.bounds < limit].tolist()}
+    by_number = prospects_of(layer_costs, own, none_on_host(layer_costs), limit), some_on_host(layer_costs, own, limit)
+    return {plan for some in by_number for plan in some.shares.plan[some.bounds < limit].tolist()}
 
 
 def _prospects(search: _Search, layer_costs: LayerCosts, own: KnobColumns | None) -> Iterator[Prospects]:
@@ -256,12 +258,12 @@ def _visit(
     least = np.full(len(layer_costs), np.inf)
     for some in prospects:
         seen = set(zip(some.shares.plan.tolist(), some.shares.high.tolist(), strict=True))
-        again = _assign(search, some, layer_costs, own is not None, numbers, least) - seen
-        while own is not None and again:
-            seen |= again
-            plan, share = (np.array(column, dtype=np.int64) for column in zip(*sorted(again), strict=True))
+        retries = _assign(search, some, layer_costs, own is not None, numbers, least) - seen
+        while own is not None and retries:
+            seen |= retries
+            plan, share = (np.array(column, dtype=np.int64) for column in zip(*sorted(retries), strict=True))
             more = prospects_of(layer_costs, own, at(plan, share), search.limit)
-            again = _assign(search, more, layer_costs, True, numbers, least) - seen
+            retries = _assign(search, more, layer_costs, True, numbers, least) - seen
     return least
 
 
@@ -273,7 +275,7 @@ def _assign(
     Which plans, by their position in the batch, need less on the host than they were given, and how much, in multiples
     of OFFLOAD_STEP, or might with another layout than the best so far; none unless they are to be `trimmed`.
     """
-    bounds, again = prospects.bounds.copy(), set()
+    bounds, retries = prospects.bounds.copy(), set()
     less = trimmed and search.layouts.effort != LITTLE and slower_on_host(search.job)
     for position in np.argsort(bounds, kind="stable").tolist():
         if bounds[position] >= search.limit:
@@ -282,20 +284,20 @@ def _assign(
             search.undecided.append(float(bounds[position]))
             break
         place = int(prospects.shares.plan[position])
-        found = _solve(search, prospects, position, int(numbers[place]))
-        if isinstance(found, Candidate):
-            found, need = _on_host(search, found, prospects, position, layer_costs if trimmed else None)
-            _note(search, found, int(numbers[place]))
-            if less and not need and found.knobs.offload and found.value <= search.limit:
+        by_number = _solve(search, prospects, position, int(numbers[place]))
+        if isinstance(by_number, Candidate):
+            by_number, need = _on_host(search, by_number, prospects, position, layer_costs if trimmed else None)
+            _note(search, by_number, int(numbers[place]))
+            if less and not need and by_number.knobs.offload and by_number.value <= search.limit:
                 need = int(prospects.shares.high[position]) - 1  # of layouts as good one may need less
-            again |= {(place, need)} if need > 0 else set()
-        bounds[position] = found.value if isinstance(found, Candidate) else found
+            retries |= {(place, need)} if need > 0 else set()
+        bounds[position] = by_number.value if isinstance(by_number, Candidate) else by_number
     np.minimum.at(least, prospects.shares.plan, bounds)
-    return again
+    return retries
 
 
 def _on_host(
-    search: _Search, found: Candidate, prospects: Prospects, position: int, layer_costs: LayerCosts | None
+    search: _Search, by_number: Candidate, prospects: Prospects, position: int, layer_costs: LayerCosts | None
 ) -> tuple[Candidate, int]:
     """What was found with the least share on the host that it needs, and that share; 0 where it is the one asked for,
     or none is to be left out: without layer costs.
@@ -303,30 +305,30 @@ def _on_host(
     Where the host has no room for it, the bound: another layout of the plan may be held.
     """
     share, knobs = int(prospects.shares.high[position]), knobs_at(prospects.knobs, position)
-    found = replace(found, knobs=knobs)
-    if not found.solved:
-        return found, 0
+    by_number = replace(by_number, knobs=knobs)
+    if not by_number.solved:
+        return by_number, 0
     if layer_costs is not None and share:
-        mine = layer_costs.take(prospects.shares.plan[position : position + 1]).placed([found.plan.placement])
+        mine = layer_costs.take(prospects.shares.plan[position : position + 1]).placed([by_number.plan.placement])
         there = at_need(mine, knobs, share)
-        if there.held:
+        if there.fits_there:
             less = there.need < share
-            trimmed = replace(found, value=there.value, knobs=there.knobs) if less else found
+            trimmed = replace(by_number, value=there.value, knobs=there.knobs) if less else by_number
             return trimmed, there.need if less else 0
-    elif plan_fits_host(search.job, found.plan, knobs):
-        return found, 0
+    elif plan_fits_host(search.job, by_number.plan, knobs):
+        return by_number, 0
     bound = float(prospects.bounds[position])
     plan = prospects.floor.plans.plan(position)
-    return replace(found, plan=plan, value=bound, solved=False, proven=False, least=bound), 0
+    return replace(by_number, plan=plan, value=bound, solved=False, proven=False, least=bound), 0
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:
     """Remember what was found for a plan, the best of several settings."""
     if not candidate.proven:
         search.undecided.append(min(candidate.value, candidate.least))
-    known = search.found.get(number)
+    known = search.by_number.get(number)
     if known is None or (candidate.solved, -candidate.value) > (known.solved, -known.value):
-        search.found[number] = candidate
+        search.by_number[number] = candidate
     if candidate.solved and candidate.value < search.limit:
         search.best, search.limit = candidate, candidate.value
 
@@ -367,7 +369,7 @@ def _solve(search: _Search, prospects: Prospects, index: int, number: int) -> Ca
         search.cut_short += 1
         return Candidate(plan=plan, value=bound, proven=False, least=bound)
     search.cut_short += not layout.proven
-    found = candidate(layout)
-    if split and split.value < found.value:
-        return replace(split, proven=found.proven or split.value <= found.least, least=found.least)
-    return found
+    by_number = candidate(layout)
+    if split and split.value < by_number.value:
+        return replace(split, proven=by_number.proven or split.value <= by_number.least, least=by_number.least)
+    return by_number

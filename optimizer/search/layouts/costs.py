@@ -151,10 +151,10 @@ def pass_times(
         ]
 
     backward, weight = np.array(table("backward", aside)), np.array(table("weight", 0.0))
-    again = [sum(n * costs.kinds[kind].recompute for kind, n in stage) / vpp for stage in recomputed]
+    recompute_seconds = [sum(n * costs.kinds[kind].recompute for kind, n in stage) / vpp for stage in recomputed]
     return PassTimes(
         forward=table("forward", aside),
         backward=(backward - weight if split else backward).tolist(),
         weight=weight.tolist(),
-        recompute=[[seconds] * vpp for seconds in again],
+        recompute=[[seconds] * vpp for seconds in recompute_seconds],
     )

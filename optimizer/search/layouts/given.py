@@ -14,13 +14,13 @@ def as_given(swept: Sweep) -> AssignedLayouts:
     """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
     points = swept.points
     best: Candidate | None = None
-    held = ProofPlans(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
+    proof = ProofPlans(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
     if points is not None and swept.best >= 0:
         chosen = np.arange(len(points.plans))
         if len(chosen) < swept.space:
             chosen = np.union1d(np.argsort(points.values, kind="stable")[:FASTEST], swept.best)
         some = points.take(chosen)
-        held = ProofPlans(plans=some.plans, values=some.values, fits=some.fits)
+        proof = ProofPlans(plans=some.plans, values=some.values, fits=some.fits)
         best = Candidate(
             plan=points.plans.plan(swept.best),
             value=float(points.values[swept.best]),
@@ -30,7 +30,7 @@ def as_given(swept: Sweep) -> AssignedLayouts:
     return AssignedLayouts(
         best=best,
         candidates=(),
-        held=held,
+        proof=proof,
         bound=best.value if best else np.inf,
         knob_bound=swept.knob_bound,
         space=swept.space,

@@ -87,13 +87,13 @@ class LeastMemory:
         low = np.flatnonzero(mean_need(job, plans, memory) <= usable)
         if len(low):
             needs = needs_of(job, plans.take(low), memory.take(low))
-            low = low[(needs.bound() <= usable) & needs.have_room(usable)]
+            low = low[(needs.bound() <= usable) & needs.have_capacity(usable)]
         alike = only_even(job, plans.take(low))
-        found = np.zeros(len(plans), dtype=np.bool_)
-        found[low[~alike]] = True
+        able = np.zeros(len(plans), dtype=np.bool_)
+        able[low[~alike]] = True
         if alike.any():
-            found[low[alike]] = even_memory(layer_costs.take(low[alike]), taken(knobs, low[alike])) <= usable
-        return found
+            able[low[alike]] = even_memory(layer_costs.take(low[alike]), taken(knobs, low[alike])) <= usable
+        return able
 
     def least(self, job: Job, chunks: Iterable[Plans]) -> tuple[float, Plan | None]:
         """The least memory of any layout of any plan [B], and that plan as it is laid out; infinite without plans.
@@ -128,9 +128,9 @@ class LeastMemory:
                 break
             some = plans.take(part)
             memory, needs = self._needs(job, some)
-            room = needs.have_room(_telling(job, best))
+            capable = needs.have_capacity(_telling(job, best))
             for index, bound in enumerate(bounds[part].tolist()):
-                if not room[index] or bound > _telling(job, best):
+                if not capable[index] or bound > _telling(job, best):
                     continue
                 self.deadline.go_on()
                 problem = memory_problem(job, some.plan(index), memory.row(index))
@@ -138,7 +138,7 @@ class LeastMemory:
                 layout = least_memory_layout(problem, bound, self.deadline.left)
                 if layout is not None:
                     best, least_plan = max(layout.memory), layout.of(some.plan(index))
-                    room = needs.have_room(_telling(job, best))
+                    capable = needs.have_capacity(_telling(job, best))
         return best, least_plan
 
     def bounds(self, job: Job, plans: Plans, at_most: float = np.inf) -> FloatArray:
@@ -151,10 +151,10 @@ class LeastMemory:
         layer_costs = layer_costs_of(job, plans)
         memory = linear_stage(layer_costs, self.at(layer_costs))
         low = np.flatnonzero(mean_need(job, plans, memory) <= at_most)
-        found = np.full(len(plans), np.inf)
+        able = np.full(len(plans), np.inf)
         if len(low):
-            found[low] = needs_of(job, plans.take(low), memory.take(low)).bound()
-        return found
+            able[low] = needs_of(job, plans.take(low), memory.take(low)).bound()
+        return able
 
     def _needs(self, job: Job, plans: Plans) -> tuple[LinearStage[FloatArray], Needs]:
         layer_costs = layer_costs_of(job, plans)
@@ -166,10 +166,10 @@ class LeastMemory:
         if not len(plans):
             return
         memory, needs = self._needs(job, plans)
-        room = needs.have_room(safe_memory(job))
+        capable = needs.have_capacity(safe_memory(job))
         for index in np.argsort(needs.bound(), kind="stable").tolist():
             key = plans.plan(index), safe_memory(job), job.recomputes_all
-            if not room[index] or key in self.unfit:
+            if not capable[index] or key in self.unfit:
                 continue
             self.deadline.go_on()
             if fitting_layout(memory_problem(job, key[0], memory.row(index)), self.deadline.left):

@@ -171,11 +171,11 @@ def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[R
     places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - ahead, HEAD: problem.virtual_stages - 1}
     runs: list[Runs] = []
     for virtual, count in enumerate(counts):
-        held, names = names[:count], names[count:]
+        stage_kinds, names = names[:count], names[count:]
         here = [run for run in ends if places[run[0]] == virtual]
         before = [run for run in here if run[0] == EMBEDDING]
         after = [run for run in here if run[0] != EMBEDDING]
-        runs.append((*before, *((kind, held.count(kind)) for kind in dict.fromkeys(held)), *after))
+        runs.append((*before, *((kind, stage_kinds.count(kind)) for kind in dict.fromkeys(stage_kinds)), *after))
     return runs
 
 

@@ -60,7 +60,7 @@ def structure(plan: Plan) -> tuple[int, ...]:
 def alternatives(
     job: Job,
     points: Points,
-    laid: AssignedLayouts,
+    layouts: AssignedLayouts,
     best: Plan,
     value: float,
     count: int,
@@ -76,11 +76,11 @@ def alternatives(
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
     searched = [] if job.layout_given else chosen[:PLACED]
-    missing = [plan for plan in searched if plan not in laid.placed]
+    missing = [plan for plan in searched if plan not in layouts.placed]
     placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit) if missing else ()
-    placed = {**laid.placed, **dict(zip(missing, placed_now, strict=False))}
+    placed = {**layouts.placed, **dict(zip(missing, placed_now, strict=False))}
     pool = [other for plan in searched if (other := placed.get(plan))]
-    pool += [other for other in laid.candidates if other.solved and structure(other.plan) != structure(best)]
+    pool += [other for other in layouts.candidates if other.solved and structure(other.plan) != structure(best)]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for other in sorted(pool, key=lambda candidate: candidate.value):
         first.setdefault(structure(other.plan), (other.plan, other.knobs))

@@ -60,7 +60,7 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     """
     space = Space(job, structural(job))
     swept = fold(job, space, tuning)
-    layouts, _ = laid_out_best(job, space, swept, tuning)
+    layouts, _ = best_layouts(job, space, swept, tuning)
     if layouts is None or layouts.best is None:
         return None
     best = layouts.best
@@ -76,7 +76,7 @@ class Known:
     tuning: Tuning
     space: Space
     swept: Sweep
-    laid: AssignedLayouts
+    layouts: AssignedLayouts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,15 +112,15 @@ class Outlook:
         """Tokens for a unit, of the best plan where that is more than `least`; else some number up to it [1/unit]."""
         return self.worth_of(self.layouts_beyond(least))
 
-    def worth_of(self, laid: AssignedLayouts | None) -> float:
+    def worth_of(self, layouts: AssignedLayouts | None) -> float:
         """Tokens for a unit, of the best of these layouts, 0 without one [1/unit]."""
-        return self.job.tokens / laid.best.value if laid and laid.best else 0.0
+        return self.job.tokens / layouts.best.value if layouts and layouts.best else 0.0
 
-    def known(self, laid: AssignedLayouts | None, least: float) -> Known | None:
+    def known(self, layouts: AssignedLayouts | None, least: float) -> Known | None:
         """The sweep with layouts that were looked for beyond `least`, where that left none out."""
-        if laid is None or self.job.layout_given or least > self.worth:
+        if layouts is None or self.job.layout_given or least > self.worth:
             return None
-        return Known(job=self.job, tuning=self.tuning, space=self.space, swept=self.swept, laid=laid)
+        return Known(job=self.job, tuning=self.tuning, space=self.space, swept=self.swept, layouts=layouts)
 
 
 def outlook(job: Job, tuning: Tuning = Tuning()) -> Outlook:
@@ -131,7 +131,7 @@ def outlook(job: Job, tuning: Tuning = Tuning()) -> Outlook:
     return Outlook(job=job, space=space, swept=swept, even=even, tuning=tuning)
 
 
-def laid_out_best(
+def best_layouts(
     job: Job,
     space: Space,
     swept: Sweep,

@@ -30,7 +30,7 @@ def certify(
     job: Job,
     rules: Sequence[Rule],
     swept: Sweep,
-    laid: AssignedLayouts,
+    layouts: AssignedLayouts,
     even: float,
     *,
     seed: int = 0,
@@ -43,32 +43,32 @@ def certify(
     `even` is the value of the best even split [unit of the objective]. Raises OptimizerError if numpy and CP-SAT ever
     disagree.
     """
-    best = laid.best
+    best = layouts.best
     if best is None:
         return without_plan(job, swept)
     certificate = Certificate(
-        proven=laid.complete,
-        lower_bound=laid.bound,
+        proven=layouts.complete,
+        lower_bound=layouts.bound,
         best=best.value,
         space=swept.space,
         fitting=swept.fitting,
-        knob_bound=laid.knob_bound,
+        knob_bound=layouts.knob_bound,
         even=even,
-        band=laid.band,
-        solved=laid.solved,
+        band=layouts.band,
+        solved=layouts.solved,
         given=job.layout_given,
         minimize=job.minimize,
     )
-    if not laid.complete or not read_twice:
+    if not layouts.complete or not read_twice:
         return described(job, certificate)
-    held = _with(laid.held, best, LeastMemory().bounds(job, laid.held.plans) <= safe_memory(job))
-    place = int(np.argmax(alike(held.plans, best.plan)))
+    plans_proven = _with(layouts.proof, best, LeastMemory().bounds(job, layouts.proof.plans) <= safe_memory(job))
+    place = int(np.argmax(alike(plans_proven.plans, best.plan)))
     proof = prove(
         job,
         (*rules, Memory()),
-        held.plans,
-        held.values,
-        fits=held.fits,
+        plans_proven.plans,
+        plans_proven.values,
+        fits=plans_proven.fits,
         hint=place,
         seed=seed,
         time_limit=time_limit,
@@ -78,12 +78,12 @@ def certify(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} against "
             f"{best.value} {objective_of(job).unit}; please report this job"
         )
-    return described(job, replace(certificate, candidates=len(held.plans) if proof.proven else 0))
+    return described(job, replace(certificate, candidates=len(plans_proven.plans) if proof.proven else 0))
 
 
-def _with(held: ProofPlans, best: Candidate, room: BoolArray) -> ProofPlans:
+def _with(plans_proven: ProofPlans, best: Candidate, possible: BoolArray) -> ProofPlans:
     """The plans with the best at its value, those without room for any layout marked as such."""
-    plans, values, fits = held.plans, held.values.copy(), held.fits & room
+    plans, values, fits = plans_proven.plans, plans_proven.values.copy(), plans_proven.fits & possible
     here = alike(plans, best.plan)
     if not here.any():
         plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)

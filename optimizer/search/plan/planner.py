@@ -80,18 +80,18 @@ def proven(
 ) -> Answer:
     """The second half of `plan`: the proof, and what else is close. Raises as `plan` does."""
     unproven = replace(unproven, clock=Clock(dict(unproven.clock.seconds)))  # so that it can be proven another time
-    job, swept, laid, clock, tuning = unproven.job, unproven.swept, unproven.laid, unproven.clock, unproven.tuning
+    job, swept, layouts, clock, tuning = unproven.job, unproven.swept, unproven.layouts, unproven.clock, unproven.tuning
     if not swept.complete:
         return _finished(unproven, _unfinished(job, swept, clock, ceilings))
-    if laid is None or laid.best is None or unproven.plan is None or unproven.estimate is None:
-        left = replace(swept, complete=laid is None or laid.complete)
+    if layouts is None or layouts.best is None or unproven.plan is None or unproven.estimate is None:
+        left = replace(swept, complete=layouts is None or layouts.complete)
         return _finished(unproven, _without_plan(job, left, clock, explained, unproven.time_limit))
     with clock.phase("proof"):
         certificate = certify(
             job,
             unproven.rules,
             swept,
-            laid,
+            layouts,
             unproven.even,
             seed=tuning.seed,
             time_limit=unproven.left,
@@ -99,12 +99,14 @@ def proven(
         )
     with clock.phase("alternatives"):
         points, best, value = swept.points, unproven.plan, unproven.value
-        others = alternatives(job, points, laid, best, value, top, tuning, time_limit=unproven.left) if points else ()
+        others = (
+            alternatives(job, points, layouts, best, value, top, tuning, time_limit=unproven.left) if points else ()
+        )
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, value, others) if points else NearTies()
         simpler = simpler_than(job, points, best, unproven.knobs, value) if points else None
     with clock.phase("safety"):
-        safety = safety_of(job, unproven.space, laid.best, value, tuning, unproven.left) if priced_risk else None
+        safety = safety_of(job, unproven.space, layouts.best, value, tuning, unproven.left) if priced_risk else None
     return _finished(
         unproven,
         replace(

@@ -29,13 +29,13 @@ def safety_of(
         return None
     bold = at_even_risk(job)
     cost_batches = (replace(layer_costs, job=bold) for layer_costs in space)
-    laid = as_given(fold(bold, cost_batches, tuning)) if job.layout_given else None
-    laid = laid or lay_out(bold, cost_batches, tuning, even=best, time_limit=time_limit)
-    if not laid.complete or laid.best is None:
+    layouts = as_given(fold(bold, cost_batches, tuning)) if job.layout_given else None
+    layouts = layouts or lay_out(bold, cost_batches, tuning, even=best, time_limit=time_limit)
+    if not layouts.complete or layouts.best is None:
         return None
-    if laid.best.value >= best.value * (1 - SAME):
+    if layouts.best.value >= best.value * (1 - SAME):
         return Safety(fastest=None)
-    plan, knobs = laid.best.plan, laid.best.knobs
+    plan, knobs = layouts.best.plan, layouts.best.knobs
     estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
     slower = value_of(bold, plan, knobs, estimate) / value - 1
     return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=slower))

@@ -74,7 +74,7 @@ def simpler_than(job: Job, points: Points, best: Plan, knobs: Knobs, value: floa
     )
 
 
-def held_to(job: Job, plan: Plan) -> Job:
+def with_plan_pinned(job: Job, plan: Plan) -> Job:
     """The job whose only plan is this even split, whatever its knobs."""
     pinned = {name: getattr(plan, name) for name in VARIABLES}
     layout = {} if job.layout_given else {LAYOUT: EVEN}

@@ -21,7 +21,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
-from optimizer.search.plan.best import Known, laid_out_best
+from optimizer.search.plan.best import Known, best_layouts
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Unproven:
     rules: Sequence[Rule]
     space: Space
     swept: Sweep
-    laid: AssignedLayouts | None = None
+    layouts: AssignedLayouts | None = None
     even: float = inf
     plan: Plan | None = None
     knobs: Knobs = Knobs()
@@ -129,10 +129,10 @@ def search(
     if not swept.complete:
         return start
     with clock.phase("layouts"):
-        laid, even = laid_out_best(job, space, swept, tuning, start.left, mine.laid if mine else None)
-        start = replace(start, laid=laid, even=even)
-        if laid is None or laid.best is None:
+        layouts, even = best_layouts(job, space, swept, tuning, start.left, mine.layouts if mine else None)
+        start = replace(start, layouts=layouts, even=even)
+        if layouts is None or layouts.best is None:
             return start
-        best, knobs = laid.best.plan, laid.best.knobs
+        best, knobs = layouts.best.plan, layouts.best.knobs
         estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
     return replace(start, plan=best, knobs=knobs, estimate=estimate)

@@ -10,9 +10,9 @@ import numpy as np
 
 from optimizer.job.plan import FIELDS
 from optimizer.job.variables import VARIABLES
-from optimizer.search.lattice.oracle import BAND, STRUCTURE, Sweep
+from optimizer.search.lattice.oracle import NEAR_BEST, STRUCTURE, Sweep
 
-WITHIN = (0.01, 0.02, BAND)  # the sweep keeps every plan of the widest
+WITHIN = (0.01, 0.02, NEAR_BEST)  # the sweep keeps every plan of the widest
 SHAPE_WITHIN = 0.02
 BROAD = 3
 

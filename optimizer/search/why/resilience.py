@@ -26,7 +26,7 @@ class Loss:
     nodes: int
     gpus: int
     before: Best
-    kept: Best | None
+    same_shape: Best | None
     best: Best | None
 
     def loss(self, after: Best) -> float:
@@ -39,7 +39,7 @@ class Loss:
             "lost_nodes": self.nodes,
             "gpus_left": self.gpus,
             "lost_share_of_gpus": 1 - self.gpus / self.before.job.gpus,
-            "same_shape": self._option(self.kept),
+            "same_shape": self._option(self.same_shape),
             "best": self._option(self.best),
         }
 
@@ -82,35 +82,35 @@ Search = Callable[[Job], Best | None]
 
 def _once(search: Search) -> Search:
     """The search, once for each number of GPUs, batch and pins: losses of one node and of two try nearly the same."""
-    found: dict[tuple[int, int, str], Best | None] = {}
+    answers: dict[tuple[int, int, str], Best | None] = {}
 
     def known(job: Job) -> Best | None:
         key = job.gpus, job.global_batch, repr(job.limits.fixed)
-        if key not in found:
-            found[key] = search(job)
-        return found[key]
+        if key not in answers:
+            answers[key] = search(job)
+        return answers[key]
 
     return known
 
 
 def _loss(before: Best, nodes: int, gpus: int, search: Search) -> Loss:
-    kept = _fastest(before, _same_shape(before.job, before.plan, gpus), search)
-    other = _fastest(before, _any_shape(before.job, gpus), search, kept)
-    return Loss(nodes=nodes, gpus=gpus, before=before, kept=kept, best=other)
+    alike = _fastest(before, _same_shape(before.job, before.plan, gpus), search)
+    other = _fastest(before, _any_shape(before.job, gpus), search, alike)
+    return Loss(nodes=nodes, gpus=gpus, before=before, same_shape=alike, best=other)
 
 
-def _fastest(before: Best, jobs: Iterable[Job], search: Search, found: Best | None = None) -> Best | None:
+def _fastest(before: Best, jobs: Iterable[Job], search: Search, fastest: Best | None = None) -> Best | None:
     """The best of the jobs, which come with ever fewer GPUs; those too small to beat the best so far are not tried."""
     per_gpu = LARGER_MFU * before.throughput / before.job.gpus
     tried: set[int] = set()
     for job in jobs:
         tried.add(job.gpus)
-        if len(tried) > MOST_COUNTS or (found is not None and job.gpus * per_gpu <= found.throughput):
+        if len(tried) > MOST_COUNTS or (fastest is not None and job.gpus * per_gpu <= fastest.throughput):
             break
         candidate = search(job)
-        if candidate is not None and (found is None or candidate.throughput > found.throughput):
-            found = candidate
-    return found
+        if candidate is not None and (fastest is None or candidate.throughput > fastest.throughput):
+            fastest = candidate
+    return fastest
 
 
 def _same_shape(job: Job, plan: Plan, gpus: int) -> Iterator[Job]:
@@ -118,8 +118,8 @@ def _same_shape(job: Job, plan: Plan, gpus: int) -> Iterator[Job]:
     shape: dict[str, int | str | bool] = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp}
     replica = plan.tp * plan.cp * plan.pp
     # What was pinned for the whole cluster cannot hold on a part of it.
-    kept = {name: value for name, value in job.limits.fixed.items() if name not in ("dp", "num_microbatches", "shard")}
-    smaller = job.with_limits(fixed={**kept, **shape})
+    fixed = {name: value for name, value in job.limits.fixed.items() if name not in ("dp", "num_microbatches", "shard")}
+    smaller = job.with_limits(fixed={**fixed, **shape})
     for replicas in range(gpus // replica, 0, -1):
         for batch in batches(job.global_batch, replicas, plan.pp):
             yield replace(smaller, gpus=replicas * replica, global_batch=batch)

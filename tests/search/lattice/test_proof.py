@@ -112,8 +112,8 @@ def test_the_certificate_of_a_small_job_is_about_every_plan(name: str) -> None:
 def test_a_lattice_that_is_too_large_to_hold_gives_the_same_plan(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held = plan(JOBS[name], trials=0)
     for module, constants in (
-        (oracle, ("HELD", "FASTEST")),
-        (candidates, ("HELD", "FASTEST")),
+        (oracle, ("PROVEN_WHOLE", "FASTEST")),
+        (candidates, ("PROVEN_WHOLE", "FASTEST")),
         (given_layouts, ("FASTEST",)),
     ):
         for constant in constants:
@@ -135,11 +135,11 @@ def test_no_cost_that_cp_sat_is_given_claims_more_than_the_even_split_shows(name
     laid = candidates.lay_out(job, Space(job, structural(job)))
     fits = even.reserved <= safe_memory(job)
     assert laid.best is not None
-    assert len(laid.held.plans) == len(plans)
-    assert np.all(laid.held.fits[fits])
-    assert np.all(laid.held.values[fits] <= even.step_time[fits] * (1 + 1e-8))
-    assert np.all(laid.held.values[laid.held.fits] >= laid.best.value * (1 - 1e-8))
-    assert laid.held.values[alike(laid.held.plans, laid.best.plan)] == pytest.approx(laid.best.value)
+    assert len(laid.proof.plans) == len(plans)
+    assert np.all(laid.proof.fits[fits])
+    assert np.all(laid.proof.values[fits] <= even.step_time[fits] * (1 + 1e-8))
+    assert np.all(laid.proof.values[laid.proof.fits] >= laid.best.value * (1 - 1e-8))
+    assert laid.proof.values[alike(laid.proof.plans, laid.best.plan)] == pytest.approx(laid.best.value)
 
 
 def test_the_core_of_rules_that_clash_names_some_of_them_only() -> None:

@@ -107,7 +107,7 @@ def test_many_layouts_cost_what_each_of_them_does() -> None:
     plan = Plan(pp=2, vpp=7, dp=8, ep=8, num_microbatches=8, schedule="interleaved")
     problem = layout_problem(job, plan)
     shapes = shapes_of(problem)
-    loads = Loads(problem=problem, held=shapes.held, recomputed={})
+    loads = Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
     seconds = loads.pipeline + loads.stalled + loads.once()
     assert len(shapes) > 100
     assert np.any(loads.stalled > 0)

@@ -54,7 +54,7 @@ def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkey
     again = plan(asked, trials=0, priced_risk=False, known=known)
     assert replace(again, search_s=alone.search_s) == alone
     # Another job, other settings and layouts that were cut off by a bound are searched.
-    assert found.known(known.laid, 2.0 * found.worth) is None
+    assert found.known(known.layouts, 2.0 * found.worth) is None
     for other in (job(64), asked):
         with pytest.raises(AssertionError, match="searched again"):
             plan(other, trials=0 if other.gpus == 64 else 3, known=known)

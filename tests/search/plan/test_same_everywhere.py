@@ -71,7 +71,7 @@ def test_a_loss_is_of_the_planner_s_answer() -> None:
     assert (loss.best.plan, loss.best.estimate) == (again.plan, again.estimate)
 
 
-HELD = {
+PROVEN_WHOLE = {
     "gpt3": asked("gpt3", 1024, 1536, 2048),
     "deepseek-v3": asked("deepseek-v3", 2048, 15360).with_limits(max_micro_batch=2),  # more plans than are kept
     "host": asked("llama3-8b", 8, 64).with_limits(hbm=22e9, oom_risk=0.5),
@@ -81,10 +81,10 @@ HELD = {
 
 @cache
 def answer_of(name: str) -> Answer:
-    return plan(HELD[name])
+    return plan(PROVEN_WHOLE[name])
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", PROVEN_WHOLE)
 def test_the_check_holds(name: str) -> None:
     answer = answer_of(name)
     assert answer.status == ("infeasible" if name == "infeasible" else "optimal")

@@ -18,7 +18,7 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
-from optimizer.search.plan.simplicity import NOISE, held_to, moving_parts
+from optimizer.search.plan.simplicity import NOISE, moving_parts, with_plan_pinned
 
 
 def answered(model: str, gpus: int) -> Answer:
@@ -55,7 +55,7 @@ def test_it_has_fewer_parts_fits_and_is_as_fast(name: str, request: pytest.Fixtu
 
 def test_held_to_it_a_job_has_that_plan_alone(dense: Answer) -> None:
     assert dense.simpler is not None
-    held = plan(held_to(dense.job, dense.simpler.plan))
+    held = plan(with_plan_pinned(dense.job, dense.simpler.plan))
     assert held.status == "optimal"
     assert held.plan == dense.simpler.plan
     assert held.estimate is not None

@@ -22,7 +22,7 @@ from optimizer.search.layouts import candidates
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.plan import best, unproven
-from optimizer.search.plan.best import laid_out_best
+from optimizer.search.plan.best import best_layouts
 from optimizer.search.plan.planner import plan
 
 
@@ -57,9 +57,9 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
 
     def recorded(*args: Any) -> Any:
         given.append(args[4])
-        return laid_out_best(*args)
+        return best_layouts(*args)
 
-    monkeypatch.setattr(unproven, "laid_out_best", recorded)
+    monkeypatch.setattr(unproven, "best_layouts", recorded)
     monkeypatch.setattr(unproven, "perf_counter", clock(40.0))
     answer = plan(gpt3_job, time_limit=60.0, top=1)
     assert given == [20.0]

@@ -18,13 +18,14 @@ def test_the_same_shape_and_the_best_plan_fit_on_what_is_left(gpt3_job: Job) -> 
     one, two = losses(gpt3_job, (1, 2))
     for loss, gpus in ((one, 1016), (two, 1008)):
         assert loss.gpus == gpus
-        assert loss.kept is not None
+        assert loss.same_shape is not None
         assert loss.best is not None
         shape = loss.before.plan
-        assert (loss.kept.plan.tp, loss.kept.plan.cp, loss.kept.plan.pp) == (shape.tp, shape.cp, shape.pp)
-        assert loss.kept.plan.gpus == loss.kept.job.gpus <= gpus
-        assert loss.best.throughput >= loss.kept.throughput
-        for option in (loss.kept, loss.best):
+        plan = loss.same_shape.plan
+        assert (plan.tp, plan.cp, plan.pp) == (shape.tp, shape.cp, shape.pp)
+        assert loss.same_shape.plan.gpus == loss.same_shape.job.gpus <= gpus
+        assert loss.best.throughput >= loss.same_shape.throughput
+        for option in (loss.same_shape, loss.best):
             assert option.plan.dp * option.plan.micro_batch * option.plan.num_microbatches == option.job.global_batch
             assert abs(option.job.global_batch / gpt3_job.global_batch - 1) <= 0.10
             assert loss.loss(option) == pytest.approx(1 - option.throughput / loss.before.throughput)
@@ -56,9 +57,9 @@ def test_a_loss_of_everything_is_refused() -> None:
 
 def test_pinned_replicas_do_not_stand_in_the_way() -> None:
     (loss,) = losses(small_job(16, fixed={"dp": 8, "tp": 2}), (1,))
-    assert loss.kept is not None
-    assert loss.kept.plan.tp == 2
-    assert loss.kept.plan.gpus == 8
+    assert loss.same_shape is not None
+    assert loss.same_shape.plan.tp == 2
+    assert loss.same_shape.plan.gpus == 8
 
 
 def test_a_job_without_a_plan_has_no_losses() -> None:

@@ -69,15 +69,15 @@ def some_on_host(layer_costs: LayerCosts, own: KnobColumns, limit: float) -> Pro
     tried = [split, high, *(np.full(len(plan), share) for share in range(GRID, WHOLE, GRID))]
     pairs = np.stack([np.tile(plan, len(tried)), np.concatenate(tried)])
     asked = (pairs[1] >= np.tile(low, len(tried))) & (pairs[1] <= np.tile(high, len(tried)))
-    found = prospects_of(layer_costs, own, at(*np.unique(pairs[:, asked], axis=1)), limit)
-    asks = np.zeros(len(found.shares), dtype=np.bool_)
+    prospects = prospects_of(layer_costs, own, at(*np.unique(pairs[:, asked], axis=1)), limit)
+    asks = np.zeros(len(prospects.shares), dtype=np.bool_)
     for share in (np.round(own.offload * WHOLE).astype(np.int64), most):
-        asks |= share[found.shares.plan] == found.shares.high
-    order = np.lexsort((found.bounds, found.shares.plan))
-    first = np.searchsorted(found.shares.plan[order], found.shares.plan[order])
+        asks |= share[prospects.shares.plan] == prospects.shares.high
+    order = np.lexsort((prospects.bounds, prospects.shares.plan))
+    first = np.searchsorted(prospects.shares.plan[order], prospects.shares.plan[order])
     leads = np.empty(len(order), dtype=np.bool_)
     leads[order] = np.arange(len(order)) - first < TRIED
-    return found.take(np.flatnonzero(leads | asks))
+    return prospects.take(np.flatnonzero(leads | asks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,7 @@ class AtNeed:
     knobs: Knobs
     value: float
     need: int
-    held: bool
+    fits_there: bool
 
 
 def at_need(layer_costs: LayerCosts, knobs: Knobs, high: int) -> AtNeed:
@@ -186,4 +186,4 @@ def at_need(layer_costs: LayerCosts, knobs: Knobs, high: int) -> AtNeed:
     value = objective_of(layer_costs.job).value(
         layer_costs, own, Step(layer_costs=layer_costs, stages=stages, knobs=own).seconds
     )
-    return AtNeed(knobs=own, value=float(value[0]), need=need, held=bool(fits_host(layer_costs, own)[0]))
+    return AtNeed(knobs=own, value=float(value[0]), need=need, fits_there=bool(fits_host(layer_costs, own)[0]))

@@ -72,7 +72,7 @@ class Needs:
     bare: FloatArray
     layer: FloatArray
     whole: FloatArray
-    again: FloatArray
+    obliged_recompute: FloatArray
     spare: FloatArray
     chosen: NDArray[np.bool_]
     count: int
@@ -87,10 +87,12 @@ class Needs:
         shared = (self.count + taken) / np.add.reduceat(1 / self.layer, self.first)
         return np.maximum(shared, np.maximum.reduceat(self.bare, self.first)) * (1 - SLACK)
 
-    def have_room(self, usable: float) -> NDArray[np.bool_]:
+    def have_capacity(self, usable: float) -> NDArray[np.bool_]:
         """Whether the stages of each plan have room for all layers, all of a stage recomputed, or none."""
         memory = usable - self.bare + self.spare
-        layers = np.maximum((memory - self.again) / self.layer, np.where(self.chosen, memory / self.whole, 0.0))
+        layers = np.maximum(
+            (memory - self.obliged_recompute) / self.layer, np.where(self.chosen, memory / self.whole, 0.0)
+        )
         fits = np.add.reduceat(np.floor(np.maximum(layers, 0.0) + SLACK), self.first) >= self.count
         return np.asarray(fits & ~np.logical_or.reduceat(self.bare > usable, self.first))
 
@@ -115,7 +117,7 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
         bare=memory.fixed + ends,
         layer=usual.mean(*least),
         whole=usual.mean(*whole),
-        again=np.where(freed > 0, 0.0, np.minimum.reduce(once)),
+        obliged_recompute=np.where(freed > 0, 0.0, np.minimum.reduce(once)),
         spare=plans.vpp[plan].astype(np.float64) * np.maximum(usual.less(*least), usual.less(*whole)),
         chosen=memory.layers[DENSE].chosen > 0,
         count=usual.count,

@@ -19,7 +19,7 @@ from optimizer.objectives.step.price import filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import needed_offload
-from optimizer.search.layouts.bounds.room import obliged_layers, stage_capacity
+from optimizer.search.layouts.bounds.stage_capacity import obliged_layers, stage_capacity
 from optimizer.search.layouts.bounds.stage_needs import SLACK, common
 from optimizer.search.layouts.costs import StageCosts
 
@@ -33,9 +33,10 @@ class StepFloor:
     surplus: what a step adds to the value of its seconds, recomputing only what has to be, least_surplus: the same at
     any knobs [unit of the objective].
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
-    that price, head: the passes through the head, beside: what each stage spends beside its layers, whole: all stages
-    together, nothing recomputed that need not be [s]. filled: what a zero-bubble schedule takes off the bubble at most
-    [s]. once: what happens once per step under the best layout, tuned: the part of it that knobs can change [s].
+    that price, head: the passes through the head, outside_layers: what each stage spends beside its layers, whole: all
+    stages together, nothing recomputed that need not be [s]. filled: what a zero-bubble schedule takes off the bubble
+    at most [s]. once: what happens once per step under the best layout, tuned: the part of it that knobs can change
+    [s].
     """
 
     job: Job
@@ -43,7 +44,7 @@ class StepFloor:
     layer: FloatArray
     less: FloatArray
     head: FloatArray
-    beside: FloatArray
+    outside_layers: FloatArray
     whole: FloatArray
     filled: FloatArray
     once: FloatArray
@@ -80,7 +81,7 @@ class StepFloor:
         model, share = self.job.model, self.job.model.layers / self.plans.pp
         if common(model).count != model.layers or model.mtp_layers:
             return np.zeros(len(self.plans))
-        bound = self.value(self.beside + (share + 1) * self.layer - self.less)
+        bound = self.value(self.outside_layers + (share + 1) * self.layer - self.less)
         return np.where(model.layers % self.plans.pp == 0, bound, 0.0)
 
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
@@ -136,11 +137,11 @@ class StepFloor:
         others = np.maximum(self.plans.pp - 1.0, 1.0)
         crossing = (count * self.layer / others - self.head) / (self.layer * (1 + 1 / others))
         fullest = np.full(len(self.plans), np.inf)
-        for beside_head in (np.floor(crossing), np.floor(crossing) + 1):
-            c = np.clip(beside_head, 0.0, count)
+        for layers_with_head in (np.floor(crossing), np.floor(crossing) + 1):
+            c = np.clip(layers_with_head, 0.0, count)
             elsewhere = np.ceil((count - c) / others) * self.layer
             fullest = np.minimum(fullest, np.maximum(elsewhere, self.head + c * self.layer))
-        least = np.maximum(self.whole / self.plans.pp, self.beside + fullest - self.less)
+        least = np.maximum(self.whole / self.plans.pp, self.outside_layers + fullest - self.less)
         return np.where(self.plans.pp > 1, least, self.whole)
 
 
@@ -157,7 +158,7 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     usual, overhead = common(model), job.stack["step_overhead"]
     counts = kinds_of(model)
     whole = sum((counts[kind] * values for kind, values in seconds.items()), plans.pp * layer_costs.stage_seconds)
-    again = np.minimum.reduce(
+    recompute_time = np.minimum.reduce(
         [recomputing(layer_costs, kind)[1] * layer_costs.by_kind[kind].recompute for kind in layers]
     )
     work = work_of(layer_costs, mean_stage(model, plans))
@@ -172,8 +173,8 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         layer=usual.mean(dense, moe),
         less=plans.vpp * usual.less(dense, moe),
         head=seconds[HEAD],
-        beside=layer_costs.stage_seconds,
-        whole=whole + obliged_layers(job, plans)[1] * again,
+        outside_layers=layer_costs.stage_seconds,
+        whole=whole + obliged_layers(job, plans)[1] * recompute_time,
         filled=filled_bubble(layer_costs),
         once=once + overhead,
         tuned=once - least_per_step(work, share),
@@ -189,9 +190,9 @@ def host_share(layer_costs: LayerCosts) -> FloatArray:
     activations besides, and leaves most room where it recomputes whatever may be.
     """
     job, plans = layer_costs.job, layer_costs.plans
-    room = plans.pp * (safe_memory(job) - job.stack["workspace"])
+    capacity = plans.pp * (safe_memory(job) - job.stack["workspace"])
     offloadable = states_of_model(layer_costs, offloadable=True)
-    share = np.clip((states_of_model(layer_costs) - room) / np.maximum(offloadable, 1.0), 0.0, 1.0)
+    share = np.clip((states_of_model(layer_costs) - capacity) / np.maximum(offloadable, 1.0), 0.0, 1.0)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = layer_costs.take(alone)
@@ -232,16 +233,16 @@ def fitting_slowest(
     high = np.minimum(longest, reached)
     beyond = np.where(reached < longest, reached, np.inf)
     count = common(job.model).count
-    room = stage_capacity(job, costs, plans)
-    possible = room.layers(high) >= count
-    found = np.where(possible, low, beyond)
-    tight = np.flatnonzero(possible & (room.layers(low) < count))
+    capacity = stage_capacity(job, costs, plans)
+    possible = capacity.layers(high) >= count
+    least_slowest = np.where(possible, low, beyond)
+    tight = np.flatnonzero(possible & (capacity.layers(low) < count))
     if not len(tight):
-        return found
-    room, low, high = room.take(tight), low[tight], high[tight]
+        return least_slowest
+    capacity, low, high = capacity.take(tight), low[tight], high[tight]
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        enough = room.layers(middle) >= count
+        enough = capacity.layers(middle) >= count
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    found[tight] = low
-    return found
+    least_slowest[tight] = low
+    return least_slowest

@@ -45,7 +45,7 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     least = loads.pipeline + once
     rows = np.flatnonzero(loads.fits & (loads.pipeline + spared <= at_most))
     rows = rows[_order(loads.take(rows), least[rows], shapes.counts[rows])]
-    best, found = inf, None
+    best, fastest_row = inf, None
     for start in range(0, len(rows), AT_ONCE):
         some = rows[start : start + AT_ONCE]
         some = some[least[some] < best * (1 - SAME)]
@@ -55,8 +55,8 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
         seconds = np.where(loads.pipeline[some] + waits + spared[some] <= at_most, least[some] + waits, inf)
         place = int(np.argmax(seconds <= seconds.min() * (1 + SAME)))
         if seconds[place] < best * (1 - SAME):
-            best, found = float(seconds[place]), int(some[place])
-    return None if found is None else _shaped(shapes, loads, first, found)
+            best, fastest_row = float(seconds[place]), int(some[place])
+    return None if fastest_row is None else _shaped(shapes, loads, first, fastest_row)
 
 
 def least_memory_shape(problem: LayoutProblem) -> Shaped | None:
@@ -100,20 +100,22 @@ def _least_memory_shape(
         least, row = (int(place) for place in np.unravel_index(np.argmin(needs), needs.shape))
         return _shaped(shapes, ways[least][0], np.full(len(shapes), (0, *firsts(problem.sequence))[least]), row)
     names = sorted(recomputable(problem), key=(MOE, DENSE).index)
-    none = Loads(problem=problem, held=shapes.held, recomputed={})
+    none = Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
     some = [replace(none, recomputed={kind: none.stages[kind] for kind in names[:n]}) for n in range(len(names) + 1)]
     needs = np.stack([loads.memory for loads in some])
     way, row = np.argmin(needs, axis=0), int(np.argmin(needs.min(axis=0).max(axis=1)))
-    again = {kind: np.where(way > n, none.stages[kind], 0) for n, kind in enumerate(names)}
-    return _shaped(shapes, replace(none, recomputed=again), np.zeros(len(shapes), dtype=np.int64), row)
+    recomputed_counts = {kind: np.where(way > n, none.stages[kind], 0) for n, kind in enumerate(names)}
+    return _shaped(shapes, replace(none, recomputed=recomputed_counts), np.zeros(len(shapes), dtype=np.int64), row)
 
 
 def _shaped(shapes: StageShapes, loads: Loads, first: IntArray, row: int) -> Shaped:
-    again = [{kind: int(n[row, stage]) for kind, n in loads.recomputed.items()} for stage in range(shapes.pp)]
+    recomputed_counts = [
+        {kind: int(n[row, stage]) for kind, n in loads.recomputed.items()} for stage in range(shapes.pp)
+    ]
     return Shaped(
         counts=tuple(shapes.counts[row].tolist()),
         ahead=int(shapes.ahead[row]),
-        recomputed=again,
+        recomputed=recomputed_counts,
         first=int(first[row]),
     )
 
@@ -131,7 +133,7 @@ def _recomputing(problem: LayoutProblem, shapes: StageShapes) -> tuple[Loads, In
     """The shapes with as few layers recomputed as lets them fit, or with all; and how many first layers of every
     virtual stage those are, where they are, 0 for all.
     """
-    loads, first = Loads(problem=problem, held=shapes.held, recomputed={}), np.zeros(len(shapes), dtype=np.int64)
+    loads, first = Loads(problem=problem, by_kind=shapes.by_kind, recomputed={}), np.zeros(len(shapes), dtype=np.int64)
     if problem.alike:
         loads, _ = _first(problem, shapes, 0)
         for layers in range(int(shapes.counts.max()), 0, -1):
@@ -142,10 +144,10 @@ def _recomputing(problem: LayoutProblem, shapes: StageShapes) -> tuple[Loads, In
         return loads, first
     flying = np.array(problem.in_flight)
     for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
-        held = loads.stages[kind]
-        one = replace(loads, recomputed={**loads.recomputed, kind: np.minimum(held, 1)})
+        of_kind = loads.stages[kind]
+        one = replace(loads, recomputed={**loads.recomputed, kind: np.minimum(of_kind, 1)})
         more = np.ceil((one.memory - problem.usable) / np.maximum(problem.memory.saved(kind, flying), 1.0))
-        needed = np.where(loads.memory > problem.usable, np.clip(1 + more, 0, held), 0)
+        needed = np.where(loads.memory > problem.usable, np.clip(1 + more, 0, of_kind), 0)
         loads = replace(loads, recomputed={**loads.recomputed, kind: needed.astype(np.int64)})
     return loads, first
 
@@ -155,10 +157,12 @@ def _first(problem: LayoutProblem, shapes: StageShapes, layers: int) -> tuple[Lo
     and which of them may be.
     """
     (low, high), most = np.array(partly_recomputed_limits(problem)).T, shapes.counts.max(axis=1)
-    again = {kind: by_stage(shapes.held[kind], problem.pp) for kind in recomputable(problem)}
+    recomputed_counts = {kind: by_stage(shapes.by_kind[kind], problem.pp) for kind in recomputable(problem)}
     may = np.ones(len(shapes), dtype=np.bool_)
     if layers:
         first = shapes.first(layers)
-        again = {kind: first.get(kind, 0 * all_layers) for kind, all_layers in again.items()}
-        may = ((low <= shapes.counts) & (shapes.counts <= high)).all(axis=1) & ((layers < most) | (MTP in again))
-    return Loads(problem=problem, held=shapes.held, recomputed=again), may
+        recomputed_counts = {kind: first.get(kind, 0 * all_layers) for kind, all_layers in recomputed_counts.items()}
+        may = ((low <= shapes.counts) & (shapes.counts <= high)).all(axis=1) & (
+            (layers < most) | (MTP in recomputed_counts)
+        )
+    return Loads(problem=problem, by_kind=shapes.by_kind, recomputed=recomputed_counts), may

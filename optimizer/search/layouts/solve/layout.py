@@ -132,8 +132,8 @@ def shaped_layout(problem: LayoutProblem, shape: Shaped | None) -> Layout | None
     if shape is None:
         return None
     runs = runs_of(problem, shape.counts, shape.ahead)
-    found = assess(problem, runs, shape.recomputed, proven=True, first=shape.first)
-    return replace(found, least=found.objective)
+    assessed = assess(problem, runs, shape.recomputed, proven=True, first=shape.first)
+    return replace(assessed, least=assessed.objective)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,27 +193,30 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
     recomputed = []
     for stage in range(problem.pp):
         left = placed.recomputed[stage] if placed.recomputed else len(problem.sequence) * sum(counts)
-        again = {}
+        to_recompute = {}
         for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
-            held_here = sum(n for virtual in runs[stage :: problem.pp] for name, n in virtual if name == kind)
-            again[kind] = min(left, held_here)
-            left -= again[kind]
-        recomputed.append(again)
+            of_kind_here = sum(n for virtual in runs[stage :: problem.pp] for name, n in virtual if name == kind)
+            to_recompute[kind] = min(left, of_kind_here)
+            left -= to_recompute[kind]
+        recomputed.append(to_recompute)
     return assess(problem, runs, recomputed)
 
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
     """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and MTP layers."""
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    counts = [sum(n for kind, n in held if kind in (DENSE, MOE)) for held in runs]
+    counts = [sum(n for kind, n in stage_runs if kind in (DENSE, MOE)) for stage_runs in runs]
     predicting = any(kind == MTP for kind, _ in problem.sequence)
     most = max(counts)
     first = min(first, most) if first < most or predicting else 0
     recomputed: list[Counter[str]] = [Counter() for _ in range(problem.pp)]
-    for virtual, (held, count) in enumerate(zip(runs, counts, strict=True)):
+    for virtual, (stage_runs, count) in enumerate(zip(runs, counts, strict=True)):
         here, names = names[:count], names[count:]
-        again = [*here[: first or count], *(MTP for kind, n in held for _ in range(n) if kind == MTP and not first)]
-        recomputed[virtual % problem.pp].update(kind for kind in again if kind in recomputable(problem))
+        to_recompute = [
+            *here[: first or count],
+            *(MTP for kind, n in stage_runs for _ in range(n) if kind == MTP and not first),
+        ]
+        recomputed[virtual % problem.pp].update(kind for kind in to_recompute if kind in recomputable(problem))
     return assess(problem, runs, recomputed, proven=proven, first=first)
 
 
@@ -226,11 +229,11 @@ def assess(
     first: int = 0,
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
-    counts, again = [Counter(dict(virtual)) for virtual in runs], [Counter(dict(stage)) for stage in recomputed]
+    counts, to_recompute = [Counter(dict(virtual)) for virtual in runs], [Counter(dict(stage)) for stage in recomputed]
     loads = Loads(
         problem=problem,
-        held={kind: np.array([[held[kind] for held in counts]]) for kind in dict(problem.sequence)},
-        recomputed={kind: np.array([[stage[kind] for stage in again]]) for kind in recomputable(problem)},
+        by_kind={kind: np.array([[stage_runs[kind] for stage_runs in counts]]) for kind in dict(problem.sequence)},
+        recomputed={kind: np.array([[stage[kind] for stage in to_recompute]]) for kind in recomputable(problem)},
     )
     waits = float(loads.stalled[0])
     return Layout(

@@ -55,11 +55,11 @@ def least_memory_layout(problem: LayoutProblem, bound: float = 0.0, time_limit: 
     low, high = bound, max(best.memory)
     while high - low > PRECISION * high:
         middle = (low + high) / 2
-        found = fitting_layout(replace(problem, usable=middle), time_limit)
-        if found is None:
+        fitting = fitting_layout(replace(problem, usable=middle), time_limit)
+        if fitting is None:
             low = middle
         else:
-            best, high = found, max(found.memory)
+            best, high = fitting, max(fitting.memory)
     return best
 
 
@@ -89,13 +89,15 @@ def recomputed_for_least_memory(problem: LayoutProblem, layout: Layout) -> Layou
     if problem.alike:
         options = [recomputed_alike(problem, layout.kinds, first) for first in (0, *firsts(problem.sequence))]
         return min(options, key=lambda option: max(option.memory))
-    held = [[run for virtual in layout.kinds[stage :: problem.pp] for run in virtual] for stage in range(problem.pp)]
-    counts = [{kind: sum(n for name, n in runs if name == kind) for kind in (DENSE, MOE)} for runs in held]
+    counts_here = [
+        [run for virtual in layout.kinds[stage :: problem.pp] for run in virtual] for stage in range(problem.pp)
+    ]
+    counts = [{kind: sum(n for name, n in runs if name == kind) for kind in (DENSE, MOE)} for runs in counts_here]
     chosen = []
-    again = recomputable(problem)
-    for stage, runs in enumerate(held):
+    choosable = recomputable(problem)
+    for stage, runs in enumerate(counts_here):
         others = {kind: n for kind, n in runs if kind not in (DENSE, MOE)}
-        chosen.append(_least(problem, stage, {**others, **counts[stage]}, again)[1])
+        chosen.append(_least(problem, stage, {**others, **counts[stage]}, choosable)[1])
     return assess(problem, layout.kinds, chosen)
 
 
@@ -112,7 +114,7 @@ def _filled(
     ended = [stage in (0, last) or (predicting and stage == predicted) for stage in range(problem.pp)]
     least = [int(not (empty or something)) for something in ended]
     counts: list[int] = []
-    start, again = 0, recomputable(problem)
+    start, choosable = 0, recomputable(problem)
     for stage in range(problem.pp):
         ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == predicted)}
         most = len(names) - start - sum(least[stage + 1 :]) if stage <= predicted else 0
@@ -120,13 +122,13 @@ def _filled(
         while low < high:
             middle = (low + high + 1) // 2
             moe = moe_layers[start + middle] - moe_layers[start]
-            held = {**ends, DENSE: middle - moe, MOE: moe}
+            counts_here = {**ends, DENSE: middle - moe, MOE: moe}
             if problem.alike:
                 mixed = moe_layers[start + min(first or middle, middle)] - moe_layers[start]
                 chosen = {DENSE: min(first or middle, middle) - mixed, MOE: mixed, MTP: 0 if first else ends[MTP]}
-                space = _reserved(problem, stage, held, {kind: chosen[kind] for kind in again})
+                space = _reserved(problem, stage, counts_here, {kind: chosen[kind] for kind in choosable})
             else:
-                space = _least(problem, stage, held, again)[0]
+                space = _least(problem, stage, counts_here, choosable)[0]
             low, high = (middle, high) if space <= problem.usable else (low, middle - 1)
         if low < least[stage]:
             return None

@@ -22,21 +22,21 @@ class Loads:
     """
 
     problem: LayoutProblem
-    held: Mapping[str, IntArray]
+    by_kind: Mapping[str, IntArray]
     recomputed: Mapping[str, IntArray]
 
     def take(self, rows: IntArray) -> Loads:
         """Some of the layouts."""
         return Loads(
             problem=self.problem,
-            held={kind: held[rows] for kind, held in self.held.items()},
-            recomputed={kind: again[rows] for kind, again in self.recomputed.items()},
+            by_kind={kind: by_kind[rows] for kind, by_kind in self.by_kind.items()},
+            recomputed={kind: recompute_time[rows] for kind, recompute_time in self.recomputed.items()},
         )
 
     @cached_property
     def stages(self) -> dict[str, IntArray]:
         """What each stage holds, by kind."""
-        return {kind: by_stage(held, self.problem.pp) for kind, held in self.held.items()}
+        return {kind: by_stage(by_kind, self.problem.pp) for kind, by_kind in self.by_kind.items()}
 
     @cached_property
     def memory(self) -> FloatArray:
@@ -51,20 +51,20 @@ class Loads:
     @property
     def fits(self) -> BoolArray:
         """Whether every stage fits in the memory of the device and of the host."""
-        room = self.problem.host_memory_per_gpu * (1 + ROUNDING)
-        return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.on_host.max(axis=1) <= room))
+        most_on_host = self.problem.host_memory_per_gpu * (1 + ROUNDING)
+        return np.asarray((self.memory.max(axis=1) <= self.problem.usable) & (self.on_host.max(axis=1) <= most_on_host))
 
     @cached_property
-    def again(self) -> FloatArray:
+    def recompute_time(self) -> FloatArray:
         """What each stage recomputes for one micro-batch [s]."""
         costs = self.problem.kinds
-        again = (n * costs[kind].recompute for kind, n in self.recomputed.items())
-        return np.asarray(sum(again, np.zeros((len(next(iter(self.held.values()))), self.problem.pp))))
+        recompute_time = (n * costs[kind].recompute for kind, n in self.recomputed.items())
+        return np.asarray(sum(recompute_time, np.zeros((len(next(iter(self.by_kind.values()))), self.problem.pp))))
 
     @cached_property
     def seconds(self) -> FloatArray:
         """What each stage takes for one micro-batch [s]."""
-        return np.asarray(self.problem.seconds + self._total("seconds") + self.again)
+        return np.asarray(self.problem.seconds + self._total("seconds") + self.recompute_time)
 
     @cached_property
     def pipeline(self) -> FloatArray:
@@ -89,7 +89,7 @@ class Loads:
     def stalled(self) -> FloatArray:
         """What virtual stages of unlike length add to the pipeline [s]; see objectives/step/price.py."""
         if self.problem.vpp == 1:
-            return np.zeros(len(self.again))
+            return np.zeros(len(self.recompute_time))
         return stall(self.problem.microbatches, *self.passes)
 
     @property
@@ -100,19 +100,19 @@ class Loads:
         """
         problem = self.problem
         aside = problem.seconds / (2 * problem.vpp)
-        again = self.again[..., None] / problem.vpp
+        recompute_time = self.recompute_time[..., None] / problem.vpp
 
         def of(name: str) -> FloatArray:
-            busy = sum((n * float(getattr(problem.kinds[kind], name)) for kind, n in self.held.items()), np.zeros(1))
-            return np.asarray(busy.reshape(len(self.again), problem.vpp, problem.pp).transpose(0, 2, 1))
+            busy = sum((n * float(getattr(problem.kinds[kind], name)) for kind, n in self.by_kind.items()), np.zeros(1))
+            return np.asarray(busy.reshape(len(self.recompute_time), problem.vpp, problem.pp).transpose(0, 2, 1))
 
-        return aside + of("forward"), aside + of("backward") + again
+        return aside + of("forward"), aside + of("backward") + recompute_time
 
     def _total(self, name: str) -> FloatArray:
         costs = self.problem.kinds
         return np.asarray(sum((n * float(getattr(costs[kind], name)) for kind, n in self.stages.items()), np.zeros(1)))
 
 
-def by_stage(held: IntArray, pp: int) -> IntArray:
+def by_stage(by_kind: IntArray, pp: int) -> IntArray:
     """What each stage holds of what its virtual stages do, by layout."""
-    return np.asarray(held.reshape(len(held), -1, pp).sum(axis=1))
+    return np.asarray(by_kind.reshape(len(by_kind), -1, pp).sum(axis=1))

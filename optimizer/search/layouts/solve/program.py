@@ -47,10 +47,10 @@ class LayoutProgram:
             # How many first layers of every stage are recomputed, all and MTP layers where `whole`.
             self.first, self.whole = self.program.variable(1, len(self.names)), self.program.variable(0, 1)
             self.program.linear([(self.first, 1), (self.whole, -len(self.names))], 0, None)
-        self.again: list[dict[str, list[Term]]] = []
+        self.recomputed_terms: list[dict[str, list[Term]]] = []
         self.layers = self._counted(runs) if len(runs) <= FEW else self._cut()
         self._follow()
-        self.held = [self._held(stage) for stage in range(problem.pp)]
+        self.on_stage = [self._on_stage(stage) for stage in range(problem.pp)]
         choose = self._recomputed_alike if problem.alike else self._recomputed
         self.recomputed = [choose(stage) for stage in range(problem.pp)]
         # The fullest stage's share of the usable memory: all of it is allowed, or as little as can be.
@@ -73,22 +73,22 @@ class LayoutProgram:
         if not self.predicting:
             return []
         free = [stage > 0 or self.problem.pp == 1 for stage in range(self.problem.pp)]
-        found = [self.program.choice((0, self.predicting) if here else (0,)) for here in free]
-        self.program.linear([(place, 1) for place in found], self.predicting, self.predicting)
-        return found
+        variables = [self.program.choice((0, self.predicting) if here else (0,)) for here in free]
+        self.program.linear([(place, 1) for place in variables], self.predicting, self.predicting)
+        return variables
 
     def _counted(self, runs: Sequence[tuple[str, int]]) -> list[dict[str, list[Term]]]:
         """Layers of every run on each stage; a stage holds some only if the run before ends there or earlier."""
         limits, earlier, total_before = virtual_stage_limits(self.problem), None, 0
         so_long: list[list[Term]] = [[] for _ in limits]
-        again: list[int | None] = [None for _ in limits]
-        self.again = [{} for _ in limits]
-        found: list[dict[str, list[Term]]] = [{} for _ in limits]
+        recomputed_terms: list[int | None] = [None for _ in limits]
+        self.recomputed_terms = [{} for _ in limits]
+        variables: list[dict[str, list[Term]]] = [{} for _ in limits]
         for kind, total in runs:
             numbers = [self.program.variable(0, total) for _ in limits]
             self.program.linear([(number, 1) for number in numbers], total, total)
             for place, number in enumerate(numbers):
-                found[place].setdefault(kind, []).append((number, 1))
+                variables[place].setdefault(kind, []).append((number, 1))
                 if earlier is not None:
                     ended = self.program.variable(0, 1)
                     so_far: list[Term] = [(before, 1) for before in earlier[: place + 1]]
@@ -97,14 +97,14 @@ class LayoutProgram:
                 if self.problem.alike:
                     so_long[place].append((number, 1))
                     here = self._first_of(so_long[place])
-                    before = again[place]
+                    before = recomputed_terms[place]
                     more: list[Term] = [(here, 1)] if before is None else [(here, 1), (before, -1)]
-                    self.again[place].setdefault(kind, []).extend(more)
-                    again[place] = here
+                    self.recomputed_terms[place].setdefault(kind, []).extend(more)
+                    recomputed_terms[place] = here
             earlier, total_before = numbers, total
-        for (low, high), kinds in zip(limits, found, strict=True):
+        for (low, high), kinds in zip(limits, variables, strict=True):
             self.program.linear([term for terms in kinds.values() for term in terms], low, high)
-        return found
+        return variables
 
     def _cut(self) -> list[dict[str, list[Term]]]:
         """Layers of both kinds on each stage, as differences between the cuts around it."""
@@ -115,21 +115,23 @@ class LayoutProgram:
         moe_layers = [self.program.variable(0, ahead[-1]) for _ in cuts]
         for cut, before in zip(cuts, moe_layers, strict=True):
             self.program.allow((cut, before), list(enumerate(ahead)))
-        found: list[dict[str, list[Term]]] = []
+        variables: list[dict[str, list[Term]]] = []
         for place, (low, high) in enumerate(virtual_stage_limits(self.problem)):
             whole: list[Term] = [(cuts[place + 1], 1), (cuts[place], -1)]
             moe: list[Term] = [(moe_layers[place + 1], 1), (moe_layers[place], -1)]
             self.program.linear(whole, low, high)
-            found.append({MOE: moe, DENSE: [*whole, *((variable, -sign) for variable, sign in moe)]})
-            self.program.linear(found[-1][DENSE], 0, None)
+            variables.append({MOE: moe, DENSE: [*whole, *((variable, -sign) for variable, sign in moe)]})
+            self.program.linear(variables[-1][DENSE], 0, None)
             if self.problem.alike:
                 here, until = self._first_of(whole), self.program.variable(0, total)
                 self.program.linear([(until, 1), (cuts[place], -1), (here, -1)], 0, 0)
                 inside = self.program.variable(0, ahead[-1])
                 self.program.allow((until, inside), list(enumerate(ahead)))
                 mixed: list[Term] = [(inside, 1), (moe_layers[place], -1)]
-                self.again.append({MOE: mixed, DENSE: [(here, 1), *((variable, -sign) for variable, sign in mixed)]})
-        return found
+                self.recomputed_terms.append(
+                    {MOE: mixed, DENSE: [(here, 1), *((variable, -sign) for variable, sign in mixed)]}
+                )
+        return variables
 
     def _first_of(self, layers: Sequence[Term]) -> int:
         """How many of these layers, the first of a stage, are recomputed."""
@@ -150,59 +152,59 @@ class LayoutProgram:
                 scaled = [(variable, sign * self.predicting) for variable, sign in here]
                 self.program.linear([*scaled, *earlier], None, len(self.names) * self.predicting)
 
-    def _held(self, stage: int) -> dict[str, int]:
+    def _on_stage(self, stage: int) -> dict[str, int]:
         """Layers of each kind on a stage."""
         last = self.problem.pp - 1
-        found = {
+        variables = {
             EMBEDDING: self.program.choice((int(stage == 0),)),
             HEAD: self.program.choice((int(stage == last),)),
         }
         for kind in dict.fromkeys(self.names):
-            found[kind] = self.program.variable(0, self.names.count(kind))
-            self.program.linear([(found[kind], -1), *self.layers[stage][kind]], 0, 0)
+            variables[kind] = self.program.variable(0, self.names.count(kind))
+            self.program.linear([(variables[kind], -1), *self.layers[stage][kind]], 0, 0)
         if self.predicted:
-            found[MTP] = self.predicted[stage]
-        return found
+            variables[MTP] = self.predicted[stage]
+        return variables
 
     def _recomputed(self, stage: int) -> dict[str, int]:
         """Layers of each kind that a stage recomputes, at most those it holds; MoE layers before dense ones."""
-        found = {}
+        variables = {}
         for kind in recomputable(self.problem):
-            found[kind] = self.program.variable(0, self.names.count(kind))
-            self.program.linear([(found[kind], 1), (self.held[stage][kind], -1)], None, 0)
-        if len(found) == 2:
+            variables[kind] = self.program.variable(0, self.names.count(kind))
+            self.program.linear([(variables[kind], 1), (self.on_stage[stage][kind], -1)], None, 0)
+        if len(variables) == 2:
             total, whole = len(self.names), self.program.variable(0, 1)
-            self.program.linear([(self.held[stage][MOE], 1), (found[MOE], -1), (whole, total)], None, total)
-            self.program.linear([(found[DENSE], 1), (whole, -total)], None, 0)
-        return found
+            self.program.linear([(self.on_stage[stage][MOE], 1), (variables[MOE], -1), (whole, total)], None, total)
+            self.program.linear([(variables[DENSE], 1), (whole, -total)], None, 0)
+        return variables
 
     def _recomputed_alike(self, stage: int) -> dict[str, int]:
         """Layers of each kind among the first ones of a stage; MTP layers if all layers are."""
-        found = {}
+        variables = {}
         for kind in recomputable(self.problem):
-            held = self.held[stage][kind]
-            found[kind] = self.program.variable(0, sum(n for name, n in self.problem.sequence if name == kind))
+            on_stage = self.on_stage[stage][kind]
+            variables[kind] = self.program.variable(0, sum(n for name, n in self.problem.sequence if name == kind))
             if kind == MTP:
-                self.program.linear([(found[kind], 1), (held, -1)], None, 0)
-                self.program.linear([(found[kind], 1), (self.whole, -self.predicting)], None, 0)
+                self.program.linear([(variables[kind], 1), (on_stage, -1)], None, 0)
+                self.program.linear([(variables[kind], 1), (self.whole, -self.predicting)], None, 0)
                 self.program.linear(
-                    [(found[kind], 1), (held, -1), (self.whole, -self.predicting)], -self.predicting, None
+                    [(variables[kind], 1), (on_stage, -1), (self.whole, -self.predicting)], -self.predicting, None
                 )
                 continue
-            self.program.linear([(found[kind], -1), *self.again[stage][kind]], 0, 0)
-        return found
+            self.program.linear([(variables[kind], -1), *self.recomputed_terms[stage][kind]], 0, 0)
+        return variables
 
     def _fit(self, stage: int) -> None:
         """The stage's bytes stay within its memory, with the largest layer that is being recomputed."""
         memory, in_flight = self.problem.memory, self.problem.in_flight[stage]
-        held, layers = self.held[stage], memory.layers
-        terms: list[Term] = [(n, ceil(memory.of(kind, in_flight) / self.grain)) for kind, n in held.items()]
+        on_stage, layers = self.on_stage[stage], memory.layers
+        terms: list[Term] = [(n, ceil(memory.of(kind, in_flight) / self.grain)) for kind, n in on_stage.items()]
         terms += [(n, -floor(memory.saved(kind, in_flight) / self.grain)) for kind, n in self.recomputed[stage].items()]
         terms.append((self.peak, -1))
-        room = -ceil(memory.fixed / self.grain)
-        self.program.linear(terms, None, room)
-        freed: list[Term] = [(n, -floor(layers[kind].freed / self.grain)) for kind, n in held.items()]
-        always = {kind: n for kind, n in held.items() if not layers[kind].chosen}
+        most_bytes = -ceil(memory.fixed / self.grain)
+        self.program.linear(terms, None, most_bytes)
+        freed: list[Term] = [(n, -floor(layers[kind].freed / self.grain)) for kind, n in on_stage.items()]
+        always = {kind: n for kind, n in on_stage.items() if not layers[kind].chosen}
         for kind, recomputed in {**self.recomputed[stage], **always}.items():
             if not layers[kind].recomputing:
                 continue
@@ -210,7 +212,7 @@ class LayoutProgram:
             any_recomputed = self.program.variable(0, 1)
             self.program.linear([(recomputed, 1), (any_recomputed, -total)], None, 0)
             extra = ceil(layers[kind].recomputing / self.grain)
-            self.program.linear([*terms, *freed, (any_recomputed, extra)], None, room)
+            self.program.linear([*terms, *freed, (any_recomputed, extra)], None, most_bytes)
 
     def _fit_on_host(self, stage: int) -> None:
         """What the stage keeps on the host stays within the host's room for a GPU."""
@@ -219,7 +221,7 @@ class LayoutProgram:
         if problem.host_memory_per_gpu == inf or not any(each.values()):
             return
         grain = max(problem.host_memory_per_gpu, 1.0) / MEMORY_STEPS
-        self.program.linear([(n, ceil(each[k] / grain)) for k, n in self.held[stage].items()], None, MEMORY_STEPS)
+        self.program.linear([(n, ceil(each[k] / grain)) for k, n in self.on_stage[stage].items()], None, MEMORY_STEPS)
 
     def _slowest(self, at_most: float) -> float:
         """Ticks of the slowest stage's layers in a pipeline of `at_most` t, none recomputed: (t - sum) / (m - 1).
@@ -245,7 +247,7 @@ class LayoutProgram:
         least = -(-total // problem.pp)
         slowest = self.program.variable(least, max(least, int(min(most, limit))))
         for stage in range(problem.pp):
-            busy: list[Term] = [(held, ticks[kind]) for kind, held in self.held[stage].items()]
+            busy: list[Term] = [(on_stage, ticks[kind]) for kind, on_stage in self.on_stage[stage].items()]
             busy += [(recomputed, extra[kind]) for kind, recomputed in self.recomputed[stage].items()]
             self.program.linear([*busy, (slowest, -1)], None, 0)
         weight = problem.microbatches - 1
@@ -254,9 +256,9 @@ class LayoutProgram:
         longest = self.once()
         if problem.filled:
             # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
-            beside = (problem.pp - 1) * self.aside - round(problem.filled / self.tick)
+            fixed_ticks = (problem.pp - 1) * self.aside - round(problem.filled / self.tick)
             end = self.program.variable(0, most + problem.microbatches * most)
-            self.program.linear([*cost, (end, -1)], None, -(total + beside))
+            self.program.linear([*cost, (end, -1)], None, -(total + fixed_ticks))
             self.program.linear([(slowest, problem.microbatches), (end, -1)], None, 0)
             cost = [(end, 1)]
         cost += [(longest, 1), *self._priced()]
@@ -294,10 +296,10 @@ class LayoutProgram:
         vpp, pp = np.asarray(float(self.problem.vpp)), np.asarray(float(self.problem.pp))
         # Shares of the messages and passes under which they hide, the least of which counts.
         least = dict.fromkeys(((1.0, 0.0), (float(before_last(vpp)), 1.0), (0.0, float(passes_overlapped(vpp, pp)))))
-        for held in self.held:
+        for on_stage in self.on_stage:
             for (reduced, backward), (gathered, forward) in product(least, repeat=2):
                 terms = []
-                for kind, layers in held.items():
+                for kind, layers in on_stage.items():
                     costs = self.problem.kinds[kind]
                     gradients = reduced * costs.reduced + backward * costs.cover_backward
                     weights = gathered * costs.gathered + forward * costs.cover_forward
@@ -312,7 +314,7 @@ class LayoutProgram:
             sum(sign * values[variable] for terms in kinds.values() for variable, sign in terms)
             for kinds in self.layers
         ]
-        ahead = next((len(counts) - 1 - stage for stage, held in enumerate(self.predicted) if values[held]), 0)
+        ahead = next((len(counts) - 1 - stage for stage, on_stage in enumerate(self.predicted) if values[on_stage]), 0)
         return runs_of(self.problem, counts, ahead)
 
     def first_layers(self, values: Sequence[int]) -> int:

@@ -33,7 +33,7 @@ class StageShapes:
     pp: int
     counts: IntArray
     ahead: IntArray
-    held: Mapping[str, IntArray]
+    by_kind: Mapping[str, IntArray]
     before: Mapping[str, IntArray]
 
     def __len__(self) -> int:
@@ -69,11 +69,11 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
     filled = (counts[:, 1:-1] > 0) | (np.arange(len(limits) - 2, 0, -1) == ahead[:, None])
     counts, ahead = counts[filled.all(axis=1)], ahead[filled.all(axis=1)]
     start = np.cumsum(counts, axis=1) - counts
-    held = {kind: number[start + counts] - number[start] for kind, number in before.items()}
+    by_kind = {kind: number[start + counts] - number[start] for kind, number in before.items()}
     places = {EMBEDDING: 0 * ahead, HEAD: 0 * ahead + len(limits) - 1, MTP: len(limits) - 1 - ahead}
     for kind, count in ends.items():
-        held[kind] = count * (np.arange(len(limits)) == places[kind][:, None])
-    return StageShapes(pp=pp, counts=counts, ahead=ahead, held=held, before=before)
+        by_kind[kind] = count * (np.arange(len(limits)) == places[kind][:, None])
+    return StageShapes(pp=pp, counts=counts, ahead=ahead, by_kind=by_kind, before=before)
 
 
 def every(limits: Limits, total: int) -> IntArray | None:
@@ -87,7 +87,7 @@ def every(limits: Limits, total: int) -> IntArray | None:
         ways = np.convolve(ways, np.ones(high - low + 1))
     if 0 <= beyond < len(ways) and ways[beyond] > FEW:
         return None
-    found, left = np.zeros((1, 0), dtype=np.int64), np.array([total])
+    grown, left = np.zeros((1, 0), dtype=np.int64), np.array([total])
     for place, (low, high) in enumerate(limits):
         least, most = (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True))
         row, here = (
@@ -95,8 +95,8 @@ def every(limits: Limits, total: int) -> IntArray | None:
         )
         may = (least <= left[row] - here) & (left[row] - here <= most)
         row, here = row[may], here[may]
-        found, left = np.column_stack([found[row], here]), left[row] - here
-    return found
+        grown, left = np.column_stack([grown[row], here]), left[row] - here
+    return grown
 
 
 def nearly_even(limits: Limits, total: int) -> IntArray:
@@ -106,14 +106,16 @@ def nearly_even(limits: Limits, total: int) -> IntArray:
     >>> nearly_even(((1, 1), (1, 2), (1, 2), (1, 2), (0, 1)), 6).tolist()
     [[1, 2, 2, 1, 0], [1, 2, 1, 2, 0], [1, 1, 2, 2, 0], [1, 2, 1, 1, 1], [1, 1, 2, 1, 1], [1, 1, 1, 2, 1]]
     """
-    found, inside = [], np.arange(len(limits) - 3)
-    for last, beside, first in product(*(range(low, high + 1) for low, high in (limits[-1], limits[-2], limits[0]))):
-        share, more = divmod(total - first - beside - last, len(inside))
+    grown, inside = [], np.arange(len(limits) - 3)
+    for last, before_last, first in product(
+        *(range(low, high + 1) for low, high in (limits[-1], limits[-2], limits[0]))
+    ):
+        share, more = divmod(total - first - before_last - last, len(inside))
         behind = (inside - inside[: len(inside) if more else 1, None]) % len(inside)
         middle = share + (behind < more)
-        found.append(np.pad(middle, ((0, 0), (1, 2)), constant_values=((0, 0), (first, beside))))
-        found[-1][:, -1] = last
-    return np.concatenate(found)
+        grown.append(np.pad(middle, ((0, 0), (1, 2)), constant_values=((0, 0), (first, before_last))))
+        grown[-1][:, -1] = last
+    return np.concatenate(grown)
 
 
 def graded(limits: Limits, total: int, pp: int) -> Iterator[IntArray]:

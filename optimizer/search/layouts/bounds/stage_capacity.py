@@ -25,13 +25,13 @@ class StageCapacity:
     """How many layers of the common kind each stage of each plan has room for, as far as time is open.
 
     Every array has one entry per stage, those of a plan one after the other from `first` of it on; `plan` is the one
-    that an entry belongs to. lost: the stage is too full without layers. beside, less: what it spends beside its
-    layers, by how much consecutive layers may take less, layer: a layer, again: what the layers that it recomputes at
-    least add, if it does not recompute all, again_each: what recomputing a layer adds at least [s]. memory: left for
-    layers, fewer, spare: what consecutive ones may hold less, spared and recomputed, whole, least: what a layer
-    holds, spared and recomputed [B]. per_byte: what a byte costs that recomputing saves [s/B]. recomputes: that saves
-    memory. other, other_bytes: what a layer of the rarer kind takes at least [s], [B], of which there are `others`;
-    predicted, predicted_bytes: what the MTP layers do, which lie together, if there are any [s], [B].
+    that an entry belongs to. lost: the stage is too full without layers. outside_layers, less: what it spends beside
+    its layers, by how much consecutive layers may take less, layer: a layer, obliged_recompute: what the layers that it
+    recomputes at least add, if it does not recompute all, recompute_each: what recomputing a layer adds at least [s].
+    memory: left for layers, fewer, spare: what consecutive ones may hold less, spared and recomputed, whole, least:
+    what a layer holds, spared and recomputed [B]. per_byte: what a byte costs that recomputing saves [s/B]. recomputes:
+    that saves memory. other, other_bytes: what a layer of the rarer kind takes at least [s], [B], of which there are
+    `others`; predicted, predicted_bytes: what the MTP layers do, which lie together, if there are any [s], [B].
     """
 
     others: int
@@ -39,11 +39,11 @@ class StageCapacity:
     first: IntArray
     plan: IntArray
     lost: NDArray[np.bool_]
-    beside: FloatArray
+    outside_layers: FloatArray
     less: FloatArray
     layer: FloatArray
-    again: FloatArray
-    again_each: FloatArray
+    obliged_recompute: FloatArray
+    recompute_each: FloatArray
     memory: FloatArray
     fewer: FloatArray
     spare: FloatArray
@@ -69,9 +69,9 @@ class StageCapacity:
         """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
         the other layers wherever they take least of it [layers].
         """
-        alone = self._rooms(slowest, 0, False)
-        rooms = np.add.reduceat(alone, self.first) - self._taken(slowest, alone)
-        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, rooms)
+        alone = self._capacities(slowest, 0, False)
+        capacities = np.add.reduceat(alone, self.first) - self._taken(slowest, alone)
+        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, capacities)
 
     def _taken(self, slowest: FloatArray, alone: FloatArray) -> FloatArray | float:
         """Room for common layers that the others take at least, `alone` being what each stage has without [layers].
@@ -81,7 +81,7 @@ class StageCapacity:
         """
 
         def lost(others: int, predicting: bool) -> FloatArray:
-            return np.asarray(np.minimum.reduceat(alone - self._rooms(slowest, others, predicting), self.first))
+            return np.asarray(np.minimum.reduceat(alone - self._capacities(slowest, others, predicting), self.first))
 
         least: list[FloatArray | float] = [0.0]
         by_stage = [lost(count, False) for count in range(1, self.others + 1)]
@@ -94,28 +94,28 @@ class StageCapacity:
             np.minimum.reduce([lost(count, True) + least[-1 - count] for count in range(self.others + 1)])
         )
 
-    def _rooms(self, slowest: FloatArray, others: int, predicting: bool) -> FloatArray:
+    def _capacities(self, slowest: FloatArray, others: int, predicting: bool) -> FloatArray:
         """Common layers that each stage has room for beside these, -inf where there is none for them [layers].
 
         Where layers may be recomputed, a share of one may: n <= (T + M r / d) / (t + a r / d), with T the time and M
         the memory left for layers [s], [B], a the bytes of a layer that is spared and d what recomputing saves of them,
         t and r the seconds of a layer and of recomputing it. Where some have to be, all are or at least `again`.
         """
-        seconds = slowest[self.plan] * (1 + SLACK) - self.beside + self.less
+        seconds = slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less
         memory = self.memory
         if others or predicting:
             seconds = seconds - others * self.other - predicting * self.predicted
             memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
         time, space = np.maximum(0.0, seconds), np.maximum(memory + self.fewer, 0.0)
-        fast = np.maximum((time - self.again) / self.layer, time / (self.layer + self.again_each))
+        fast = np.maximum((time - self.obliged_recompute) / self.layer, time / (self.layer + self.recompute_each))
         small = space / self.whole
         mixed = (time + space * self.per_byte) / (self.layer + self.whole * self.per_byte)
         lean = np.maximum(memory + self.spare, 0.0) / self.least
         full = np.where(self.recomputes, np.minimum(mixed, lean), small)
-        rooms = np.floor(np.maximum(np.where(fast <= small, fast, np.minimum(fast, full)), 0.0) + SLACK)
+        capacities = np.floor(np.maximum(np.where(fast <= small, fast, np.minimum(fast, full)), 0.0) + SLACK)
         if others or predicting:
-            rooms[(seconds < 0) | (memory + self.spare < 0)] = -np.inf
-        return rooms
+            capacities[(seconds < 0) | (memory + self.spare < 0)] = -np.inf
+        return capacities
 
 
 def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> StageCapacity:
@@ -129,7 +129,7 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
     kinds, shares = [costs.kinds[kind] for kind in both], (1 - usual.share, usual.share)
     saved, wholes = ([part(kind, passes) for kind in both] for part in (memory.saved, memory.of))
     times = [kind.seconds for kind in kinds]
-    again = np.minimum(*(kind.recompute for kind in kinds))
+    recompute_each = np.minimum(*(kind.recompute for kind in kinds))
     left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
     rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
     return StageCapacity(
@@ -138,11 +138,11 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
         first=needs.first,
         plan=plan,
         lost=left < 0,
-        beside=costs.seconds + np.where(last, costs.kinds[HEAD].seconds, 0.0),
+        outside_layers=costs.seconds + np.where(last, costs.kinds[HEAD].seconds, 0.0),
         less=plans.vpp * usual.less(*times),
         layer=usual.mean(*times),
-        again=obliged * again,
-        again_each=again,
+        obliged_recompute=obliged * recompute_each,
+        recompute_each=recompute_each,
         memory=left,
         fewer=plans.vpp * usual.less(*wholes),
         spare=needs.spare,
