@@ -177,14 +177,15 @@ def _worked(term: Term, unit: str) -> list[str]:
 
 def _rows(job: Job, count: int) -> list[str]:
     """What the rows of an array stand for: every kind of layer, those before the head, or the head alone."""
-    kinds = [EMBEDDING, DENSE, *(["mixture"] if job.model.experts else []), HEAD]
+    kinds = [EMBEDDING, DENSE, *(["MoE"] if job.model.experts else []), HEAD]
     return [HEAD] if count == 1 else kinds[:count]
 
 
 def substituted(explanation: TermExplanation) -> str:
     """The formula with numbers for its names.
 
-    >>> substituted(Explanation(name="a", value=6.0, unit="s", formula="x * y", values={"x": 2.0, "y": 3.0}, about=""))
+    >>> numbers = {"x": 2.0, "y": 3.0}
+    >>> substituted(TermExplanation(name="a", value=6.0, unit="s", formula="x * y", values=numbers, about=""))
     '2 * 3'
     """
     tree = ast.parse(explanation.formula, mode="eval")

@@ -77,9 +77,9 @@ def read(load: Callable[[Path], object], name: str) -> Callable[[Any, Path], obj
 
 def told(message: str) -> None:
     """A message as it reaches the terminal."""
-    from optimizer.cli import _told
+    from optimizer.cli import _shown
 
-    text = _told(message)
+    text = _shown(message)
     if len(text.encode()) > LONGEST_MESSAGE:
         raise Trouble(f"a message of {len(text.encode()):,} bytes")
     if "\x1b" in text:

@@ -116,17 +116,17 @@ def test_groups_are_predicted_without_their_own_runs(table: Path) -> None:
     found = list(groups_of(runs))
     assert [len(item.plans) for item in found] == [5, 4]
     assert all(item.belief.chance.min() == 1.0 for item in found)
-    slow = [line if not line.startswith("a") else _slower(line) for line in table.read_text().splitlines()]
-    table.write_text("\n".join(slow) + "\n")
+    fast = [line if not line.startswith("a") else _faster(line) for line in table.read_text().splitlines()]
+    table.write_text("\n".join(fast) + "\n")
     again = list(groups_of(read_runs(table)))
     assert again[0].belief.seconds.mean.tolist() == pytest.approx(found[0].belief.seconds.mean.tolist(), rel=1e-3)
-    assert again[1].belief.seconds.mean[0] > found[1].belief.seconds.mean[0] + 0.01
+    assert again[1].belief.seconds.mean[0] < found[1].belief.seconds.mean[0] - 0.01
     assert list(groups_of(runs, oom=True)) == []
 
 
-def _slower(line: str) -> str:
+def _faster(line: str) -> str:
     cells = line.split(",")
-    cells[22] = str(1.15 * float(cells[22]))
+    cells[22] = str(0.7 * float(cells[22]))
     return ",".join(cells)
 
 
