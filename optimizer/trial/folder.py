@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.answer.answer import Answer, job_dict, plan_dict
-from optimizer.answer.saved import SavedAnswer, read_answer
+from optimizer.answer.reading import read_answer
+from optimizer.answer.saved import SavedAnswer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.readers.text import json_of, read_text
 from optimizer.frameworks.export_folder import exported, write_texts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError, UnknownName
 from optimizer.catalog import load_cluster, load_model, load_stack, preset_cluster, preset_model, preset_stack
 from optimizer.catalog.files import presets_folder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.calibration.runs import read_runs
 from optimizer.cli import cli
 from tests.diagnose import written

@@ -160,7 +160,7 @@ def topo_file(path: Path) -> object:
 
 
 def answer_file(path: Path) -> object:
-    from optimizer.answer.saved import read_answer
+    from optimizer.answer.reading import read_answer
     from optimizer.catalog.readers.text import readable
 
     return read_answer(readable(path, "give an answer"), str(path)).job

@@ -24,7 +24,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError
 from optimizer.search.check.agreement import same
 from optimizer.search.check.verification import verify

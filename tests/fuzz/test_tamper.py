@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError
 from optimizer.search.check.verification import verify
 from optimizer.sweep.owner import myself

@@ -66,7 +66,7 @@ def read(
     html: Path | None,
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
-    from optimizer.answer.saved import read_answer_file
+    from optimizer.answer.reading import read_answer_file
     from optimizer.diagnose.measured import read_runs_of
     from optimizer.diagnose.reference import answer_reference, script_reference
 

@@ -82,7 +82,7 @@ def check(
 
 
 def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
-    from optimizer.answer.saved import read_answer_file
+    from optimizer.answer.reading import read_answer_file
 
     places = {name: options[name] or "" for name in PLACES}
     try:

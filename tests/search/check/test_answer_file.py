@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from optimizer.answer.answer import Answer
-from optimizer.answer.saved import SavedPlan, read_answer
+from optimizer.answer.reading import read_answer
+from optimizer.answer.saved import SavedPlan
 from optimizer.base.errors import InvalidFile, UnknownName
 
 

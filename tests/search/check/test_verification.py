@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from optimizer.answer.answer import Answer
-from optimizer.answer.saved import SavedAnswer, read_answer
+from optimizer.answer.reading import read_answer
+from optimizer.answer.saved import SavedAnswer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job, Limits
@@ -324,7 +325,7 @@ def test_no_solver_is_loaded(document: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     code = (
-        "import sys\nfrom optimizer.answer.saved import read_answer\n"
+        "import sys\nfrom optimizer.answer.reading import read_answer\n"
         "from optimizer.search.check.verification import verify\n"
         f"assert not verify(read_answer(open({str(path)!r}).read())).broken\n"
         "assert not {'ortools', 'optuna'} & {name.split('.')[0] for name in sys.modules}\n"

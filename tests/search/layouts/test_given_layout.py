@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from optimizer.answer.answer import Answer
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.constraints.rules.every import structural

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.answer.answer import Answer
-from optimizer.answer.saved import read_answer
+from optimizer.answer.reading import read_answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import EVEN_RISK, Job, Limits
