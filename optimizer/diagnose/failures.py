@@ -39,8 +39,8 @@ class Failure:
 def first_failure(lines: Sequence[LoggedLine]) -> Failure | None:
     """The first line that tells of a failure, an OOM before all others since a traceback comes first; None for none.
 
-    >>> first_failure([Line(number=3, text="Traceback (most recent call last):"),
-    ...     Line(number=9, text="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")]).kind
+    >>> first_failure([LoggedLine(number=3, text="Traceback (most recent call last):"),
+    ...     LoggedLine(number=9, text="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")]).kind
     'oom'
     """
     for kind, pattern in ((OOM, _OUT_OF_MEMORY), (CRASHED, _CRASH)):

@@ -44,9 +44,9 @@ def fsdp(folder: Path, job: dict) -> None:
     accelerate(folder / "accelerate-fsdp.yaml", job, "FSDP")
     trainer = json.loads((folder / "trainer-fsdp.json").read_text())
     assert set(trainer) <= set(TrainingArguments.__dataclass_fields__)
-    from ruamel.yaml import YAML
+    import yaml
 
-    values = YAML(typ="safe").load(folder / "accelerate-fsdp.yaml")
+    values = yaml.safe_load((folder / "accelerate-fsdp.yaml").read_text())
     said = {**values["fsdp_config"], **values.get("parallelism_config", {})}
     variables = {name.upper(): str(value).lower() for name, value in said.items()}
     from accelerate.utils import FullyShardedDataParallelPlugin

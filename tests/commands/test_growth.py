@@ -92,7 +92,7 @@ def test_every_command_that_may_take_long_says_what_it_does(
 ) -> None:
     (tmp_path / "runs.csv").write_text(RUNS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(told, "PATIENCE", 0.001)
+    monkeypatch.setattr(told, "PATIENCE", 1e-5)
     quiet = run(*LONG[name])
     assert quiet.exit_code == 0, quiet.output
     assert "Ctrl-C" not in quiet.stderr

@@ -120,8 +120,8 @@ def test_the_tornado_scales_to_its_largest_effect(gpt3_job: Job, gpt3_plan: Plan
 def test_losses_say_when_the_shape_cannot_stay(gpt3_job: Job, gpt3_plan: Plan, estimate: Estimate) -> None:
     before = Best(job=gpt3_job, plan=gpt3_plan, knobs=Knobs(), estimate=estimate, swept=NOTHING)
     after = replace(before, job=replace(gpt3_job, gpus=896), estimate=replace(estimate, step_time=6.25))
-    loss = Loss(nodes=1, gpus=1016, before=before, kept=None, best=after)
+    loss = Loss(nodes=1, gpus=1016, before=before, same_shape=None, best=after)
     assert loss.loss(after) == pytest.approx(0.2)
-    shown = text(loss_table([loss, replace(loss, kept=after), replace(loss, best=None)]))
+    shown = text(loss_table([loss, replace(loss, same_shape=after), replace(loss, best=None)]))
     for part in ("cannot be kept", "-20.0%", "the same", "no plan found"):
         assert part in shown
