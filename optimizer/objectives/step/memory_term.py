@@ -73,6 +73,8 @@ class MemoryTerm(Term):
     offloadable: bool = False
 
     def __post_init__(self) -> None:
+        if sum(map(bool, (self.per_stage, self.per_element, self.per_layer, self.in_flight))) > 1:
+            raise ValueError(f"{self.name}: a term is of one sort; bytes of two sorts are two terms")
         if self.offloadable and (self.fragments or not (self.per_element or self.per_layer)):
             raise ValueError(f"{self.name}: what is offloadable takes bytes per element or layer and does not fragment")
         if self.free_early and not self.fragments:

@@ -205,3 +205,14 @@ def test_only_states_are_offloadable_and_only_what_fragments_is_freed_early() ->
 def test_one_term_says_what_is_held_while_layers_are_recomputed() -> None:
     terms = [term for term in MEMORY_TERMS.values() if term.in_flight]
     assert sum(bool(term.modules or term.whole) for term in terms) == 1
+
+
+def test_a_term_of_two_sorts_is_refused() -> None:
+    def stage(layer_costs: LayerCosts) -> FloatArray:
+        return np.full(len(layer_costs), 1.5e9)
+
+    def layer(layer_costs: LayerCosts, kind: str) -> FloatArray:
+        return np.full(len(layer_costs), 2e7)
+
+    with pytest.raises(ValueError, match="two sorts are two terms"):
+        memory_term("profiler", "profiler", per_stage={"each": stage}, per_layer=layer)
