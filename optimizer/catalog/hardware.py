@@ -181,7 +181,7 @@ def _cluster(name: str) -> Cluster:
             own.append(row)
     values = _values([row for row in own if row.quantity != "device"], Cluster)
     if device := [row.text for row in own if row.quantity == "device"]:
-        values["device"] = _device(device[0])
+        values["device"] = _device(device[-1])
     reach = values.get("max_gpus", Cluster.max_gpus)
     if parts:
         values["tiers"] = tuple(_tier(tier, rows_of_one, reach) for tier, rows_of_one in parts.items())
