@@ -24,7 +24,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 RECIPE: dict[str, Any] = YAML(typ="safe").load(ROOT / "recipe" / "recipe.yaml")
 # What conda-forge calls otherwise than PyPI.
-CONDA = {"moocore": "python-moocore", "ortools": "ortools-python", "tree-sitter": "tree_sitter"}
+CONDA = {"ortools": "ortools-python", "tree-sitter": "tree_sitter"}
 
 
 def conda(requirement: str) -> str:
@@ -87,7 +87,7 @@ def test_the_conda_recipe_needs_what_the_package_needs() -> None:
 
 
 def test_the_image_runs_a_python_that_is_supported_and_not_as_root() -> None:
-    bases = re.findall(r"^FROM python:(3\.\d+)-slim", DOCKERFILE, re.MULTILINE)
+    bases = re.findall(r"^FROM python:(3\.\d+)-slim@sha256:[0-9a-f]{64}", DOCKERFILE, re.MULTILINE)
     assert len(bases) == len(re.findall("^FROM", DOCKERFILE, re.MULTILINE)) == 2
     assert set(bases) <= set(pythons())
     assert re.search(r"^USER [1-9]\d*$", DOCKERFILE, re.MULTILINE)

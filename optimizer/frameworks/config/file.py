@@ -10,9 +10,10 @@ from functools import cached_property, reduce
 from math import isfinite
 from typing import Any
 
-from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.errors import InvalidFile
 from optimizer.base.units import HUGE
 from optimizer.catalog.readers.text import json_of, shown, toml_of
+from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.config.yaml_edit import scalar, yaml_changed
 from optimizer.frameworks.torchtitan.python import titan_changed, titan_values
 
@@ -108,7 +109,7 @@ class ConfigFile:
         if self.kind == PYTHON:
             return replace(self, text=titan_changed(self.text, self.function, path, value))
         if self.kind == "toml":
-            return replace(self, text=_toml(self.text, path.split("."), value))
+            return replace(self, text=toml_changed(self.text, path, value))
         if self.kind != OVERRIDES:
             return replace(self, text=yaml_changed(self.text, path, value, strict=self.kind == "json"))
         lines = [match for match in OVERRIDE.finditer(self.text) if match["key"] == path]
@@ -215,23 +216,3 @@ def plain(text: str) -> Any:
     if NUMBER.match(text) and isfinite(number := float(text)):
         return int(number) if number == int(number) and "." not in text else number
     return text
-
-
-def _toml(text: str, keys: list[str], value: Any) -> str:
-    import tomlkit
-
-    document = tomlkit.parse(text)
-    table: Any = document
-    for place, key in enumerate(keys[:-1], 1):
-        if key not in table:
-            if value is None:
-                return text
-            table[key] = tomlkit.table()
-        table = table[key]
-        if not isinstance(table, Mapping):
-            raise InputError(f"{'.'.join(keys[:place])} is no table to write {keys[-1]} in")
-    if value is None:
-        table.pop(keys[-1], None)
-    else:
-        table[keys[-1]] = value
-    return tomlkit.dumps(document)

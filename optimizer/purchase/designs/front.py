@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,25 +25,35 @@ def non_dominated(points: Sequence[Point]) -> tuple[Point, ...]:
 
     a dominates b when it is no worse in time, cost and energy and better in one of them.
     """
-    import moocore
-
-    if not points:
-        return ()
-    on_front = moocore.is_nondominated(objectives(points), keep_weakly=False)
-    front = [point for point, shown in zip(points, on_front, strict=True) if shown]
-    return tuple(sorted(front, key=lambda point: tuple(objectives([point])[0])))
+    front: dict[tuple[float, ...], Point] = {}
+    for row, point in sorted(zip(map(tuple, objectives(points).tolist()), points, strict=True), key=itemgetter(0)):
+        # What dominates a point comes before it.
+        if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in front):
+            front[row] = point
+    return tuple(front.values())
 
 
 def hypervolume(points: Sequence[Point], reference: Sequence[float]) -> float:
     """Share of the box between the origin and `reference` that the points dominate [1].
 
-    Source: Zitzler and Thiele, PPSN 1998; computed by moocore.
-    """
-    import moocore
+    The box is cut where a point's energy lies; each slab is the area below it, under the staircase of its points.
 
-    if not points:
-        return 0.0
-    return float(moocore.hypervolume(objectives(points) / np.asarray(reference), ref=np.ones(len(OBJECTIVES))))
+    Source: Zitzler and Thiele, PPSN 1998.
+    """
+    boxes = np.minimum(objectives(points) / np.asarray(reference), 1.0)
+    boxes = boxes[np.argsort(boxes[:, 2], kind="stable")]
+    slabs = np.diff(boxes[:, 2], append=1.0)
+    return float(sum(slab * _area(boxes[: place + 1, :2]) for place, slab in enumerate(slabs) if slab))
+
+
+def _area(corners: NDArray[np.float64]) -> float:
+    """Area that points dominate in the unit square.
+
+    >>> _area(np.array([[0.5, 0.25], [0.25, 0.5]]))
+    0.5
+    """
+    stairs = corners[np.argsort(corners[:, 0], kind="stable")]
+    return float(np.diff(stairs[:, 0], append=1.0) @ (1.0 - np.minimum.accumulate(stairs[:, 1])))
 
 
 def shortlist(
