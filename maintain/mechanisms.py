@@ -71,6 +71,8 @@ MECHANISMS = (
         name="host time of a dispatcher's call over EFA",
         constants=((dispatchers, "KINDS", {name: replace(kind, proxied=0.0) for name, kind in KINDS.items()}),),
     ),
+    Mechanism(name="tokens that the host posts one by one", features={"posts_tokens": False}),
+    Mechanism(name="gradients added in kernels of their own", features={"fused_accumulation": True}),
     Mechanism(name="all-to-all overlapped with other micro-batches", plan={"overlap_exchange": False}),
     Mechanism(name="imbalance of real routing", features={"routing": "", "balanced_experts": True}),
     Mechanism(name="start of each expert's product", constants=((routed_rows, "GROUP_ROWS", 0.0),)),

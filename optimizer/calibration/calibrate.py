@@ -15,6 +15,7 @@ from optimizer.calibration.groups import BY, places_by, source_name
 from optimizer.calibration.intervals import time_errors, with_intervals
 from optimizer.calibration.least_squares import Optimum
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
+from optimizer.calibration.rows.recipe import stated_parameters
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, errors_of
 from optimizer.catalog import load_stack, stack_names
@@ -188,10 +189,12 @@ def informed(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _under(run: Run, stack: Stack) -> Run:
-    """The run priced with the fitted parameters; the features stay those of its row."""
+    """The run priced with the fitted parameters; features stay those of its row, and so do parameters that it says."""
     if run.job is None:
         return run
-    priced_by = replace(run.job.stack, parameters=stack.parameters, fixed=stack.fixed)
+    stated = stated_parameters(run.job.stack)
+    parameters = {name: value for name, value in stack.parameters.items() if name not in stated}
+    priced_by = replace(run.job.stack, parameters=parameters, fixed={**stack.fixed, **stated})
     return replace(run, job=replace(run.job, stack=priced_by))
 
 

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from optimizer.calibration.rows.recipe import stated_parameters
 from optimizer.calibration.runs import Run
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.job.stack import Stack
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
@@ -32,8 +33,10 @@ class PlanBatch:
         return stages_of(self.job.model, self.plans)
 
     def under(self, parameters: Mapping[str, float]) -> Job:
-        """The job with some parameters of its stack replaced."""
-        return replace(self.job, stack=with_parameters(self.job.stack, parameters))
+        """The job with some parameters of its stack replaced, but for those that its rows tell."""
+        stated = stated_parameters(self.job.stack)
+        free = {name: value for name, value in parameters.items() if name not in stated}
+        return replace(self.job, stack=with_parameters(self.job.stack, free))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,8 @@ def batches(runs: Sequence[Run]) -> list[PlanBatch]:
         network = tuple((tier.size, tier.bandwidth) for tier in job.cluster.tiers)
         device = job.cluster.device
         hardware = (device.name, device.memory, network)
-        key = (job.model, hardware, job.stack.name, job.stack.features, job.seq_len, job.dtype)
+        stack = (job.stack.name, job.stack.features, *(job.stack[name] for name in PARAMETERS))
+        key = (job.model, hardware, stack, job.seq_len, job.dtype)
         _, plans, places = groups.setdefault(key, (job, [], []))
         plans.append(plan)
         places.append(place)

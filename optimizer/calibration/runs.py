@@ -210,7 +210,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
     if leaves_out_experts(row, model, stack):
-        raise InputError("the row has no ep, which decides how long a mixture takes")
+        raise InputError("the row has no ep, which decides how long a MoE model takes")
     tp, cp, ep, pp = (integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
     if gpus % (tp * cp * pp):
@@ -263,7 +263,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
 
 
 def leaves_out_experts(row: Row, model: Model, stack: Stack) -> bool:
-    """Whether a row of a mixture on several devices leaves its expert parallelism out.
+    """Whether a row of a MoE model on several devices leaves its expert parallelism out.
 
     Software that shards weights (ZeRO-3) may have none; where others do without, tables say 1.
 

@@ -13,7 +13,7 @@ from optimizer.calibration.scores import Errors, Verdicts
 from optimizer.calibration.validation import PricedRun, Score, Validation, suspicion, worst
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.charts.chart import Chart, figure, points
-from optimizer.reports.palette import GREY, PALETTE
+from optimizer.reports.charts.palette import GREY, PALETTE
 from optimizer.reports.render.json import json_text
 from optimizer.reports.report import Record, Report, Section, Table, Value, cell, columns, notes, section
 

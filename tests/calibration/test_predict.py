@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from optimizer.calibration.predict import batches, predict
+from optimizer.calibration.rows.recipe import with_async_tp
 from optimizer.calibration.runs import Run
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
@@ -34,6 +37,16 @@ def test_parameters_override_the_stack(gpt_runs: list[Run]) -> None:
     slow = predict(batches(runs), 4, {"step_overhead": 1.0})
     fast = predict(batches(runs), 4, {"step_overhead": 0.0})
     assert np.all(slow.step_time - fast.step_time >= 1.0 - 1e-9)
+
+
+def test_what_a_row_tells_of_its_overlap_is_priced_and_stays_under_a_fit(gpt_runs: list[Run]) -> None:
+    run = next(run for run in gpt_runs if run.plan and run.plan.tp > 1 and run.job)
+    assert run.job is not None
+    told = replace(run, job=replace(run.job, stack=with_async_tp(run.job.stack)))
+    plain, overlapped = predict(batches([run, told]), 2).step_time
+    assert overlapped < plain
+    every = predict(batches([run, told]), 2, {"tp_overlap": 0.0}).step_time
+    assert every[1] == pytest.approx(overlapped)
 
 
 def test_a_run_that_is_refused_stays_without_prediction(gpt_runs: list[Run]) -> None:

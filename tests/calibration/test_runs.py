@@ -210,7 +210,7 @@ def test_a_mixture_of_unknown_expert_parallelism_is_refused(tmp_path: Path) -> N
     columns = "model,gpu,gpus,tp,ep,pp,micro_batch,global_batch,step_time_s\n"
     rows = "deepseek-v3,H100,1024,2,,8,1,8192,20\n" + "deepseek-v3,H100,1024,2,64,8,1,8192,20\n"
     blank, named = read_runs(written(tmp_path, columns + rows))
-    assert blank.refused == "the row has no ep, which decides how long a mixture takes"
+    assert blank.refused == "the row has no ep, which decides how long a MoE model takes"
     assert named.job is not None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.megatron.stated_plan import expanded
+from optimizer.frameworks.software import WHY as SWITCHED
 from optimizer.frameworks.software import switched
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
@@ -22,6 +23,7 @@ from optimizer.objectives.step.price import price
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
+WITH_ASYNC_TP = "asynchronous tensor parallelism, as the row says"
 MOST_SAMPLES = 256  # in a micro-batch of a run that names none: no run that we know has more
 OF_STACK = "stack."  # begins the columns that name features of the software
 # what tables call the modules of optimizer.job.recomputation
@@ -94,8 +96,17 @@ def with_async_tp(stack: Stack) -> Stack:
     """
     parameters = {name: value for name, value in stack.parameters.items() if name != "tp_overlap"}
     value = max(ASYNC_TP, stack["tp_overlap"])
-    fixed = {**stack.fixed, "tp_overlap": Fixed(value=value, why="asynchronous tensor parallelism, as the row says")}
+    fixed = {**stack.fixed, "tp_overlap": Fixed(value=value, why=WITH_ASYNC_TP)}
     return replace(stack, parameters=parameters, fixed=fixed)
+
+
+def stated_parameters(stack: Stack) -> dict[str, Fixed]:
+    """The parameters of a row's stack that the row itself tells: no fit moves them.
+
+    >>> list(stated_parameters(with_async_tp(Stack(name="mine", fixed={"launch": Fixed(value=1e-5, why="measured")}))))
+    ['tp_overlap']
+    """
+    return {name: item for name, item in stack.fixed.items() if item.why in (WITH_ASYNC_TP, SWITCHED)}
 
 
 def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:
@@ -236,7 +247,7 @@ def with_usual_policy(job: Job, plan: Plan, assumed: list[str]) -> Plan:
     """The plan with full recomputation where that is faster or alone fits, noted in `assumed`.
 
     For software whose selective policies keep what they keep on the host, in rows that name no policy: a published
-    recipe has the better of the two. What a mixture would keep there can take longer to move than to compute again.
+    recipe has the better of the two. What MoE layers would keep there can take longer to move than to compute again.
     """
     both = [plan, replace(plan, recompute="full")]
     costs = price(job, Plans.of(both))

@@ -122,7 +122,8 @@ def all_to_all_seconds(
 
     all-to-all: the collective, a row for every expert. Else the slower of the two legs that run at once,
     tokens x row x copies x (1 - 1 / n) / (share x bandwidth): between the domains with n domains, and inside them,
-    where every rank gets a copy of its own, with n members. Both wait as every collective of the step does.
+    where every rank gets a copy of its own, with n members. Both wait as every collective of the step does. Where
+    threads on the host send every token by itself, none leaves a rank faster than they post it.
 
     Source: DeepEP's kernels for several nodes forward what RDMA brings over NVLink while more arrives.
     """
@@ -139,9 +140,22 @@ def all_to_all_seconds(
     narrow = np.where(members > NODE, kind.wide, kind.scale_up)
     inner = job.cluster.scale_up.bandwidth * narrow * job.stack["scale_up_efficiency"]
     inside = copies_sent(ranks, experts) * (1.0 - 1.0 / members) / inner
-    across = copies_sent(domains, experts) * (1.0 - 1.0 / domains) / _network_rate(job, kind, group)
+    token = np.maximum(row / _network_rate(job, kind, group), posted_seconds(job, group))
+    across = copies_sent(domains, experts) * (1.0 - 1.0 / domains) * token
     skew = job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1.0))
-    return np.where(ranks > 1, row * tokens * np.maximum(inside, across) + skew + call, 0.0)
+    return np.where(ranks > 1, tokens * np.maximum(row * inside, across) + skew + call, 0.0)
+
+
+def posted_seconds(job: Job, group: Span) -> FloatArray:
+    """Time in which threads on the host post one token's message to a network that needs them [s], else 0.
+
+    Source: UCCL, arXiv 2512.19849 (its proxies write token by token); the link's time is fitted.
+    """
+    slowest = np.zeros(group.size.shape)
+    for number, tier in enumerate(job.cluster.tiers[1:] if job.stack.features.posts_tokens else (), start=1):
+        used = group.members[number] > group.members[number - 1]
+        slowest = np.where(used, np.maximum(slowest, tier.link.quantities.get("posted_message", 0.0)), slowest)
+    return slowest
 
 
 def proxied_seconds(cluster: Cluster, which: str, group: Span) -> FloatArray:

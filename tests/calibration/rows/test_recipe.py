@@ -172,6 +172,7 @@ def test_a_named_dispatcher_travels_with_the_plan(tmp_path: Path) -> None:
     assert run.plan is not None
     assert run.job is not None
     assert (run.plan.dispatcher, run.job.cluster.tiers[1].link.name) == ("deepep", "efa-v2")
+    assert run.job.stack.features.posts_tokens
 
 
 def test_asynchronous_tensor_parallelism_hides_a_quarter() -> None:

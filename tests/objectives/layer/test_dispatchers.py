@@ -111,6 +111,23 @@ def test_every_dispatcher_costs_nothing_alone_and_more_with_more_tokens() -> Non
         assert rising[0] < rising[1] < rising[2]
 
 
+def test_threads_that_post_token_by_token_bound_deepep_over_efa_of_the_second_generation() -> None:
+    """2.3 us for each of 2,048 tokens that leave for one other node; all-to-all sends whole buffers."""
+    inner, outer = over_efa().cluster.tiers[:2]
+    job = replace(
+        over_efa(), cluster=replace(over_efa().cluster, tiers=(inner, replace(outer, link=load_link("efa-v2"))))
+    )
+    posts = replace(job, stack=replace(job.stack, features=replace(job.stack.features, posts_tokens=True)))
+    ones = np.ones(1)
+    took, alike = (
+        {which: float(all_to_all_seconds(each, 4096.0, 2048 * ones, 16 * ones, ones, which)[0]) for which in KINDS}
+        for each in (posts, job)
+    )
+    assert took["alltoall"] == alike["alltoall"]
+    assert took["deepep"] - alike["deepep"] > 1e-3
+    assert took["deepep"] == pytest.approx(2048 * 2.3e-6, rel=0.15)
+
+
 def test_dispatch_in_fp8_is_half_as_long_in_the_forward_pass() -> None:
     job = replace(over_efa(), cluster=load_cluster("h800"), dtype="fp8", gpus=256)
     narrow = replace(job, stack=replace(job.stack, features=replace(job.stack.features, fp8_dispatch=True)))
