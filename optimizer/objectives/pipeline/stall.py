@@ -59,19 +59,27 @@ def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> Fl
     >>> float(makespan(8, passes, 2 * passes)) == 8 * 6 + 3 * 6 / 2
     True
     """
-    pp, vpp = forward.shape[-2:]
-    ahead, back = waves_of(pp, vpp, microbatches)
-    first = second = np.zeros(forward.shape[:-1])  # when each stage ends its forward and its backward pass of a wave
-    stage = np.arange(pp)
-    before, behind = np.roll(stage, 1), np.roll(stage, -1)
-    for wave in range(len(ahead.busy)):
-        waits = np.where(ahead.enters[wave], 0.0, first[..., before])
-        run = np.maximum(second, waits) + forward[..., stage, ahead.virtual[wave]]
-        first = np.where(ahead.busy[wave], run, second)
-        waits = np.where(back.enters[wave], 0.0, second[..., behind])
-        run = np.maximum(first, waits) + backward[..., stage, back.virtual[wave]]
-        second = np.where(back.busy[wave], run, first)
-    return np.asarray(second.max(axis=-1))
+    ahead, back = waves_of(*forward.shape[-2:], microbatches)
+    forward_run, forward_waits = _by_wave(ahead, forward)
+    backward_run, backward_waits = _by_wave(back, backward)
+    # When each stage ends its forward and its backward pass of a wave, and its neighbour in the wave before.
+    first, second, neighbour = np.zeros((3, *forward_run.shape[1:]))
+    for wave in range(len(forward_run)):
+        neighbour[0], neighbour[1:] = first[-1], first[:-1]
+        np.maximum(second, neighbour + forward_waits[wave], out=first)
+        first += forward_run[wave]
+        neighbour[-1], neighbour[:-1] = second[0], second[1:]
+        np.maximum(first, neighbour + backward_waits[wave], out=second)
+        second += backward_run[wave]
+    return np.asarray(second.max(axis=0).reshape(forward.shape[:-2]))
+
+
+def _by_wave(waves: Waves, passes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What each stage runs in every wave [s], and -inf where it waits for no other one; the last axis is pipelines."""
+    pp, vpp = passes.shape[-2:]
+    by_pass = passes.reshape(-1, pp, vpp).transpose(1, 2, 0)
+    waits = np.where(waves.busy & ~waves.enters, 0.0, -np.inf)
+    return by_pass[np.arange(pp), waves.virtual] * waves.busy[..., None], waits[..., None]
 
 
 def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
