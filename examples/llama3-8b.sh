@@ -3,6 +3,7 @@
 #SBATCH --nodes=8
 #SBATCH --gpus-per-node=8
 #SBATCH --constraint=h100
+# Megatron-LM core_v0.19.0
 
 TP=${TP:-2}
 MICRO_BATCH=1

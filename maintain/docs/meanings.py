@@ -20,6 +20,7 @@ COMMENTED: Mapping[str, type] = {
         *(Stack, Features, Fixed),
     )
 }
+TRAINED = ("trains", "bases", "optimizers")
 AXES = {field.axis: field.meaning for field in FIELDS.values() if field.axis}
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
@@ -83,7 +84,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "ExclusionTable": {
         "scenarios": "names of scenarios",
-        **{name: AXES[name] for name in ("models", "clusters", "devices", "dtypes", "stacks")},
+        **{name: AXES[name] for name in ("models", "clusters", "devices", "dtypes", "stacks", *TRAINED)},
         **dict.fromkeys(("gpus", "seq_lens", "global_batches"), 'numbers, or comparisons such as ">= 4096"'),
     },
     "Parameters": {name: parameter.meaning for name, parameter in PARAMETERS.items()},

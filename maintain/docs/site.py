@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from maintain.docs import accuracy_page, format_page, model_page, schemas, trust_section
+from maintain.docs import accuracy_page, format_page, model_page, parts_section, schemas, trust_section
 from maintain.docs.commands import ROOT, Run, apart, brought, filled
 from maintain.docs.marked import replaced
 from optimizer.base.errors import InputError
@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 README = "README.md"
 SCHEMAS = DOCS / "schemas"
 SECTIONS: Mapping[str, Callable[[], list[str]]] = {
-    **{page.PAGE: page.sections for page in (accuracy_page, format_page, model_page)},
+    **{page.PAGE: page.sections for page in (accuracy_page, format_page, model_page, parts_section)},
     **dict.fromkeys((README, "index.md"), trust_section.sections),
 }
 

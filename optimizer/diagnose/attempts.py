@@ -139,7 +139,7 @@ def filled(reading: LogLine, other: LogLine) -> LogLine:
     """
     names = ("seconds", "tokens_rate", "sequences_rate", "loss", "grad_norm")
     missing = {name: getattr(other, name) for name in names if getattr(reading, name) is None}
-    return replace(reading, **missing)
+    return replace(reading, **missing) if any(value is not None for value in missing.values()) else reading
 
 
 def largest(one: float | None, other: float | None) -> float | None:

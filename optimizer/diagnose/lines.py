@@ -8,7 +8,7 @@ import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -52,10 +52,11 @@ class LoggedLine:
 class LogText:
     """The lines of a file that have one of the texts looked for, of `count` in all.
 
-    unfinished: the last line of the file has no end; remarks: on how it was read.
+    marks: those that stand in it; unfinished: the last line of the file has no end; remarks: on how it was read.
     """
 
     lines: tuple[LoggedLine, ...]
+    marks: frozenset[str] = frozenset()
     count: int = 0
     unfinished: bool = False
     remarks: tuple[str, ...] = ()
@@ -77,13 +78,20 @@ def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogT
     text = _decoded(path, data, remarks)
     whole = io.StringIO(text, newline=None).read()
     unfinished = bool(whole) and not whole.endswith("\n")
-    suspects = _with(whole.lower(), signals) if len(whole.lower()) == len(whole) else _with(whole, signals)
+    lower = whole.lower()
+    suspects = _with(lower if len(lower) == len(whole) else whole, signals)
     ends = [match.start() for match in re.finditer("\n", whole)]
     lines = tuple(
-        replace(line_of(bisect_left(ends, end) + 1, whole[start:end]), suspect=start in suspects)
+        line_of(bisect_left(ends, end) + 1, whole[start:end], suspect=start in suspects)
         for start, end in sorted({**_with(whole, marks), **suspects}.items())
     )
-    return LogText(lines=lines, count=len(ends) + unfinished, unfinished=unfinished, remarks=tuple(remarks))
+    return LogText(
+        lines=lines,
+        marks=frozenset(mark for mark in marks if mark in whole),
+        count=len(ends) + unfinished,
+        unfinished=unfinished,
+        remarks=tuple(remarks),
+    )
 
 
 def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
@@ -103,7 +111,7 @@ def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
     return spans
 
 
-def line_of(number: int, row: str) -> LoggedLine:
+def line_of(number: int, row: str, suspect: bool = False) -> LoggedLine:
     r"""One line without colours and without the labels of its launcher.
 
     >>> line_of(7, "\x1b[32m[rank3]:\x1b[0m 2026-01-02 10:00:01,500 step:  5").rank
@@ -118,7 +126,7 @@ def line_of(number: int, row: str) -> LoggedLine:
             rank, text = rank or match[1], text[match.end() :]
     if not rank:
         rank = next((match[1] for pattern in RANKS if (match := pattern.search(text[:200]))), "")
-    return LoggedLine(number=number, text=text, rank=rank, time=time_of(text))
+    return LoggedLine(number=number, text=text, rank=rank, time=time_of(text), suspect=suspect)
 
 
 def time_of(text: str) -> float | None:

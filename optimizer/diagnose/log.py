@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,7 +92,11 @@ def _is_step(record: Record) -> bool:
 
 def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     """The lines that a program understands and what they say, without one that was cut short."""
-    marked = [line for line in text.lines if any(mark in line.text for mark in program.marks)]
+    marks = text.marks.intersection(program.marks)
+    if not marks:
+        return []
+    marked_by = re.compile("|".join(map(re.escape, marks))).search
+    marked = [line for line in text.lines if marked_by(line.text)]
     if program.tells and not any(program.tells in line.text for line in marked):
         return []
     read = [(line, reading) for line in marked if (reading := _understood(program, line.text)) is not None]

@@ -112,15 +112,19 @@ class Measured:
         return self.steady.seconds if self.steady else None
 
 
-def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measured]:
-    """The runs in these files, ranks of one run put together; `facts` are what the user says of all of them.
+def logged_runs(paths: Sequence[Path]) -> list[LoggedRun]:
+    """The runs in these files, ranks of one run put together.
 
     Raises InvalidFile for the first file that tells of no run.
     """
     if not paths:
         raise InvalidFile("optimize read", ["needs a log"])
-    runs = merged([run for path in paths for run in read_log(path)])
-    return [measured(run, facts) for run in runs]
+    return merged([run for path in paths for run in read_log(path)])
+
+
+def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measured]:
+    """The same as they were measured; `facts` are what the user says of all of them."""
+    return [measured(run, facts) for run in logged_runs(paths)]
 
 
 def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:

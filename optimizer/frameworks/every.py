@@ -11,6 +11,7 @@ from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
 from optimizer.frameworks.deepspeed.log import LOG as DEEPSPEED_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
+from optimizer.frameworks.gpt_neox import config as gpt_neox
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
@@ -106,6 +107,13 @@ EVERY: tuple[Framework, ...] = (
         graphs=False,
     ),
     Framework(name=MEGATRON_DEEPSPEED, stack="megatron-deepspeed-2022", only={"vpp": (1,)}),
+    Framework(  # on Megatron's layers and DeepSpeed's engine
+        name="GPT-NeoX",
+        stack="megatron-deepspeed-2022",
+        config=by_keys("GPT-NeoX", gpt_neox, "GPT-NeoX YAML"),
+        only={"vpp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")},
+        zero_stages=(0, 1, 2, 3),
+    ),
     Framework(
         name="torchtitan",
         stack="torchtitan-2024",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from optimizer.base.files import take_place
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
+from optimizer.objectives.expected import ROUNDING
+from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -31,10 +34,16 @@ class Exported:
 def exported(answer: Answer) -> Exported:
     """Every launch file of an answer, or those of its target; one that cannot be had does not keep the others.
 
-    Raises InputError when the answer holds no plan.
+    Raises InputError when the answer holds no plan, or one that is too likely to run out of memory, unasked.
     """
-    if answer.plan is None:
+    if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
+    risk = 1.0 - chance_to_fit(answer.job, answer.estimate.reserved)
+    if answer.job.limits.oom_risk is None and risk > USUAL_RISK + ROUNDING:
+        raise InputError(
+            f"no launch files: the plan fits with {1.0 - risk:.0%} only; accept that risk with --oom-risk "
+            f"{ceil(100 * risk)}%, or plan for more GPUs or fewer tokens"
+        )
     texts: dict[str, str] = {}
     refused: dict[str, str] = {}
     target = target_of(answer.job.stack)
@@ -51,6 +60,8 @@ def exported(answer: Answer) -> Exported:
 def _for_target(files: ExportFiles, answer: Answer) -> tuple[dict[str, str], dict[str, str]]:
     """The texts of a target's files, and why there are no others: what nothing launches is none."""
     texts, refused = {}, {}
+    if why := files.refusal(answer.job):
+        return {}, dict.fromkeys(files.files, why)
     for name, export in files.files.items():
         try:
             texts[name] = export(answer)

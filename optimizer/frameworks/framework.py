@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
+from optimizer.job.job import ADAMW, Job
+from optimizer.job.method import FULL
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -40,10 +42,22 @@ class ExportFiles:
     Attributes:
         files: what makes each file, by its name.
         companions: those that launch nothing by themselves: without any other file of the target they are none.
+        methods: what they can train, of optimizer.job.method.METHODS.
+        optimizers: of optimizer.job.method.optimizers(), with which they can.
     """
 
     files: Mapping[str, Export]
     companions: tuple[str, ...] = ()
+    methods: tuple[str, ...] = (FULL,)
+    optimizers: tuple[str, ...] = (ADAMW,)
+
+    def refusal(self, job: Job) -> str:
+        """Why they cannot say what the job trains or how, "" where they can."""
+        if job.method.name not in self.methods:
+            return f"--train {job.train}: launch files of this kind can only have {', '.join(self.methods)}"
+        if job.update_rule.name not in self.optimizers:
+            return f"--optimizer {job.optimizer}: launch files of this kind can only have {', '.join(self.optimizers)}"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

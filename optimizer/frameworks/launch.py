@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ class Launch:
         ignored: settings that were seen and mean nothing here, by the name that the file gives them.
         unpriced: settings that may change the price and that nothing here reads, with their values.
         unsearched: settings outside of what is searched, which every edit leaves alone, in words.
+        unwritten: flags of edits that the program may not have, so that no patch writes them, in words.
         problems: sentences, for which the launch is refused.
         leaves: every value of the files as it is written, by file and by key or flag.
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
@@ -44,6 +45,7 @@ class Launch:
     ignored: list[str] = field(default_factory=list)
     unpriced: list[str] = field(default_factory=list)
     unsearched: list[str] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
@@ -102,6 +104,10 @@ class Source(Protocol):
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """What to write otherwise for another plan; `turned` are the software's settings that change."""
+        ...
+
+    def lacking(self, changes: Sequence[FlagChange]) -> str:
+        """Why changes are told without a patch: flags that the program may not have; "" where it has them all."""
         ...
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:

@@ -14,9 +14,10 @@ from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.launch import GROUPS, LARGEST_COUNT, PLAN, Launch
 from optimizer.frameworks.shape import model_of
 from optimizer.frameworks.software import switched, widened
-from optimizer.job.fields import LIMITS, SHARE
+from optimizer.job.fields import EXPECTED, LIMITS, SHARE
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan, balanced
 
 DEFAULT_CLUSTER = "dgx-h100"
@@ -127,6 +128,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         seq_len=settings["seq_len"],
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
+        prefer=EXPECTED,
+        train=str(settings.get("train", FULL)),
+        base=str(settings.get("base", "")),
+        optimizer=str(settings.get("optimizer", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share

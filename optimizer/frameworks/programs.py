@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Any
 
 from optimizer.base.content import content
@@ -18,11 +19,14 @@ def refused(keys: Iterable[str], words: Iterable[str] = ()) -> str:
     'verl: reinforcement learning is not priced'
     >>> refused([], ["python3", "-m", "verl.trainer.main_ppo"]) == refused(["actor_rollout_ref.model.path"])
     True
+    >>> refused([], ["megatron", "sft", "--model"])[:8]
+    'ms-swift'
     >>> refused(["model.num_layers"], ["torchrun", "pretrain_gpt.py"])
     ''
     """
     paths = [key.lstrip("-").replace("-", "_") for key in keys]
-    texts = list(words)
+    single = list(words)
+    texts = [*single, *map(" ".join, pairwise(single))]  # a program and what it is to do
     for name, program in REFUSED.items():
         recognised = _any(paths, program["keys"]) or _any(texts, program["entries"])
         if recognised:

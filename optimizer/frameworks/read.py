@@ -22,6 +22,7 @@ from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, site_in
+from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
     bash_launch,
@@ -183,7 +184,8 @@ def _script_launch(
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
-        source = bash_launch(script.name, script.data, gpus, find, script.outside)
+        sources = sources_near(script.name, script.root)
+        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources)
         with_deepspeed(source, configs)
         return source
     return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
@@ -235,7 +237,7 @@ def _keyed_launch(
     if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines):
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
     gpus = gpus or machines.get("gpus")
-    known = {path for config in configs for path in config.values}
+    known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
     if known:  # flags of the program itself are no keys of its config
         given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)

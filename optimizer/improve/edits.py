@@ -30,7 +30,8 @@ BATCHES = (0.5, 2.0, 4.0)
 class Improvement:
     """What a launch is worth and the way up: single edits, best first, the best pair, and all changes to the best plan.
 
-    `pair` and `best` are None where nothing is gained by them over the best that needs fewer changes.
+    The best is what is expected to gain most; edits that are not sure to fit come after all others. `pair` and `best`
+    are None where nothing is gained by them over the best that needs fewer changes.
     """
 
     question: LaunchAsRead
@@ -57,14 +58,15 @@ def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
     whole = [best_edit(question, current)]
     whole += [best_edit(other, current) for other in _other_batches(question)] if flex_batch else []
     everything = [edit for edit in (*edits, *twos, *whole) if edit and edit.after.fits]
-    top = max(everything, key=lambda edit: edit.gain, default=None)
+    everything = [edit for edit in everything if edit.sure] or (everything if not current.fits else [])
+    top = max(everything, key=lambda edit: edit.expected, default=None)
     pair = _better(twos, edits)
     return Improvement(
         question=question,
         current=current,
         edits=edits,
         pair=pair,
-        best=top if top and (top.gain > NOTICEABLE or not current.fits) else None,
+        best=top if top and (top.expected > NOTICEABLE or not current.fits) else None,
     )
 
 
@@ -166,17 +168,18 @@ def _ranked(current: State, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     if not worth and not current.fits:
         worth = [edit for edit in edits if edit.after.estimate.reserved < current.estimate.reserved]
         return tuple(sorted(worth, key=lambda edit: edit.after.estimate.reserved))
-    return tuple(sorted(worth, key=lambda edit: -edit.gain))
+    return tuple(sorted(worth, key=lambda edit: (not edit.sure, -edit.expected)))
 
 
 def _better(pairs: Sequence[Edit], edits: Sequence[Edit]) -> Edit | None:
     """The best pair, None where one edit alone does as well."""
-    fitting = [edit for edit in pairs if edit.after.fits]
+    fitting = [edit for edit in pairs if edit.after.fits and edit.sure]
     if not fitting:
         return None
-    best = min(fitting, key=lambda edit: edit.after.estimate.step_time)
-    alone = edits[0].after.estimate.step_time if edits and edits[0].after.fits else float("inf")
-    return best if best.after.estimate.step_time < alone * (1 - NOTICEABLE) and best.gain > NOTICEABLE else None
+    best = max(fitting, key=lambda edit: edit.expected)
+    alone = edits[0].expected if edits and edits[0].after.fits and edits[0].sure else -1.0
+    better = (1.0 + alone) < (1.0 + best.expected) * (1 - NOTICEABLE)
+    return best if better and best.expected > NOTICEABLE else None
 
 
 def unset(improvement: Improvement) -> list[str]:

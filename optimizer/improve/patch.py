@@ -43,6 +43,8 @@ def patched(
         InputError: there is no such way; it says why the last one is none.
     """
     changes = changes_of(source, question, edit)
+    if why := source.lacking(changes):
+        raise InputError(f"no patch: {why}")
     reason = "the files take these settings from where they cannot be changed; make them by hand"
     for texts in source.edited(changes):
         written = [replace(file, data=texts.get(file.name, file.data)) for file in files]

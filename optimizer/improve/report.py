@@ -23,7 +23,7 @@ from optimizer.answer.keys import (
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.launch import GROUPS, WORDS, FlagChange, Launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.state import FOLLOWING, Edit, State, WholeRun, days, dollars
+from optimizer.improve.state import FOLLOWING, Edit, State, WholeRun, days, dollars, edit_to
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.known_values import price_words, step_words
@@ -38,7 +38,8 @@ SHOWN = 5  # single edits
 NAMED = 4  # settings without a price that a title names
 BINDS = 0.02  # share of the step from which on a term is named
 EDITS = "| change ~ | step [text] | gain [text] | memory [text] | fits [text]"
-LEAST = f"`optimize` itself takes no plan that fits with a chance below {1 - USUAL_RISK:.0%}; edits are listed anyhow."
+RISKIER = 2  # edits that are not sure to fit
+LEAST = f"These need more memory than what runs and fit with less than {1 - USUAL_RISK:.0%}; no patch has them unasked."
 TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
 
 
@@ -53,9 +54,9 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
     """
     question, current = improvement.question, improvement.current
     launch, rows = question.launch, list(_rows(improvement))
-    risky = any(edit.after.fits and edit.after.chance < 1 - USUAL_RISK for _, edit in rows)
+    risky = [(f"risk {place}", edit) for place, edit in enumerate(_riskier(improvement)[:RISKIER], 1)]
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
-    written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in rows]
+    written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in (*rows, *risky)]
     best = improvement.best if improvement.best and improvement.best not in improvement.edits else None
     after = best.after if best else None
     best_rows = [("plan", after.plan.summary()), *layout_rows(after.job, after.plan)] if after else []
@@ -68,9 +69,11 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
             section("What it is worth", Pairs(price_rows(current, run))),
             section("What binds", binding(current)),
             section("What to change", edits_table(current, rows, run) if rows else "Nothing: no plan is faster."),
-            section("How to write it", Pairs(written), LEAST if risky else "", TOO_LARGE if hopeless else ""),
+            section("Riskier", LEAST, edits_table(current, risky, run)) if risky else section(""),
+            section("How to write it", Pairs(written), TOO_LARGE if hopeless else ""),
             section("The best plan", Pairs(best_rows)),
             notes("Not priced: may change the step", launch.unpriced),
+            notes("Told without a patch", launch.unwritten),
             notes("Kept as it is", launch.unsearched),
             notes("Ignored: means nothing to the price", [", ".join(launch.ignored)]),
         ),
@@ -86,7 +89,7 @@ def headline(improvement: Improvement, names: Sequence[str]) -> str:
     fits = "fits" if improvement.current.fits else "does not fit"
     could = ""
     if improvement.best and improvement.best.gain > 0:
-        could = f"; {improvement.best.gain:.1%} more is in reach"
+        could = f"; {improvement.best.gain:.1%} more is in reach ({improvement.best.after.chance:.0%} to fit)"
     return f"{where} — {price}, {fits} ({improvement.current.chance:.0%}){could}{lacking(improvement.question.launch)}"
 
 
@@ -152,12 +155,18 @@ def binding(state: State) -> Table:
 
 
 def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
-    for place, edit in enumerate(improvement.edits[:SHOWN], 1):
+    sure = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits][:SHOWN]
+    for place, edit in enumerate(sure, 1):
         yield f"one {place}", edit
     if improvement.pair:
         yield "two", improvement.pair
-    if improvement.best and improvement.best not in (*improvement.edits[:SHOWN], improvement.pair):
+    if improvement.best and improvement.best not in (*sure, improvement.pair):
         yield "all", improvement.best
+
+
+def _riskier(improvement: Improvement) -> list[Edit]:
+    """Edits of a launch that fits which may not."""
+    return [edit for edit in improvement.edits if not edit.sure and improvement.current.fits]
 
 
 def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: WholeRun | None) -> Table:
@@ -234,6 +243,8 @@ class EditKeys(Keys):
     flags: tuple[FlagChange, ...] = key("flags or keys of the files before and after", lambda _, flags: tuple(flags))
     step_time_s: Seconds = key("time of a step", lambda edit, _: edit.after.estimate.step_time)
     gain: Ratio = key("tokens trained on per second over those of today, minus one")
+    expected: Ratio = key("the same with what new moving parts and a larger chance to run out of memory cost")
+    sure: bool = key("whether it fits with 90 % at least, or needs no more memory than what runs")
     fits: bool = key("whether it stays within the memory usable", lambda edit, _: edit.after.fits)
     chance_to_fit: Chance = key("chance of that", lambda edit, _: edit.after.chance)
     memory_bytes: Bytes = key("reserved memory of the fullest GPU", lambda edit, _: edit.after.estimate.reserved)
@@ -246,7 +257,7 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | Non
     """Everything: the launch as read, its price, every edit with its flags."""
     question, launch, now = improvement.question, improvement.question.launch, improvement.current
     # The plan that runs, where nothing is better.
-    best = improvement.best or Edit(changes=(), after=now, gain=0.0)
+    best = improvement.best or edit_to(now, now)
 
     def edited(edit: Edit) -> dict[str, Any]:
         return EditKeys.of(edit, flags.get(id(edit), ())) | _worth_dict(edit.after, run)
@@ -262,6 +273,7 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | Non
         "ignored": list(launch.ignored),
         "kept": list(launch.unsearched),
         **({"not_priced": list(launch.unpriced)} if launch.unpriced else {}),
+        **({"unwritten": list(launch.unwritten)} if launch.unwritten else {}),
         "estimate": StateKeys.of(now.estimate, now) | _worth_dict(now, run),
         "edits": [edited(edit) for edit in improvement.edits],
         "best_two": edited(improvement.pair) if improvement.pair else None,

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from optimizer.base.units import DAY
 from optimizer.catalog.offers import Offer
 from optimizer.frameworks.launch_as_read import LaunchAsRead, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.objectives.expected import layout_factor, memory_factor, parts_factor
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
-from optimizer.objectives.step.safe_memory import chance_to_fit
+from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.plan.alternatives import estimate_of
@@ -48,6 +51,12 @@ class State:
     def throughput(self) -> float:
         """Tokens trained on per second by the whole job [1/s]."""
         return self.job.tokens / self.estimate.step_time
+
+    @property
+    def parts(self) -> float:
+        """What its moving parts multiply its expected step with [1]."""
+        plans = Plans.of([self.plan])
+        return float((parts_factor(self.job, plans) * layout_factor(self.job, plans, self.knobs.offload))[0])
 
     @property
     def chance(self) -> float:
@@ -130,11 +139,22 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """Changes that are made together, and where they lead; gain: tokens trained on per second, relative to before."""
+    """Changes that are made together.
+
+    Attributes:
+        changes: settings before and after.
+        after: where they lead.
+        gain: tokens trained on per second over those of today, minus one [1].
+        expected: the same with what the change may cost: moving parts that are new, a larger chance to run out of
+            memory [1].
+        sure: it fits with 90 % at least, or needs no more memory than what runs.
+    """
 
     changes: tuple[Change, ...]
     after: State
     gain: float
+    expected: float
+    sure: bool
 
     @property
     def names(self) -> frozenset[str]:
@@ -144,8 +164,16 @@ class Edit:
 
 def edit_to(current: State, after: State) -> Edit:
     """The edit that leads from what runs to another state."""
-    changes = differences(current, after)
-    return Edit(changes=changes, after=after, gain=after.throughput / current.throughput - 1)
+    ratio, leaner = after.throughput / current.throughput, after.estimate.reserved <= current.estimate.reserved
+    new = max(1.0, after.parts / current.parts)
+    more = 1.0 if leaner else float(memory_factor(after.job, np.array([after.estimate.reserved]))[0])
+    return Edit(
+        changes=differences(current, after),
+        after=after,
+        gain=ratio - 1,
+        expected=ratio / (new * more) - 1,
+        sure=after.chance >= 1.0 - USUAL_RISK or (current.fits and leaner),
+    )
 
 
 def differences(before: State, after: State) -> tuple[Change, ...]:

@@ -19,6 +19,7 @@ def read_arguments(arguments: str | Sequence[str], gpus: int | None = None) -> t
 
 
 ARRAYS = """#!/bin/bash
+# Megatron-LM core_v0.19.0
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS_PER_NODE=8
 NUM_NODES=${NUM_NODES:-32}
@@ -130,6 +131,7 @@ srun --jobid $SLURM_JOB_ID bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 
 """
 
 MIXTURE = """#!/bin/bash
+# Megatron-LM core_v0.19.0
 #SBATCH -N 4
 #SBATCH --gpus-per-node=h100:8
 torchrun --nnodes $SLURM_NNODES --nproc-per-node=8 pretrain_gpt.py \\
@@ -226,6 +228,18 @@ tokens:
   micro_batch_size: 2
   sequence_length: 4096
   train_steps: 100
+"""
+
+GPT_NEOX = """{
+  "pipe-parallel-size": 1,  # of 8 GPUs
+  "model_parallel_size": 2,
+  "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "seq_length": 2048,
+  "max_position_embeddings": 2048, "pos_emb": "rotary", "no_weight_tying": true,
+  "zero_optimization": {"stage": 1, "reduce_bucket_size": 500000000},
+  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8,
+  "checkpoint-activations": true,
+  "fp16": {"enabled": true},
+}
 """
 
 LLM_FOUNDRY = """variables:
@@ -404,7 +418,8 @@ shape() {
 }
 """
 
-SOURCING = """source "$(dirname "$0")/cluster.env"
+SOURCING = """# Megatron-LM core_v0.19.0
+source "$(dirname "$0")/cluster.env"
 MBS=2
 shape
 torchrun --nnodes $NODES --nproc_per_node 8 pretrain_gpt.py $MODEL_ARGS --tensor-model-parallel-size $TP \\
@@ -412,6 +427,7 @@ torchrun --nnodes $NODES --nproc_per_node 8 pretrain_gpt.py $MODEL_ARGS --tensor
 """
 
 DOCUMENT = """#!/bin/bash
+# Megatron-LM core_v0.19.0
 #SBATCH --nodes=8
 #SBATCH --gpus-per-node=8
 #SBATCH --constraint=h100
@@ -467,6 +483,7 @@ SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "torchtitan": ({"llama3.toml": TORCHTITAN}, None),
     "DeepSpeed": ({"ds.json": DEEPSPEED, "acc.yaml": ACCELERATE, "args.yaml": TRAINER}, None),
     "nanotron": ({"nanotron.yaml": NANOTRON}, None),
+    "GPT-NeoX": ({"6-7B.yml": GPT_NEOX}, 64),
     "picotron": ({"picotron.json": PICOTRON}, None),
     "llm-foundry": ({"mpt.yaml": LLM_FOUNDRY}, 64),
     "NeMo": ({"nemo.yaml": NEMO}, None),

@@ -1,6 +1,7 @@
 """Settings, programs and files that no reader knows: said in the title or refused, never priced in silence."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,7 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
-        ({"20B.yml": NEOX}, "GPT-NeoX: its configs are not read"),
-        ({"20B.yml": NEOX.replace("-parallel-", "_parallel_")}, "GPT-NeoX: its configs are not read"),
+        ({"tune.yaml": "checkpointer: {_component_: torchtune.training.X}\n"}, "torchtune: its configs are not read"),
         ({"grpo.sh": VERL}, "verl: reinforcement learning is not priced"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
@@ -65,12 +65,14 @@ def test_sections_that_disagree_are_no_launch() -> None:
 
 
 CASES: list[tuple[str, str, list[str]]] = [
-    ("sft.yaml", f"{TRAINER}finetuning_type: lora\nlora_rank: 8\n", ["finetuning_type lora", "lora_rank 8"]),
+    ("sft.yaml", f"{TRAINER}finetuning_type: oft\noft_block_size: 8\n", ["finetuning_type oft", "oft_block_size 8"]),
+    ("sft.yaml", f"{TRAINER}reward_model: true\nfreeze_vision_tower: true\n", ["reward_model", "freeze_vision_tower"]),
+    ("sft.yaml", f"{TRAINER}mixture_of_depths: convert\nmodel_revision: main\n", ["mixture_of_depths convert"]),
     ("sft.yaml", f"{TRAINER}finetuning_type: full\nload_in_4bit: false\nsave_steps: 500\nwarmup_steps: 10\n", []),
     (
         "sft.yaml",
-        f"{TRAINER}load_in_4bit: true\noptimizer: paged_adamw_8bit\n",
-        ["load_in_4bit", "optimizer paged_adamw_8bit"],
+        f"{TRAINER}load_in_4bit: true\noptimizer: galore_adamw\n",
+        ["load_in_4bit", "optimizer galore_adamw"],
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
@@ -82,7 +84,8 @@ def test_what_may_cost_and_is_not_read_is_named(name: str, text: str, unpriced: 
     assert launch_of({name: text}).unpriced == unpriced
 
 
-FLAGS = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
+FLAGS = """# Megatron-LM core_v0.19.0
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
     --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 64 --bf16 --swiglu \\
     --tensor-model-parallel-size 2 --vocab-size 32000 """
 
@@ -90,7 +93,8 @@ FLAGS = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-
 @pytest.mark.parametrize(
     ("more", "unpriced"),
     [
-        ("--optimizer ademamix", ["--optimizer ademamix"]),
+        ("--optimizer soap", ["--optimizer soap"]),
+        ("--task RACE --glu-activation swiglu", ["--task RACE"]),
         ("--optimizer adam --attention-dropout 0.1 --lr-warmup-iters 5 --use-checkpoint-args", []),
         (
             "--xielu --reset-attention-mask --reset-position-ids",
@@ -181,6 +185,71 @@ RUN = "srun pretrain_gpt.py"
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "")),
+        (
+            "finetuning_type: lora\nquantization_bit: 4\noptim: paged_adamw_8bit\n",
+            ("qlora:16", "nf4", "paged-adamw-8bit"),
+        ),
+        (
+            "adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_target_modules: [q_proj, v_proj]\n",
+            ("qlora:32:q_proj+v_proj", "nf4", ""),
+        ),
+        ("adapter: lora\nload_in_8bit: true\nlora_target_linear: true\n", ("qlora:16", "int8", "")),
+        ("finetuning_type: lora\nuse_dora: true\n", ("dora:16", "", "")),
+        ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "")),
+        ("finetuning_type: full\noptimizer: muon\n", ("full", "", "muon")),
+    ],
+)
+def test_a_fine_tuning_job_is_the_words_of_a_job(more: str, said: tuple[str, str, str]) -> None:
+    asked = question({"sft.yaml": f"{TRAINER}{more}"}, gpus=8)
+    assert (asked.job.train, asked.job.base, asked.job.optimizer) == said
+    assert asked.launch.unpriced == []
+
+
+@pytest.mark.parametrize(
+    ("more", "recompute"),
+    [
+        ("stage: sft\nfinetuning_type: full\n", "full"),
+        ("stage: sft\nfinetuning_type: full\ndisable_gradient_checkpointing: true\n", "none"),
+        ("stage: sft\nfinetuning_type: full\ngradient_checkpointing: false\n", "none"),
+        ("", "none"),
+    ],
+)
+def test_llama_factory_recomputes_unless_told_not_to(more: str, recompute: str) -> None:
+    text = f"{TRAINER}{more}"
+    asked = question({"sft.yaml": text}, gpus=8)
+    assert asked.plan.recompute == recompute
+    source = read_launch([File("sft.yaml", text.encode())], 8)
+    after = replace(asked.plan, recompute="none" if recompute == "full" else "full")
+    (change,) = source.changes(asked.job, asked.plan, after, {})
+    (written,) = source.edited((change,))
+    assert question({"sft.yaml": written["sft.yaml"].decode()}, gpus=8).plan.recompute == after.recompute
+
+
+def test_optimizers_of_megatron_are_known_by_name() -> None:
+    assert question({"train.sh": f"{FLAGS} --optimizer ademamix"}).job.optimizer == "ademamix"
+    assert question({"train.sh": f"{FLAGS} --optimizer adam"}).job.optimizer == ""
+
+
+def test_the_trainers_flags_count_beside_a_launchers_config(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(ACCELERATE)
+    run = "--per_device_train_batch_size 2 --max_seq_length 2048 --model_name_or_path meta-llama/Meta-Llama-3-8B"
+    path = tmp_path / "run.sh"
+    path.write_text(f"accelerate launch --config_file acc.yaml sft.py {run} --use_peft --lora_r 8\n")
+    launch = read_launch(read_files([str(path)])).launch
+    said = {name: launch.settings[name] for name in ("model", "micro_batch", "seq_len", "train", "zero_stage")}
+    assert said == {"model": "llama3-8b", "micro_batch": 2, "seq_len": 2048, "train": "lora:8", "zero_stage": 2}
+
+
+@pytest.mark.parametrize("command", ["megatron sft --model Qwen/Qwen3-8B", "swift sft --train_type lora"])
+def test_commands_of_ms_swift_are_refused_by_name(command: str) -> None:
+    with pytest.raises(InvalidFile, match="ms-swift: its commands are not read"):
+        launch_of({"run.sh": f"NPROC_PER_NODE=8 {command} --tensor_model_parallel_size 2 --micro_batch_size 1\n"})
+
+
+@pytest.mark.parametrize(
     ("name", "place", "run", "cluster", "guess"),
     [
         ("run.sh", "/iopsstor/scratch/cscs/%u/out", RUN, "alps-gh200", ""),
@@ -245,3 +314,35 @@ def test_summaries_of_ranks_are_one_run(tmp_path: Path) -> None:
     assert [record.reading.seconds for record in run.records] == [2.0]
     path.write_text(f"{line % 2310}{{'loss': 2.0, 'grad_norm': 1.0}}\n{line % 2300}")  # two runs
     assert sum(len(run.records) for run in read_log(path)) > 1
+
+
+@pytest.mark.parametrize("text", [NEOX, NEOX.replace("-parallel-", "_parallel_")])
+def test_gpt_neox_has_its_own_degrees(text: str) -> None:
+    asked = question({"20B.yml": text}, gpus=96, model="gpt-neox-20b")
+    plan = asked.plan
+    assert (plan.tp, plan.pp, plan.dp, plan.micro_batch, plan.num_microbatches) == (2, 4, 12, 4, 32)
+    assert (plan.zero_stage, asked.job.global_batch, plan.recompute) == (1, 1536, "none")
+
+
+NEOX_SHAPE = NEOX.strip()[:-1] + '  "num-attention-heads": 64, "seq-length": 2048, "pos-emb": "rotary", %s}'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('"checkpoint-activations": true', {"recompute": "full"}),
+        ('"activation": "swiglu", "intermediate_size": 49152', {"ffn_hidden": 16384, "gated_mlp": True}),
+        ('"mlp_type": "llama", "intermediate_size": 16384', {"ffn_hidden": 16384, "gated_mlp": True}),
+        ('"attention-config": [[["flash"], 44]]', {"attention": "flash", "vocab": 50304}),
+        ('"tokenizer-type": "HFTokenizer", "vocab-file": "./20B_tokenizer.json"', {"vocab": 50432}),
+        ('"bf16": {"enabled": true}, "num_nodes": -1', {"dtype": "bf16", "attention": "unfused"}),
+    ],
+)
+def test_gpt_neox_by_key(more: str, said: dict[str, Any]) -> None:
+    settings = launch_of({"neox.yml": NEOX_SHAPE % more}, 96).settings
+    assert {name: settings[name] for name in said} == said
+
+
+def test_gpt_neox_without_attention_is_refused() -> None:
+    with pytest.raises(InvalidFile, match="has mamba: only layers with attention are priced"):
+        launch_of({"neox.yml": '{"pipe_parallel_size": 1, "attention_config": [[["mamba"], 44]]}'}, 8)

@@ -13,6 +13,7 @@ from optimizer.commands.values import words
 from optimizer.frameworks.read import read_files, read_launch
 
 SCRIPT = """#!/bin/bash
+# Megatron-LM core_v0.19.0
 SIZE=$1
 TP=${2}
 BATCH=$3

@@ -1,6 +1,7 @@
 """Edits: what they are priced at, and how they are written into the files that they come from."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from optimizer.base.errors import InputError
 from optimizer.cli import cli
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import Improvement, improve
-from optimizer.improve.patch import patched, unified
+from optimizer.improve.patch import changes_of, patched, unified
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from tests.frameworks import launches
@@ -57,6 +59,11 @@ def test_patches_read_back_as_the_plan(name: str, found: Any) -> None:
             controls = Controls(gpus=SAMPLES[name][1])
             return launch_as_read(read_launch(written, controls.gpus).launch, controls, name)
 
+        if lacking := source.lacking(changes_of(source, question, edit)):
+            assert name == "slurm"  # a fork of 2022
+            with pytest.raises(InputError, match=re.escape(lacking)):
+                patched(source, question, edit, files, again)
+            continue
         texts = patched(source, question, edit, files, again)
         fresh = again([File(path, data) for path, data in texts.items()])
         for variable in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "zero_stage", "recompute", "sequence_parallel"):
@@ -64,7 +71,7 @@ def test_patches_read_back_as_the_plan(name: str, found: Any) -> None:
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not installed")
-@pytest.mark.parametrize("name", ["arrays", "slurm", "DeepSpeed", "torchtitan"])
+@pytest.mark.parametrize("name", ["arrays", "mixture", "DeepSpeed", "torchtitan"])
 def test_patch_accepts_the_patch(name: str, found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, source, question, improvement = found[name]
     monkeypatch.chdir(tmp_path)
@@ -202,7 +209,15 @@ def test_a_patch_for_gpus_that_were_assumed_asks_for_their_number(tmp_path: Path
 
 
 def test_an_edit_that_may_not_fit_is_told(tmp_path: Path) -> None:
-    words = "`optimize` itself takes no plan that fits with a chance below 90%"
-    for limit, told in (("60GB", True), ("70GB", False)):
-        screen = CliRunner().invoke(cli, ["improve", "examples/llama3-8b.sh", "--hbm-limit", limit]).output
-        assert (words in screen) is told, screen
+    ask = ["improve", "examples/llama3-8b.sh", "--hbm-limit"]
+    for limit, risky in (("60GB", True), ("70GB", False)):
+        screen = CliRunner().invoke(cli, [*ask, limit]).output
+        assert ("fit with less than 90%" in screen) is risky, screen
+
+    told = json.loads(CliRunner().invoke(cli, [*ask, "60GB", "--json"]).stdout)
+    now, edits = told["estimate"]["memory_bytes"]["peak_reserved"], told["edits"]
+    assert all(edit["sure"] is (edit["chance_to_fit"] >= 0.9 or edit["memory_bytes"] <= now) for edit in edits)
+    assert [edit["sure"] for edit in edits] == sorted((edit["sure"] for edit in edits), reverse=True)
+    assert not all(edit["sure"] for edit in edits)
+    assert told["best"]["sure"]
+    assert all(edit["expected"] <= edit["gain"] for edit in edits)

@@ -28,6 +28,7 @@ FSDP = "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params
 
 def script(model: str, nodes: int, seq_len: int, batch: int, plan: str, extra: str = f"{ZERO} {OVERLAP}") -> str:
     return f"""#!/bin/bash
+# Megatron-LM core_v0.19.0
 #SBATCH --nodes={nodes}
 #SBATCH --gpus-per-node=8
 ARGS="{MODELS[model]} --seq-length {seq_len} --max-position-embeddings {seq_len} --global-batch-size {batch} \\

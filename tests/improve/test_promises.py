@@ -40,6 +40,7 @@ NAMED: dict[str, tuple[dict[str, str], Controls]] = {
     "deepspeed's command": ({"run.sh": test_public_forms.CHAT}, Controls(gpus=8)),
     "picotron": ({"pico.json": launches.PICOTRON}, Controls()),
     "nanotron": ({"nanotron.yaml": launches.NANOTRON}, Controls()),
+    "gpt-neox": ({"6-7B.yml": launches.GPT_NEOX}, Controls(gpus=64)),
     "llm-foundry": ({"mpt.yaml": launches.LLM_FOUNDRY}, Controls(gpus=64)),
     "nemo": ({"nemo.yaml": launches.NEMO}, Controls()),
     "nemo's command": ({"h.sh": launches.HYDRA_COMMAND, "nemo.yaml": launches.NEMO}, Controls()),
@@ -74,6 +75,9 @@ def test_an_edit_written_and_read_again_costs_what_it_promised(name: str) -> Non
     files = FILES[name]
     source, question, improvement = improved(name, files)
     for edit in [*improvement.edits, *filter(None, (improvement.pair, improvement.best))]:
+        if source.lacking(changes_of(source, question, edit)):
+            assert name == "megatron-deepspeed"  # a fork of 2022
+            continue
         texts = patched(source, question, edit, files, lambda written: read(name, written)[1])
         again = read(name, [File(file.name, texts[file.name], file.part) for file in files])[1]
         after = current_state(again)

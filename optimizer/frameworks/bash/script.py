@@ -173,7 +173,7 @@ class _Walker(Words):
         if name is None or name.type != "variable_name":
             return
         value, key = node.child_by_field_name("value"), self.text(name)
-        adds = any(self.text(child) == "+=" for child in node.children)
+        adds = any(child.type == "+=" for child in node.children)
         if value is not None and value.type == "array":
             words = [word for child in value.named_children if child.type != "comment" for word in self.words(child)]
             self.seen.variables[key] = [*(self.seen.variables.get(key, []) if adds else []), *words]

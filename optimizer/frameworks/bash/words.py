@@ -94,7 +94,8 @@ class Words:
         elif kind == "command_substitution":
             yield from self.substituted(node, site)
         else:
-            yield from (replace(piece, text=re.sub(r"\\(.)", r"\1", piece.text)) for piece in literal(self.data, *site))
+            for piece in literal(self.data, *site):
+                yield replace(piece, text=re.sub(r"\\(.)", r"\1", piece.text)) if "\\" in piece.text else piece
 
     def inside(self, node: Any, start: int, end: int, quoted: bool = True) -> Iterator[Piece]:
         """Literal text between the variables of a string, and what the variables hold."""
@@ -299,7 +300,7 @@ def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Pi
         if not text.replace("\\\n", "").strip():
             yield Piece(" ", (site,))
         else:
-            yield Piece(text if raw else re.sub(r"\\([\"$`\\'])", r"\1", text), (site,))
+            yield Piece(text if raw or "\\" not in text else re.sub(r"\\([\"$`\\'])", r"\1", text), (site,))
 
 
 def trimmed(text: str, sign: str, pattern: str) -> str:

@@ -50,6 +50,10 @@ class ConfigLaunch:
             if values.get(path) != value
         )
 
+    def lacking(self, changes: Sequence[FlagChange]) -> str:
+        """Nothing: a key is written where its own format has it."""
+        return ""
+
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The files with these keys; a new key goes to the file that has its section."""
         configs = {config.name: config for config in self.configs}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
+from optimizer.frameworks.config.method import note_method
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
@@ -30,6 +31,8 @@ DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
 REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
+# LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
+LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
@@ -62,6 +65,8 @@ def read(launch: Launch, values: Values) -> None:
     _sharding(launch, values)
     if path := first(values, CHECKPOINT):
         launch.say("recompute", "full" if values[path] is True else "none", path)
+    elif all(path in values for path in LLAMA_FACTORY):
+        launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     if path := first(values, NAMES):
         model = named(str(values[path]))
         if model:
@@ -72,7 +77,8 @@ def read(launch: Launch, values: Values) -> None:
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP)
-    rest(launch, values, (*marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+    method = note_method(launch, values)
+    rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
 def _sharding(launch: Launch, values: Values) -> None:
@@ -173,7 +179,9 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         elif strategy == TRAINER_FSDP:
             wanted[strategy] = f"{stages.get(after.zero_stage, 'FULL_SHARD').lower()} auto_wrap"
     if before.recompute != after.recompute:
-        wanted[first(values, CHECKPOINT) or CHECKPOINT[0]] = after.recompute == "full"
+        path = first(values, CHECKPOINT)
+        inverted = not path and all(path in values for path in LLAMA_FACTORY)
+        wanted[UNCHECKED if inverted else path or CHECKPOINT[0]] = (after.recompute == "full") != inverted
     if "reduce_overlap" in turned or "gather_overlap" in turned:
         wanted[OVERLAP] = bool(turned.get("reduce_overlap", turned.get("gather_overlap")))
     if "bucket" in turned:

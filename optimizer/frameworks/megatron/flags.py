@@ -9,6 +9,7 @@ from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import LACKING, Launch
 from optimizer.frameworks.machines import LAUNCHER
 from optimizer.frameworks.megatron.flag_names import (
@@ -34,6 +35,7 @@ BF16_OPTIMIZER = "DeepSpeed's bf16 optimizer shards its states by itself"
 MISSPELT = 0.94  # likeness from which on a name counts as another one, misspelt
 BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
+OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 
@@ -51,7 +53,10 @@ def read_flags(launch: Launch, flags: Sequence[Flag]) -> None:
     read_software(launch, last)
     _machines(launch, last)
     _plan(launch, last)
+    known = OPTIMIZER in last and note_optimizer(launch, last[OPTIMIZER].value, last[OPTIMIZER].written)
     for name, flag in last.items():
+        if known and name == OPTIMIZER:
+            continue
         if name in UNSEARCHED:
             launch.unsearched.append(f"{flag.written}: {UNSEARCHED[name]}")
         elif name not in KNOWN and flag.written not in launch.written.values():

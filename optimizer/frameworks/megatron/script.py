@@ -20,6 +20,7 @@ from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
 from optimizer.frameworks.megatron.write import flag_changes
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -48,7 +49,7 @@ ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b"
 class BashLaunch:
     """A script's launch and the flags of its training command, `placed` where the file itself holds them.
 
-    documents: texts that the script writes to files, or hands to programs.
+    documents: texts that the script writes to files, or hands to programs; parser: of its Megatron, as far as known.
     """
 
     name: str
@@ -57,6 +58,7 @@ class BashLaunch:
     flags: tuple[Flag, ...]
     documents: tuple[Document, ...]
     placed: bool
+    parser: Parser
 
     @property
     def leaves(self) -> dict[str, Mapping[str, Any]]:
@@ -67,6 +69,13 @@ class BashLaunch:
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
         return flag_changes(self.flags, self.launch.program, job, before, after, turned)
+
+    def lacking(self, changes: Sequence[FlagChange]) -> str:
+        """Flags that its Megatron may not have, and how that is known; "" where it surely has them all."""
+        flags = ", ".join(self.parser.lacks(changes))
+        how = f"the newest that it shows is {self.parser.known_by}; --root CHECKOUT reads its parser"
+        how = "its own source has none" if self.parser.known_by == OWN_SOURCE else how
+        return f"this Megatron may not have {flags}: {how}" if flags else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The script with these flags, in each way that there is."""
@@ -103,8 +112,9 @@ def bash_launch(
     gpus: int | None = None,
     find: Find = lambda path: None,
     outside: Mapping[str, str] = NOTHING,
+    sources: str = "",
 ) -> BashLaunch:
-    """Read a script; `find` has the files that it sources, `outside` what it is started with.
+    """Read a script; `find` has the files that it sources, `outside` what it is started with, `sources` its parser.
 
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
@@ -148,8 +158,15 @@ def bash_launch(
             launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
+    parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
     return BashLaunch(
-        name=name, data=data, launch=launch, flags=tuple(flags), documents=tuple(reading.documents), placed=placed
+        name=name,
+        data=data,
+        launch=launch,
+        flags=tuple(flags),
+        documents=tuple(reading.documents),
+        placed=placed,
+        parser=parser,
     )
 
 

@@ -107,7 +107,7 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
         head, _, count = part.partition("*")
         pattern += head.strip("[]").split(",") * (int(count) if is_count(count) else 1)
     if "1" not in pattern:
-        launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be a mixture")
+        launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be MoE")
         return
     launch.say("first_dense", pattern.index("1"), flag.written)
     rest = pattern[pattern.index("1") :]

@@ -1,0 +1,74 @@
+"""What a fine-tuning program trains, how it stores the rest, and its optimizer, as the words of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.base.content import content
+from optimizer.base.errors import InputError
+from optimizer.frameworks.launch import Launch
+from optimizer.job.method import FULL, LORA, QLORA, RANK, method_of
+
+TABLES: Mapping[str, Any] = content("optimizer.frameworks.config", "methods.toml")
+KEYS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in TABLES["keys"].items()}
+OPTIMIZERS: Mapping[str, str] = TABLES["optimizers"]
+BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
+ALL = ("all", "all-linear")
+
+
+def note_optimizer(launch: Launch, name: object, path: str) -> bool:
+    """Note an optimizer that is known; whether it is."""
+    known = OPTIMIZERS.get(str(name).lower().replace("-", "_"))
+    if known:
+        launch.say("optimizer", known, path)
+    return known is not None
+
+
+def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Note what is trained and how; the keys that say it. What no job can be stays for the reader of the rest.
+
+    >>> launch = Launch(program="DeepSpeed")
+    >>> axolotl = {"adapter": "qlora", "lora_r": 32, "load_in_4bit": True, "optimizer": "adamw_bnb_8bit"}
+    >>> note_method(launch, axolotl)
+    ('adapter', 'lora_r', 'load_in_4bit', 'optimizer')
+    >>> launch.settings
+    {'optimizer': 'adamw-8bit', 'train': 'qlora:32', 'base': 'nf4'}
+    """
+    at = {
+        name: next((path for path in paths if values.get(path) not in (None, "")), "") for name, paths in KEYS.items()
+    }
+    stated = {name: values[path] for name, path in at.items() if path}
+    known = (
+        ["optimizer"] if "optimizer" in stated and note_optimizer(launch, stated["optimizer"], at["optimizer"]) else []
+    )
+    method = str(stated.get("method") or (LORA if stated.get("peft") is True else FULL)).lower()
+    bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
+    base = BITS.get(bits, "") if isinstance(bits, int) else ""
+    if method == LORA and stated.get("dora") is True:
+        method = "dora"
+    elif method == LORA and base:
+        method = QLORA
+    train = method
+    if method != FULL:
+        targets = _targets(stated)
+        train = f"{method}:{stated.get('rank', RANK)}" + (f":{targets}" if targets else "")
+    try:
+        method_of(train, base)
+    except InputError:
+        return tuple(at[name] for name in known)
+    if method != FULL:
+        launch.say("train", train, at["method"] or at["peft"])
+    if base and method != FULL:
+        launch.say("base", base, at["four"] or at["eight"] or at["bits"])
+    names = [name for name in KEYS if name in stated and name != "optimizer"] if method != FULL else ["method"]
+    return tuple(at[name] for name in (*names, *known) if name in stated)
+
+
+def _targets(stated: Mapping[str, Any]) -> str:
+    """Matrices with adapters as `--train` names them, "" for all of them."""
+    if stated.get("every") is True or stated.get("targets") in (*ALL, None):
+        return ""
+    targets = stated["targets"]
+    words = targets if isinstance(targets, list) else str(targets).split(",")
+    return "+".join(str(word).strip() for word in words)
