@@ -36,4 +36,4 @@ class DualPipeOverlap:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        return "dualpipe overlaps the exchange of tokens wherever ep > 1"
+        return "dualpipe overlaps the all-to-all wherever ep > 1"

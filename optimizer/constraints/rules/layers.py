@@ -47,7 +47,7 @@ class Layers:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         if job.stack.features.uneven_stages:
-            mtp = ", prediction layers" if job.model.mtp_layers else ""
+            mtp = ", MTP layers" if job.model.mtp_layers else ""
             least, most = job.model.layers, job.model.layers + slack(job)
             return (
                 f"pp must be at most the {least} layers; with vpp > 1, pp x vpp must divide one of the numbers from "

@@ -38,12 +38,12 @@ class OverlapAllToAll:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         if job.model.experts is None:
-            return f"{job.model.name} is dense: no exchange of tokens can overlap"
+            return f"{job.model.name} is dense: no all-to-all can overlap"
         if not job.stack.features.offers_overlap:
-            return f"{job.stack.name} does not run the exchange of tokens beside another micro-batch when a plan asks"
+            return f"{job.stack.name} overlaps the all-to-all with no other micro-batch when a plan asks"
         if not _possible(job):
-            return f"the exchange overlaps with at most {MOST_MTP_LAYERS} prediction layer: {job.model.mtp_layers}"
-        return f"{job.stack.name} runs the exchange of tokens beside another micro-batch where ep > 1"
+            return f"an all-to-all overlaps with at most {MOST_MTP_LAYERS} MTP layer: {job.model.mtp_layers}"
+        return f"{job.stack.name} overlaps the all-to-all with another micro-batch where ep > 1"
 
 
 def _possible(job: Job) -> bool:

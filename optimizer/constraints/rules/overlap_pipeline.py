@@ -40,4 +40,4 @@ class OverlapPipeline:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        return "an exchange that overlaps needs vpp > 1 or the schedule dualpipe where pp > 1"
+        return "an all-to-all that overlaps needs vpp > 1 or the schedule dualpipe where pp > 1"

@@ -37,4 +37,4 @@ class OverlapRecompute:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        return "an exchange that overlaps needs a recomputation that repeats neither whole layers nor whole mixtures"
+        return "an all-to-all that overlaps needs a recomputation that repeats no whole layers, nor whole MoE layers"

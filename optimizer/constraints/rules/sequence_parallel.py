@@ -44,7 +44,7 @@ class SequenceParallel:
         """The rule with the job's numbers."""
         if not job.stack.features.sequence_parallel:
             return f"{job.stack.name} has no sequence parallelism"
-        needing = "a mixture" if _moe_needs_it(job) else "ep > 1"
+        needing = "a MoE model" if _moe_needs_it(job) else "ep > 1"
         return f"sequence parallelism needs tp > 1, and {needing} with tp > 1 needs sequence parallelism"
 
 
