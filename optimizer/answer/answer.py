@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.answer.keys import COLUMNS, AnswerKeys, EstimateKeys, JobKeys, plain, row
 from optimizer.base.picture import bar
+from optimizer.job.fields import FAST
 from optimizer.job.job import TIME, Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.minimised.registry import objective
+from optimizer.objectives.objective import Objective
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
@@ -40,13 +42,19 @@ class Certificate:
     left_out: tuple[str, ...] = ()  # in words, what the space leaves out and what that loses
     given: bool = False  # whether the user placed the layers, so that no other layer assignment was compared
     minimize: str = TIME  # what the values are of, a name of optimizer.objectives.minimised.registry
+    prefer: str = FAST  # as of the job
     # where several number formats were searched, the certificate of each; this one holds over all
     by_format: Mapping[str, Certificate] = field(default_factory=dict)
 
     @property
+    def objective(self) -> Objective:
+        """What the values are of."""
+        return objective(self.minimize, self.prefer)
+
+    @property
     def unit(self) -> str:
         """Unit of the values."""
-        return objective(self.minimize).unit
+        return self.objective.unit
 
     @property
     def held_all(self) -> bool:
@@ -103,9 +111,11 @@ class NearTies:
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """What the job's risk of going out of memory costs."""
+    """What caution costs: of `fast` the job's risk of going out of memory, of `expected` all that may go wrong."""
 
-    fastest: Alternative | None = None  # fastest plan that is predicted to fit, None where that is the best plan
+    # the best plan on paper, None where that is the answer's: of `fast` of all that are predicted to fit, of `expected`
+    # of those within the job's risk; `slower` is negative, by what is on paper
+    fastest: Alternative | None = None
 
     @property
     def cost(self) -> float:
@@ -143,7 +153,6 @@ class Answer:
     conflict: tuple[Clash, ...] = ()  # rules that cannot all hold
     near_ties: NearTies = field(default_factory=NearTies)
     safety: Safety | None = None  # None where what it costs was not looked for
-    simpler: Alternative | None = None  # as fast within what a measurement tells apart, with fewer moving parts
     flags: tuple[str, ...] = ()  # warnings
     trials: int = 0  # of the search for knobs
     seed: int = 0  # of the search for knobs

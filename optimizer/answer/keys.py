@@ -11,9 +11,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
-from optimizer.job.job import DTYPES, TIME, Limits
+from optimizer.job.fields import FAST
+from optimizer.job.job import DTYPES, TIME, TRY_COST, Limits
+from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan
-from optimizer.objectives.minimised.registry import NAMES
+from optimizer.objectives.minimised.registry import NAMES, PREFERRED
 from optimizer.objectives.step.flops import CAUSAL, CONVENTIONS
 from optimizer.objectives.step.interval import EXTRAPOLATED, INTERPOLATED, Interval, interval, mfu
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
@@ -48,6 +50,7 @@ Rate = Annotated[float, Values(unit="tokens/s")]
 Count = Annotated[int, Values(low=1)]
 Trials = Annotated[int, Values(low=0, high=10_000)]
 Objective = Annotated[str, Values(options=NAMES)]
+Preference = Annotated[str, Values(options=PREFERRED)]
 Dtype = Annotated[str, Values(options=DTYPES)]
 Status = Annotated[str, Values(options=STATUSES)]
 Kind = Annotated[str, Values(options=(INTERPOLATED, EXTRAPOLATED))]
@@ -138,12 +141,47 @@ class JobKeys(Keys):
     dtype: Dtype = key("number format", read=GIVEN)
     limits: Limits = key(f"limits on the plans: {', '.join(item.name for item in fields(Limits))}", read=GIVEN)
     settings: tuple[str, ...] = key("fields changed with --set", read=())
+    train: str = key(
+        "what is trained; left out for all of it",
+        lambda job, *_: None if job.train == FULL else job.train,
+        read=FULL,
+        extra=True,
+        implied=FULL,
+    )
+    base: str = key(
+        "how frozen weights are stored; left out where the method says it",
+        lambda job, *_: job.base or None,
+        read="",
+        extra=True,
+        implied="",
+    )
+    optimizer: str = key(
+        "optimizer; left out for AdamW as the software has it",
+        lambda job, *_: job.optimizer or None,
+        read="",
+        extra=True,
+        implied="",
+    )
     minimize: Objective = key(
         "what the plan takes least of; left out for time",
         lambda job, *_: None if job.minimize == TIME else job.minimize,
         read=TIME,
         extra=True,
         implied=TIME,
+    )
+    prefer: Preference = key(
+        "whether what may go wrong counts (expected) or not; left out for fast",
+        lambda job, *_: None if job.prefer == FAST else job.prefer,
+        read=FAST,
+        extra=True,
+        implied=FAST,
+    )
+    try_cost: Seconds = key(
+        "time of the cluster that a failed start takes; left out for half an hour",
+        lambda job, *_: None if job.try_cost == TRY_COST else job.try_cost,
+        read=TRY_COST,
+        extra=True,
+        implied=TRY_COST,
     )
 
 
@@ -344,11 +382,6 @@ class AnswerKeys(Keys):
     estimate: SureKeys | None = key("what the plan costs", read=None)
     certificate: CertificateKeys | None = key("what was proven", read=None)
     safety: SafetyKeys | None = key("what --oom-risk costs", read=None)
-    simpler: OtherKeys | None = key(
-        "the plan with the fewest moving parts among those within 1 % of the best, null where none has fewer "
-        "(--prefer simple answers with it)",
-        read=None,
-    )
     alternatives: tuple[OtherKeys, ...] = key("runners-up of another structure, each at its own knobs", read=())
     formats: tuple[FormatKeys, ...] = key("with several --dtype: the best plan of each other number format", read=())
     conflict: tuple[ClashKeys, ...] = key("the rules that cannot hold together")

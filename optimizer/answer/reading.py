@@ -14,7 +14,11 @@ from optimizer.catalog import known_cluster, known_model, known_stack, load_clus
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.job.job import Job
 
-OF_JOB = ("gpus", "seq_len", "global_batch", "dtype", "limits", "minimize")  # what the JSON of a job has itself
+# What the JSON of a job has itself.
+OF_JOB = (
+    *("gpus", "seq_len", "global_batch", "dtype", "limits", "minimize", "prefer", "try_cost"),
+    *("train", "base", "optimizer"),
+)
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
 
 

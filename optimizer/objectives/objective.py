@@ -3,7 +3,8 @@
 value = rate x step + what a second of computing and of streaming adds x such seconds of the mean GPU
 
 The second sum is the same for all layouts of a plan but for the layers that they recompute, so that the layout of the
-least value is that of the fewest seconds with a price on every layer recomputed.
+least value is that of the fewest seconds with a price on every layer recomputed. All of it is multiplied by what may go
+wrong with a plan, where that counts (objectives/expected.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,21 @@ Phases = Mapping[str, FloatArray | float]
 def seconds_alone(_: LayerCosts) -> Phases:
     """No phase of a step counts for more than its seconds."""
     return {}
+
+
+def alike(_: Job, plans: Plans) -> FloatArray:
+    """No plan counts for more than its value."""
+    return np.ones(len(plans))
+
+
+def anywhere(_: Job, plans: Plans, __: FloatArray | float) -> FloatArray:
+    """No layout counts for more than its value."""
+    return np.ones(len(plans))
+
+
+def sure(_: Job, reserved: FloatArray) -> FloatArray:
+    """No memory counts."""
+    return np.ones(len(reserved))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +116,10 @@ class Objective:
         per: its unit in words, as in tokens per "second".
         rate: what any second of a step costs a job [unit/s].
         phases: what a second of COMPUTE and of STREAM on every GPU adds to that, by plan [unit/s]; never below 0.
+        weight: of all that, by plan [1]; at least 1.
+        layout: of all that, by where the layers lie and the share of the optimizer on the host [1]; at least 1.
+        listed: the least that `layout` is where layers lie by a list [1].
+        memory: of all that, by what plans are predicted to reserve [1]; at least 1, never less for more.
     """
 
     name: str
@@ -113,30 +133,46 @@ class Objective:
     per: str = "unit"
     rate: Callable[[Job], float]
     phases: Callable[[LayerCosts], Phases] = seconds_alone
+    weight: Callable[[Job, Plans], FloatArray] = alike
+    layout: Callable[[Job, Plans, FloatArray | float], FloatArray] = anywhere
+    memory: Callable[[Job, FloatArray], FloatArray] = sure
+    listed: float = 1.0
+
+    def rates(self, job: Job, plans: Plans) -> FloatArray:
+        """What any second of a step of each plan costs [unit/s]."""
+        return self.rate(job) * self.weight(job, plans)
 
     def surplus(self, layer_costs: LayerCosts) -> Surplus:
         """What these plans add to the value of their seconds."""
-        return Surplus(layer_costs=layer_costs, phases=self.phases(layer_costs))
+        weight = self.weight(layer_costs.job, layer_costs.plans)
+        phases = {phase: weight * each for phase, each in self.phases(layer_costs).items()}
+        return Surplus(layer_costs=layer_costs, phases=phases)
 
-    def value(self, layer_costs: LayerCosts, knobs: Knobs | KnobColumns, seconds: FloatArray) -> FloatArray:
+    def value(
+        self, layer_costs: LayerCosts, knobs: Knobs | KnobColumns, seconds: FloatArray, reserved: FloatArray
+    ) -> FloatArray:
         """The value of plans whose layers lie as they say [unit].
 
         Args:
             layer_costs: of the plans.
             knobs: the same for all, or one setting per plan.
             seconds: of a step of each plan at these knobs [s].
+            reserved: what the fullest stage of each plan is predicted to reserve [B].
         """
+        job, plans = layer_costs.job, layer_costs.plans
         surplus = self.surplus(layer_costs)
         added = surplus.spared(knobs.offload)
         if surplus.phases:
             added = added + surplus.recomputing(recomputed_layers(layer_costs))
-        return np.asarray(self.rate(layer_costs.job) * seconds + added)
+        on_paper = self.rates(job, plans) * seconds + added
+        return np.asarray(on_paper * self.layout(job, plans, knobs.offload) * self.memory(job, reserved))
 
-    def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float) -> float:
-        """The value of one plan whose step takes so long [unit]."""
-        if self.phases is seconds_alone:
+    def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float, reserved: float) -> float:
+        """The value of one plan whose step takes so long and reserves so much [unit]."""
+        if self.phases is seconds_alone and self.weight is alike:
             return self.rate(job) * seconds
-        return float(self.value(layer_costs_of(job, Plans.of([plan])), knobs, np.array([seconds]))[0])
+        layer_costs = layer_costs_of(job, Plans.of([plan]))
+        return float(self.value(layer_costs, knobs, np.array([seconds]), np.array([reserved]))[0])
 
     def bound(self, layer_costs: LayerCosts, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
         """What no plan stays below with layers evenly split that takes at least so long [unit].
@@ -148,7 +184,7 @@ class Objective:
         """
         surplus = self.surplus(layer_costs)
         added = surplus.spared(*offloads) + surplus.recomputing(all_layers(layer_costs))
-        return np.asarray(self.rate(layer_costs.job) * seconds + added)
+        return np.asarray(self.rates(layer_costs.job, layer_costs.plans) * seconds + added)
 
 
 def all_layers(layer_costs: LayerCosts) -> dict[str, FloatArray]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.content import in_words
 from optimizer.base.units import GB
 from optimizer.frameworks.megatron.layout import stage_layers
+from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective, objective_of
@@ -19,7 +20,7 @@ from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
 from optimizer.reports.terms import label, largest_first, runs
-from optimizer.search.plan.simplicity import moving_parts
+from optimizer.search.plan.moving_parts import moving_parts
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Alternative, Answer, Certificate
@@ -80,8 +81,9 @@ def brief(
         warned: Lines that the head has for warnings; they take the place of those on guesses, which it names too.
     """
     job = answer.job
-    safer = () if answer.simpler else _safer(answer, plan, estimate)
-    plans = (("plan", plan.summary()), *_layers(job, plan), *safer)
+    cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
+    safer = () if cautious else _safer(answer, plan, estimate)
+    plans = (("plan", plan.summary()), *_layers(job, plan), *safer, *_on_paper(answer, plan))
     guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
     after = (
         *_formats(answer),
@@ -110,8 +112,8 @@ def brief(
 
 def proof_sentence(certificate: Certificate) -> str:
     """What was proven, with the bound, in one sentence."""
-    words = objective(certificate.minimize)
-    bound = shown(certificate.lower_bound, words.unit)
+    words, expected = certificate.objective, " expected" if certificate.prefer == EXPECTED else ""
+    bound = f"{shown(certificate.lower_bound, words.unit)}{expected}"
     if certificate.proven:
         return f"no plan of {certificate.space:,} is {words.better} in this model (bound {bound})"
     return f"not proven: in this model a plan may be {certificate.gap:.2%} {words.better} (bound {bound})"
@@ -169,6 +171,16 @@ def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str
         without = f" without {in_words(sorted(spared))}" if spared else ""
         words = f"+{other.slower:.1%} {objective_of(job).worse}{without}, fits with {chance(job, other.estimate)}"
         yield "safer", f"runner-up {rank}: {words}"
+
+
+def _on_paper(answer: Answer, plan: Plan) -> Iterator[tuple[str, str]]:
+    """What the best plan on paper would gain on one that was chosen with what may go wrong, and what it would risk."""
+    best = answer.safety.fastest if answer.safety and answer.job.prefer == EXPECTED else None
+    if best:
+        words, parts = objective(answer.job.minimize), set(moving_parts(best.plan, best.knobs)) & HANDMADE
+        what = ", ".join(sorted(parts - set(moving_parts(plan, answer.knobs)))) or differing(plan, best.plan)
+        gain = f"{-best.slower:.1%} {words.better} on paper, fits with {chance(answer.job, best.estimate)}"
+        yield words.best, cut(f"{gain}: {what}", LINE)
 
 
 def _formats(answer: Answer) -> Iterator[tuple[str, str]]:

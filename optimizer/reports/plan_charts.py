@@ -12,8 +12,8 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points
+from optimizer.reports.charts.palette import BLUE, GREEN, GREY, ORANGE, PALETTE
 from optimizer.reports.losses import StepLoss, losses
-from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE, PALETTE
 from optimizer.reports.terms import label
 
 SMALL = 0.002  # share of the step below which losses are drawn together

@@ -12,7 +12,7 @@ from optimizer.constraints.rules.memory import percent
 from optimizer.constraints.rules.tp_scale_up import ceiling
 from optimizer.job.fields import LIMITS
 from optimizer.job.job import EVEN_RISK, TIME
-from optimizer.objectives.minimised.registry import objective, objective_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import risk_of, safe_memory
 from optimizer.reports.known_values import mfu_words, step_words
 from optimizer.reports.plan_brief import LINE, brief, cut, head_line, warnings
@@ -28,8 +28,6 @@ from optimizer.reports.plan_words import (
     plan_words,
     safety_words,
     show_gigabytes,
-    simpler_hint,
-    simpler_words,
     stack_words,
     subject,
 )
@@ -70,8 +68,7 @@ def plan_report(
         whole: Whether a plan is printed with all that is known of it, or in twenty-five lines.
     """
     plan, estimate, job = answer.plan, answer.estimate, answer.job
-    simpler = [simpler_hint(job, plan, answer.knobs, answer.simpler)] if plan and answer.simpler else []
-    head = [*warnings(answer), *(() if whole else (cut(flag, LINE + 9) for flag in answer.flags)), *simpler]
+    head = [*warnings(answer), *(() if whole else (cut(flag, LINE + 9) for flag in answer.flags))]
     least = minimised(answer.certificate)
     lines = None
     if plan and estimate and not whole:
@@ -99,7 +96,7 @@ def minimised(certificate: Certificate | None) -> tuple[str, ...]:
     """What the plan is best by, in one line; nothing where it is the seconds, which the head line has."""
     if certificate is None or certificate.minimize == TIME:
         return ()
-    words = objective(certificate.minimize)
+    words = certificate.objective
     value = f": {shown(certificate.best, words.unit)} per step" if certificate.best < float("inf") else ""
     return (f"minimises {words.label}{value} ({words.about})",)
 
@@ -157,7 +154,6 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
     job = answer.job
     rates = f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
     bracket = f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
-    simpler = answer.simpler and simpler_words(job, plan, answer.knobs, estimate, answer.simpler)
     return [
         ("parallelism", plan.summary()),
         ("in words", plan_words(plan)),
@@ -168,7 +164,6 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
         ("MFU counts", convention_words(job, estimate)),
         ("interval", interval_words(job, plan, estimate)),
         ("safety", safety_words(job, estimate, answer.safety)),
-        *([("simpler", simpler)] if simpler else []),
         ("bracket", f"{bracket}{seconds(estimate.none_hidden)} if none does"),
     ]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from optimizer.base.content import content
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
+from optimizer.job.fields import FAST
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
-from optimizer.objectives.minimised.registry import objective_of
+from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import price_words
 from optimizer.reports.terms import runs
-from optimizer.search.plan.simplicity import moving_parts
 
 if TYPE_CHECKING:
-    from optimizer.answer.answer import Alternative, Answer, Safety
+    from optimizer.answer.answer import Answer, Safety
     from optimizer.job.plan import Knobs
     from optimizer.objectives.step.estimate import Estimate
 
@@ -169,38 +169,15 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
     fits = f"{show_gigabytes(estimate.reserved)}, fits with {chance(job, estimate)}"
     if safety is None:
         return fits
-    words = objective_of(job)
+    words = objective(job.minimize)
+    others = "that is predicted to fit" if job.prefer == FAST else "on paper"
     if safety.fastest is None:
-        return f"{fits}; no plan that is predicted to fit is {words.better}"
+        return f"{fits}; no plan {others} is {words.better}"
     bold = safety.fastest
     return (
-        f"{fits}, {safety.cost:.1%} {words.worse} than the {words.best} plan that is predicted to fit: "
+        f"{fits}, {safety.cost:.1%} {words.worse} than the {words.best} plan {others}: "
         f"{bold.plan.summary()}, {show_gigabytes(bold.estimate.reserved)}, {chance(job, bold.estimate)}"
     )
-
-
-def simpler_words(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate, other: Alternative) -> str:
-    """A plan that is as fast with fewer moving parts: what it spares, and what else it differs in."""
-    spare = (estimate.reserved - other.estimate.reserved) / GB
-    memory = f"{abs(spare):.1f} GB {'less' if spare > 0 else 'more'} memory, fits with {chance(job, other.estimate)}"
-    spared = spared_words(plan, knobs, other)
-    return f"{other.plan.summary()}: {other.slower:.1%} {objective_of(job).worse} {spared}; {memory} (--prefer simple)"
-
-
-def simpler_hint(job: Job, plan: Plan, knobs: Knobs, other: Alternative) -> str:
-    """The same in one line for the top of the report."""
-    return (
-        f"{other.slower:.1%} {objective_of(job).worse}, less than runs tell apart, is a simpler plan "
-        f"{spared_words(plan, knobs, other)}: --prefer simple"
-    )
-
-
-def spared_words(plan: Plan, knobs: Knobs, other: Alternative) -> str:
-    """The moving parts that another plan spares, and those that only it has."""
-    own, its = moving_parts(plan, knobs), moving_parts(other.plan, other.knobs)
-    spared = " or ".join(part for part in own if part not in its)
-    added = " and ".join(part for part in its if part not in own)
-    return f"without {spared}{f' but with {added}' if added else ''}"
 
 
 def chance(job: Job, estimate: Estimate) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds, show
-from optimizer.objectives.minimised.registry import objective
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Certificate, NearTies
@@ -29,7 +28,7 @@ def layout_line(certificate: Certificate, pp: int) -> str:
     """What the layout of the layers gains over an even split; on one stage, only what is recomputed may gain."""
     if certificate.best == float("inf") or certificate.given:
         return ""
-    words = objective(certificate.minimize)
+    words = certificate.objective
     if certificate.layout_gain is None:
         return "No even split of the layers fits: only an uneven layout, or one that recomputes some layers, does."
     if certificate.layout_gain < SHOWN_GAIN:
@@ -52,7 +51,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
         ties: how many plans come close.
         pp: stages of the best plan.
     """
-    unit = objective(certificate.minimize).unit
+    unit = certificate.objective.unit
     verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
     lines = [
         f"{verdict}: lower bound {shown(certificate.lower_bound, unit)} in this model, best "

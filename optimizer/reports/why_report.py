@@ -51,7 +51,7 @@ def comparison_section(job: Job, comparison: Comparison) -> Section:
 
 def verdict(comparison: Comparison) -> str:
     """The comparison in one sentence: what it costs most, what it gains most, or what it breaks."""
-    words = objective(comparison.minimize)
+    words = objective(comparison.minimize, comparison.prefer)
     if comparison.verdict == "infeasible":
         names = ", ".join(clash.rule for clash in comparison.broken)
         least = comparison.estimate

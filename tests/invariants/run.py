@@ -18,6 +18,7 @@ from random import Random
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
+from optimizer.job.fields import FAST, FIELDS
 from optimizer.job.job import TIME, Job
 from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.planner import plan
@@ -32,6 +33,7 @@ class Tally:
     """What was asked, and what broke the law."""
 
     patience: float
+    prefer: str = FAST
     counts: Counter[str] = field(default_factory=Counter)
     broken: int = 0
 
@@ -45,15 +47,15 @@ class Tally:
         """The answer about the first job drawn that has a plan, and a price and power where they are minimised."""
         while True:
             try:
-                answer = self.answer(replace(random_job(random), minimize=minimize))
+                answer = self.answer(replace(random_job(random), minimize=minimize, prefer=self.prefer))
             except InputError:
                 continue
             if answer.plan is not None:
                 return answer
 
     def hold(self, slower: Answer, faster: Answer, what: str) -> None:
-        """Say so where the first is the faster of the two."""
-        low, high = seconds(faster), seconds(slower)
+        """Say so where the first is the faster of the two, or the one expected to be."""
+        low, high = value(faster), value(slower)
         if high >= low * (1 - SHARE):
             return
         cut = "" if faster.status == "optimal" else f" ({faster.status}: its search was cut short)"
@@ -105,7 +107,7 @@ def tightened(tally: Tally, seed: int) -> None:
     """The first of the seed's small jobs of tight memory whose layouts can all be listed, against them."""
     random = Random(2 * 10**6 + seed)
     while True:
-        job = tight_job(random)
+        job = replace(tight_job(random), prefer=tally.prefer)
         try:
             if compare(job):
                 tally.counts["equal to brute force"] += 1
@@ -123,8 +125,9 @@ def main() -> None:
     parser.add_argument("tight", type=int, nargs="?", default=300)
     parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for one search [10]")
+    parser.add_argument("--prefer", choices=FIELDS["prefer"].choices, default=FAST, help="of these jobs [fast]")
     given = parser.parse_args()
-    tally, begin = Tally(given.patience), time.monotonic()
+    tally, begin = Tally(given.patience, given.prefer), time.monotonic()
     checks = (restricted, given.restricted), (bettered, given.bettered), (tightened, given.tight)
     for check, count in checks:
         for seed in range(given.first, given.first + count):

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.fields import EXPECTED, FAST
 from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
@@ -24,14 +25,14 @@ def test_no_restriction_beats_the_free_answer(seed: int) -> None:
         assert seconds(tally.answer(answer.job.with_limits(**limits))) >= seconds(answer) * (1 - SHARE), limits
 
 
-@pytest.mark.parametrize("minimize", ["energy", "cost"])
+@pytest.mark.parametrize(("minimize", "prefer"), [("energy", FAST), ("cost", FAST), ("time", EXPECTED)])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_restriction_beats_the_free_answer_whatever_is_minimised(seed: int, minimize: str) -> None:
-    random, tally = Random(100 + seed), Tally(patience=5.0)
+def test_no_restriction_beats_the_free_answer_whatever_is_minimised(seed: int, minimize: str, prefer: str) -> None:
+    random, tally = Random(100 + seed), Tally(patience=5.0, prefer=prefer)
     answer = tally.drawn(random, minimize)
     assert answer.certificate is not None
     assert answer.certificate.lower_bound <= value(answer) * (1 + 1e-9)
-    for limits in restrictions(answer, random):
+    for limits in (*restrictions(answer, random), {"oom_risk": 0.015}):
         assert value(tally.answer(answer.job.with_limits(**limits))) >= value(answer) * (1 - SHARE), limits
 
 

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from optimizer.job.fields import FIELDS
 from tests.invariants.run import Tally, tightened
 from tests.invariants.tight import tight_job
 from tests.search.brute_force import compare
@@ -14,9 +15,10 @@ from tests.thorough import cases
 BROKEN = (103, 169, 171, 214, 262, 363, 491, 580)  # once: MTP layers of virtual stages, and CP-SAT's presolve
 
 
+@pytest.mark.parametrize("prefer", FIELDS["prefer"].choices)
 @pytest.mark.parametrize("seed", range(cases(100, sample=12)))
-def test_the_answer_is_that_of_brute_force(seed: int) -> None:
-    tally = Tally(patience=5.0)
+def test_the_answer_is_that_of_brute_force(seed: int, prefer: str) -> None:
+    tally = Tally(patience=5.0, prefer=prefer)
     tightened(tally, seed)
     assert tally.broken == 0
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Placement, Plan, Plans
+from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import stages_of
@@ -23,7 +24,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.lattice.knobs import at_most_offload, columns, least_offload, taken, tuned
+from optimizer.search.lattice.knobs import at_most_offload, at_risk, columns, least_offload, taken, tuned
 from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -119,11 +120,11 @@ def settings_of(job: Job, plans: Plans) -> tuple[KnobColumns, ...]:
     return own, replace(own, offload=0 * own.offload), replace(own, offload=at_most_offload(layer_costs).offload)
 
 
-def at_least(job: Job, plans: list[Plan], knobs: KnobColumns) -> KnobColumns:
-    """The settings with as much of the optimizer on the host as each of these layouts needs."""
+def at_least(job: Job, plans: list[Plan], knobs: KnobColumns, risk: float) -> KnobColumns:
+    """The settings with as much of the optimizer on the host as each of these layouts needs at a risk."""
     needs = []
     for start in range(0, len(plans), AT_ONCE):
-        layer_costs = layer_costs_of(job, Plans.of(plans[start : start + AT_ONCE]))
+        layer_costs = at_risk(layer_costs_of(job, Plans.of(plans[start : start + AT_ONCE])), risk)
         needs.append(least_offload(layer_costs, stages_of(job.model, layer_costs.plans))[0])
     return replace(knobs, offload=np.concatenate(needs))
 
@@ -135,7 +136,7 @@ def lowest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
         part = slice(start, start + AT_ONCE)
         layer_costs = layer_costs_of(job, Plans.of(plans[part]))
         costs = price_layer_costs(layer_costs, taken(knobs, part))
-        values = objective_of(job).value(layer_costs, taken(knobs, part), costs.step_time)
+        values = objective_of(job).value(layer_costs, taken(knobs, part), costs.step_time, costs.reserved)
         fits = (costs.reserved <= safe_memory(job)) & fits_host(layer_costs, taken(knobs, part))
         best = min(best, float(np.min(np.where(fits, values, np.inf))))
     return best
@@ -151,7 +152,8 @@ def compare(job: Job) -> bool:
     plans, laid, owners = every
     answer, again = plan(job, top=2, trials=0), best_plan(job)
     best = min(lowest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
-    least = lowest(job, laid, at_least(job, laid, taken(settings_of(job, plans)[0], owners)))
+    own = taken(settings_of(job, plans)[0], owners)
+    least = min(lowest(job, laid, at_least(job, laid, own, each.risk)) for each in risk_classes(job))
     assert least <= best * (1 + 1e-9)
     if answer.plan is None or answer.certificate is None or answer.estimate is None:
         assert answer.status == "infeasible"
@@ -171,9 +173,9 @@ def compare(job: Job) -> bool:
     assert all(value_of(job, o.plan, o.knobs, o.estimate) >= best * (1 - 1e-7) for o in answer.alternatives)
     assert again is not None
     assert (again.plan, again.knobs, again.estimate) == (answer.plan, answer.knobs, answer.estimate)
-    (own,) = np.flatnonzero(alike_plans(plans, answer.plan))
+    (place,) = np.flatnonzero(alike_plans(plans, answer.plan))
     knobs = settings_of(job, plans)[0]
     assert replace(answer.knobs, offload=0.0) == Knobs(
-        **{name: float(getattr(knobs, name)[own]) for name in ("bucket", "comm_sm_share")}
+        **{name: float(getattr(knobs, name)[place]) for name in ("bucket", "comm_sm_share")}
     )
     return True

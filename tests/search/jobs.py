@@ -116,4 +116,6 @@ def jobs(draw: st.DrawFn) -> Job:
         seq_len=draw(st.sampled_from([2048, 4096])),
         global_batch=draw(st.sampled_from([4, 8, 12, 24])),
         limits=limits,
+        train=draw(st.sampled_from(["full", "full", "full", "lora:8", "qlora:4:attention", "frozen:embedding,mlp"])),
+        optimizer=draw(st.sampled_from(["", "", "muon", "paged-adamw-8bit"])),
     )

@@ -27,7 +27,7 @@ from optimizer.objectives.power import (
     power_curve,
     power_limit,
 )
-from optimizer.objectives.step.flops import model_flops, recomputed_flops
+from optimizer.objectives.step.flops import recomputed_flops, useful_flops
 from optimizer.objectives.step.formula import COMPUTE, STREAM, WAIT
 
 
@@ -65,7 +65,7 @@ def utilisation(layer_costs: LayerCosts) -> FloatArray:
     spared, recompute = seconds_in(layer_costs, COMPUTE)
     layers = all_layers(layer_costs)
     busy = spared + sum((layers[kind] * added for kind, added in recompute.items()), np.zeros(len(layer_costs)))
-    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
+    useful = useful_flops(job)
     anywhere = layer_costs.plans.placed(())
     recomputed_in_step = recomputed_flops(job, anywhere, mean_stage(job.model, anywhere))
     executed = (useful + recomputed_in_step) / job.gpus

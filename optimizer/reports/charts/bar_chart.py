@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor, isfinite, log10
 
 from optimizer.reports.charts.chart import Chart, bars, figure
-from optimizer.reports.palette import GREY, PALETTE
+from optimizer.reports.charts.palette import GREY, PALETTE
 from optimizer.reports.report import cell
 
 ROW = 30  # height of a bar [px]

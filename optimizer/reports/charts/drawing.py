@@ -13,7 +13,7 @@ from typing import Any
 
 from optimizer.reports.charts.axis import Axis, axis_of
 from optimizer.reports.charts.marks import bar, cross_line, dense_bars, legend, line, of, point, sparse
-from optimizer.reports.palette import PALETTE
+from optimizer.reports.charts.palette import PALETTE
 
 Trace = Mapping[str, Any]
 MARGINS = 60  # of a layout's height, for what is below the axis [px]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from optimizer.reports.charts.axis import Axis
-from optimizer.reports.palette import GREY
+from optimizer.reports.charts.palette import GREY
 
 Trace = Mapping[str, Any]
 INSIDE_WIDTH = 7.5  # of a character inside a bar [px], in a chart of so many [px]:

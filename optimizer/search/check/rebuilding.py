@@ -31,7 +31,7 @@ from optimizer.search.layouts.candidates import bounds_of
 from optimizer.search.plan.alternatives import flags, near_ties, value_of
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
-from optimizer.search.plan.simplicity import simpler_than
+from optimizer.search.plan.safety import on_paper
 from optimizer.search.why.comparison import why_not
 from optimizer.search.why.robustness import robustness
 
@@ -130,6 +130,7 @@ class Searched:
             solved=claims.solved,
             given=self.job.layout_given,
             minimize=self.job.minimize,
+            prefer=self.job.prefer,
         )
         return described(self.job, certificate)
 
@@ -176,8 +177,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
     )
     if main.plan and main.estimate and main.swept.points:
         ties = near_ties(main.swept.points, main.plan, main.value, answer.alternatives)
-        simpler = simpler_than(saved.job, main.swept.points, main.plan, main.knobs, main.value)
-        answer = replace(answer, near_ties=ties, simpler=simpler)
+        answer = replace(answer, near_ties=ties)
     if others:
         order = saved.claims.by_format if saved.claims else ()
         parts = {item.job.dtype: item.certificate for item in searches}
@@ -227,7 +227,7 @@ def _fastest(saved: SavedAnswer, main: Searched) -> Alternative | None:
     other = saved.fastest
     if main.estimate is None or other is None:
         return None
-    return next(iter(_alternatives_priced(main, (other,))))
+    return next(iter(_alternatives_priced(replace(main, job=on_paper(main.job)), (other,))))
 
 
 def _alternatives_priced(main: Searched, others: Iterable[SavedPlan]) -> Iterator[Alternative]:

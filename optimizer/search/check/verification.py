@@ -23,7 +23,7 @@ from optimizer.search.check.rebuilding import Searched, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Sweep, fold
 from optimizer.search.plan.alternatives import runners_up, structure, value_of
-from optimizer.search.plan.safety import at_even_risk
+from optimizer.search.plan.safety import on_paper
 
 # Places that are not compared, and why.
 UNCHECKED = {
@@ -172,16 +172,17 @@ def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
     """Whether the plan that is only predicted to fit keeps the other rules, and is faster than every even split."""
     if safety is None or main.estimate is None:
         return
-    bold, fastest, objective = at_even_risk(main.job), safety.fastest, objective_of(main.job)
-    (claimed,) = _values(main, (fastest,)) if fastest else (main.value,)
+    bold = replace(main, job=on_paper(main.job))
+    fastest, objective, own = safety.fastest, objective_of(bold.job), bold.value
+    (claimed,) = _values(bold, (fastest,)) if fastest else (own,)
     if fastest:
-        yield from _broken(bold, fastest.plan, fastest.knobs, "safety.fastest")
-    swept = fold(bold, (replace(layer_costs, job=bold) for layer_costs in main.space), main.tuning)
+        yield from _broken(bold.job, fastest.plan, fastest.knobs, "safety.fastest")
+    swept = fold(bold.job, (replace(layer_costs, job=bold.job) for layer_costs in main.space), main.tuning)
     even = _best_even(swept)
     yield Finding(
         name="safety",
-        holds=claimed <= min(even, main.value) * (1 + TOLERANCE),
-        reason=f"the {objective.best} plan that is predicted to fit takes {claimed:.6g} {objective.unit}; the "
+        holds=claimed <= min(even, own) * (1 + TOLERANCE),
+        reason=f"the {objective.best} plan on paper takes {claimed:.6g} {objective.unit}; the "
         f"{objective.best} of {swept.space:,}, evenly split, takes {even:.6g} {objective.unit}",
     )
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
@@ -69,20 +71,71 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
 def tuned(layer_costs: LayerCosts, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
     """The best settings of every plan, by the seconds that they change: no objective weighs those otherwise.
 
-    As much of the optimizer state is on the host as memory asks for; the other settings are those that are best with
-    none of it there, so that they hang on no memory. `study` is the URL of an Optuna storage to keep the trials in.
+    As much of the optimizer state is on the host as memory asks for, of the classes of risk that of the least value;
+    the other settings are those of `unhosted`.
     """
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
-    offload, fits = least_offload(layer_costs, stages)
-    spot = _Spot(layer_costs=layer_costs, stages=stages)
+    knobs = unhosted(layer_costs, trials=trials, seed=seed, study=study)
+    options = [
+        Tuned(knobs=each, values=valued(layer_costs, stages, each), fits=fits & fits_host(layer_costs, each))
+        for offload, fits in _offloads(layer_costs, stages)
+        for each in (replace(knobs, offload=offload),)
+    ]
+    return reduce(_better, options)
+
+
+def unhosted(layer_costs: LayerCosts, *, trials: int = 0, seed: int = 0, study: str | None = None) -> KnobColumns:
+    """The best settings of every plan with no optimizer state on the host, so that they hang on no memory.
+
+    `study` is the URL of an Optuna storage to keep the trials in.
+    """
+    spot = _Spot(layer_costs=layer_costs, stages=stages_of(layer_costs.job.model, layer_costs.plans))
     place = spot.zoomed()
     if trials > 0:
         place = spot.tried(place, trials, seed, study)
-    knobs = replace(spot.knobs(place), offload=offload)
-    values = objective_of(layer_costs.job).value(
-        layer_costs, knobs, Step(layer_costs=layer_costs, stages=stages, knobs=knobs).seconds
+    return spot.knobs(place)
+
+
+def valued(layer_costs: LayerCosts, stages: Stages, knobs: Knobs | KnobColumns) -> FloatArray:
+    """What plans are minimised by at these settings [unit of the objective]."""
+    step = Step(layer_costs=layer_costs, stages=stages, knobs=knobs)
+    reserved = stage_memory(layer_costs, stages, knobs).reserved.max(axis=0)
+    return objective_of(layer_costs.job).value(layer_costs, knobs, step.seconds, reserved)
+
+
+def _offloads(layer_costs: LayerCosts, stages: Stages) -> list[tuple[FloatArray, BoolArray]]:
+    """Shares of the optimizer state on the host, the best of each plan among them, and whether a plan fits with each.
+
+    What fits with the least share for the largest risk fits with those for smaller ones, which are no less.
+    """
+    job, (largest, *smaller) = layer_costs.job, risk_classes(layer_costs.job)
+    offload, fits = least_offload(at_risk(layer_costs, largest.risk), stages)
+    options = [(offload, fits)]
+    if job.prefer == EXPECTED and not slower_on_host(job):
+        options.append((0.0 * offload, _needed(layer_costs, stages) == 0))
+    for each in smaller:
+        less_risk = least_offload(at_risk(layer_costs, each.risk), stages)[0]
+        if np.any(less_risk != options[-1][0]):
+            options.append((less_risk, fits))
+    return options
+
+
+def _better(first: Tuned, second: Tuned) -> Tuned:
+    """Of each plan the settings that fit, of these the ones of the lower value; the first where both are as good."""
+    worth = [np.where(each.fits, each.values, np.inf) for each in (first, second)]
+    later = worth[1] < worth[0]
+    return Tuned(
+        knobs=KnobColumns(
+            **{name: np.where(later, getattr(second.knobs, name), getattr(first.knobs, name)) for name in NAMES}
+        ),
+        values=np.where(later, second.values, first.values),
+        fits=np.where(later, second.fits, first.fits),
     )
-    return Tuned(knobs=knobs, values=values, fits=fits & fits_host(layer_costs, knobs))
+
+
+def at_risk(layer_costs: LayerCosts, risk: float) -> LayerCosts:
+    """The same plans of the job that takes this risk of going out of memory [1]."""
+    return replace(layer_costs, job=layer_costs.job.with_limits(oom_risk=risk))
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:
@@ -98,19 +151,21 @@ def at_most_offload(layer_costs: LayerCosts) -> KnobColumns:
 def least_offload(layer_costs: LayerCosts, stages: Stages) -> tuple[FloatArray, BoolArray]:
     """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
 
-    Every stage must be left with (reserved - usable) / optimizer bytes less of it; all that may be where even that is
-    too much, or updates are faster there.
+    All that may be where even that is too much, or updates are faster there.
     """
-    memory = stage_memory(layer_costs, stages, Knobs())
-    state = memory.offloadable
-    excess = np.maximum(memory.reserved - safe_memory(layer_costs.job), 0.0)
-    share = np.where(excess > 0, excess / np.maximum(state, 1e-9), 0.0).max(axis=0)
-    most = most_offload(layer_costs)
+    share, most = _needed(layer_costs, stages), most_offload(layer_costs)
     fits = share <= most
     if not slower_on_host(layer_costs.job):
         return most, fits
     whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
     return np.minimum(whole, most), fits
+
+
+def _needed(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
+    """Share of the optimizer state that must leave every stage: (reserved - safe memory) / optimizer bytes [1]."""
+    memory = stage_memory(layer_costs, stages, Knobs())
+    excess = np.maximum(memory.reserved - safe_memory(layer_costs.job), 0.0)
+    return np.asarray(np.where(excess > 0, excess / np.maximum(memory.offloadable, 1e-9), 0.0).max(axis=0))
 
 
 def needed_offload(layer_costs: LayerCosts, stages: Stages) -> FloatArray:

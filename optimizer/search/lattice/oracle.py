@@ -17,7 +17,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
-from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.flops import useful_flops
 from optimizer.objectives.step.host_memory import fits_host, most_offload
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.per_step import least_per_step, work_of
@@ -25,7 +25,16 @@ from optimizer.objectives.step.price import Step, with_stragglers
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.knobs import NAMES, at_most_offload, columns, joined_knobs, needed_offload, taken, tuned
+from optimizer.search.lattice.knobs import (
+    NAMES,
+    at_most_offload,
+    columns,
+    joined_knobs,
+    needed_offload,
+    taken,
+    tuned,
+    valued,
+)
 
 NEAR_BEST = 0.05
 FASTEST = 100  # best plans that are left whatever their bounds
@@ -134,7 +143,7 @@ def fold(
         if points_left is None
         else float(np.min(np.where(points_left.fits, points_left.least, np.inf), initial=np.inf))
     )
-    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
+    useful = useful_flops(job)
     return Sweep(
         points=points_left,
         best=best,
@@ -154,7 +163,7 @@ def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
     there = fits_host(layer_costs, knobs)
     fits = (memory.reserved.max(axis=0) <= safe_memory(job)) & there
     values, chosen, needed = (
-        objective.value(layer_costs, knobs, step.seconds),
+        objective.value(layer_costs, knobs, step.seconds, memory.reserved.max(axis=0)),
         columns(knobs, len(layer_costs)),
         np.zeros(len(layer_costs)),
     )
@@ -171,6 +180,7 @@ def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
         lowest = least_per_step(work_of(layer_costs, mean_stage(job.model, layer_costs.plans)), needed)
         fastest = with_stragglers(layer_costs, step.rest - step.per_step.total.max(axis=0) + lowest)
         least = objective.bound(layer_costs, fastest, needed, np.ones(1))
+        least = least * objective.layout(job, layer_costs.plans, needed)
     else:
         least = values
     return Points(layer_costs=layer_costs, values=values, least=least, fits=fits, knobs=chosen)
@@ -178,9 +188,8 @@ def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
 
 def offloaded_value(layer_costs: LayerCosts) -> FloatArray:
     """Value of each plan with as much optimizer state on the host as may be [unit of the objective]."""
-    knobs = at_most_offload(layer_costs)
-    step = Step(layer_costs=layer_costs, stages=stages_of(layer_costs.job.model, layer_costs.plans), knobs=knobs)
-    return objective_of(layer_costs.job).value(layer_costs, knobs, step.seconds)
+    stages = stages_of(layer_costs.job.model, layer_costs.plans)
+    return valued(layer_costs, stages, at_most_offload(layer_costs))
 
 
 def _tuned(points: Points, tuning: Tuning, deadline: Deadline) -> Points:

@@ -34,7 +34,7 @@ def best_even(job: Job, points: Points) -> Candidate | None:
     step = Step(layer_costs=placed, stages=stages_of(job.model, placed.plans), knobs=some.knobs)
     reserved = stage_memory(placed, step.stages, some.knobs).reserved.max(axis=0)
     fits = (reserved <= safe_memory(job)) & fits_host(placed, some.knobs)
-    values = np.where(fits, objective_of(job).value(placed, some.knobs, step.seconds), np.inf)
+    values = np.where(fits, objective_of(job).value(placed, some.knobs, step.seconds, reserved), np.inf)
     first = int(np.argmin(values))
     if not np.isfinite(values[first]):
         return None

@@ -5,7 +5,7 @@ bound of every plan at any knobs -> candidates below the best so far, tuned -> l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,15 +14,17 @@ from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Knobs, Plans
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.minimised.registry import objective_of
+from optimizer.objectives.step.host_memory import most_offload, slower_on_host
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.knobs import at_most_offload, tuned
+from optimizer.search.lattice.knobs import at_most_offload, at_risk, unhosted
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
     Prospects,
-    none_on_host,
     plan_floors,
     prospects_at,
     some_on_host,
@@ -84,38 +86,68 @@ def lay_out(
     any_knobs = tuning.fixed is None
     bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
     search.limit = min(split, below) * (1 + SAME)
-    fitting, own, waiting = bounds.copy(), np.full(len(bounds), np.nan), np.ones(len(bounds), dtype=np.bool_)
-    for part in _slices(layer_costs.plans, bounds):
-        if search.expired():
-            break
-        waiting[part] = False
-        part = part[bounds[part] < search.limit]
-        if not len(part):
-            continue
-        some, rows = layer_costs.take(part), floor.take(part)
-        fitting[part] = _fitting(rows, some, tuning, search.limit)
-        low = np.flatnonzero(fitting[part] < search.limit)
-        if len(low):
-            floors = _own(tuning, some.take(low))
-            own[part[low]] = _visit(search, _prospects(tuning, floors, lambda: search.limit), part[low])
+    in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
+    fits = np.ones(len(bounds), dtype=np.bool_)
+    for number, each in enumerate(classes := risk_classes(job)):
+        low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < search.limit)
+        some, rows = _at(layer_costs.take(low), floor.take(low), tuning, each.risk if number else None)
+        in_class[low] = _class(search, some, rows, in_class[low], low, each.factor)
+        fits &= np.isfinite(in_class) | (number > 0)
+        every = np.minimum(every, in_class * each.factor)
     if search.best is None and even is not None:
         search.best = even
     value = search.best.value if search.best else np.inf
-    bound = float(min([value, *search.undecided, np.min(bounds[waiting], initial=np.inf)]))
-    knob_bound = float(min(np.min(_below(layer_costs, floor, bounds, tuning, value), initial=np.inf), value))
+    bound = float(min([value, *search.undecided]))
+    knob_bound = _knob_bound(layer_costs, floor, bounds, tuning, value)
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),
         proof=_proof_plans(
-            search, layer_costs.plans, bounds, np.where(np.isnan(own), fitting, own), whole=space <= PROVEN_WHOLE
+            search, layer_costs.plans, bounds, np.where(fits, every, np.inf), whole=space <= PROVEN_WHOLE
         ),
         bound=bound,
         knob_bound=knob_bound if any_knobs else bound,
         space=space,
-        band=int(np.sum(bounds < split)),
+        band=int(np.sum(bounds * classes[-1].factor < split)),
         solved=len(search.solved),
         complete=bound >= value * (1 - SAME),
     )
+
+
+def _at(layer_costs: LayerCosts, floor: StepFloor, tuning: Tuning, risk: float | None) -> tuple[LayerCosts, StepFloor]:
+    """Plans with their floors in a class of risk; as they are for None."""
+    if risk is None or not len(layer_costs):
+        return layer_costs, floor
+    some = at_risk(layer_costs, risk)
+    return some, step_floor(some, tuning.fixed or Knobs())
+
+
+def _class(
+    search: _Search, layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, numbers: IntArray, factor: float
+) -> FloatArray:
+    """Lay out the plans of a class of risk, the lowest bound first; `factor` is that of the class.
+
+    For each plan, over that factor, the value of its layout or one that none of its layouts in the class beats
+    [unit of objective].
+    """
+    bounds = np.maximum(bounds, floor.value(floor.slowest(), any_knobs=search.tuning.fixed is None))
+    values = bounds.copy()
+    waiting = np.ones(len(bounds), dtype=np.bool_)
+    for part in _slices(layer_costs.plans, bounds):
+        if search.expired():
+            break
+        waiting[part] = False
+        part = part[bounds[part] * factor < search.limit]
+        if not len(part):
+            continue
+        some, rows = layer_costs.take(part), floor.take(part)
+        values[part] = np.maximum(bounds[part], _fitting(rows, some, search.tuning, search.limit / factor))
+        low = part[values[part] * factor < search.limit]
+        if len(low):
+            own = _own(search.tuning, layer_costs.take(low))
+            values[low] = _visit(search, _prospects(search, own, factor), numbers[low]) / factor
+    search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
+    return values
 
 
 def _slices(plans: Plans, bounds: FloatArray) -> Iterator[IntArray]:
@@ -141,13 +173,17 @@ def place(
     if search.expired():
         return ()
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
-    every = list(_prospects(tuning, _own(tuning, layer_costs), lambda: np.inf))
+    every = [
+        (some, factor)
+        for each in risk_classes(job)
+        for some, factor in _prospects(search, _own(tuning, at_risk(layer_costs, each.risk)), each.factor)
+    ]
     by_number: list[Candidate | None] = []
     for index in range(len(plans)):
         if search.expired():
             break
         alone = replace(search, undecided=[], by_number={}, solved=set())
-        _visit(alone, (some.take(np.flatnonzero(some.plan == index)) for some in every), numbers)
+        _visit(alone, ((some.take(np.flatnonzero(some.plan == index)), factor) for some, factor in every), numbers)
         by_number.append(alone.best)
     return tuple(by_number)
 
@@ -159,13 +195,31 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
         return LayoutBounds(band=0, undecided=0, knob_bound=best)
     layer_costs, floor, _ = _lowest(job, some, tuning, even)
     bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
-    fitting = _below(layer_costs, floor, bounds, tuning, best)
-    low = layer_costs.take(np.flatnonzero(fitting < best * (1 - SAME)))
+    search, open_plans = _search(job, tuning, None), set[int]()
+    search.limit = best * (1 - SAME)
+    for number, each in enumerate(classes := risk_classes(job)):
+        in_class, rows = _at(layer_costs, floor, tuning, each.risk if number else None)
+        fitting = _below(in_class, rows, bounds, tuning, search.limit / each.factor)
+        low = np.flatnonzero(fitting * each.factor < search.limit)
+        if len(low):
+            open_plans |= set(low[list(_undecided(search, in_class.take(low), each.factor))].tolist())
     return LayoutBounds(
-        band=int(np.sum(bounds < even)),
-        undecided=_undecided(low, tuning, best * (1 - SAME)) if len(low) else 0,
-        knob_bound=float(min(np.min(fitting, initial=np.inf), best)),
+        band=int(np.sum(bounds * classes[-1].factor < even)),
+        undecided=len(open_plans),
+        knob_bound=_knob_bound(layer_costs, floor, bounds, tuning, best),
     )
+
+
+def _knob_bound(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> float:
+    """A value up to `best` that no layout of any plan beats at any knobs [unit of objective]."""
+    in_class, least = bounds.copy(), best
+    for number, each in enumerate(risk_classes(layer_costs.job)):
+        low = np.flatnonzero(in_class * each.factor < best)
+        some, rows = _at(layer_costs.take(low), floor.take(low), tuning, each.risk if number else None)
+        if len(low):
+            in_class[low] = np.maximum(in_class[low], _fitting(rows, some, tuning, best / each.factor))
+        least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
+    return least
 
 
 def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT) -> _Search:
@@ -222,30 +276,44 @@ def _lowest(
     return every, joined(floors, every.plans), space
 
 
-def _undecided(layer_costs: LayerCosts, tuning: Tuning, limit: float) -> int:
-    """Plans of which the bounds alone do not say that no layout is below `limit`."""
-    own = _own(tuning, layer_costs)
-    return len({plan for some in _prospects(tuning, own, lambda: limit) for plan in some.plan[some.bounds < limit]})
+def _undecided(search: _Search, layer_costs: LayerCosts, factor: float) -> set[int]:
+    """Plans of which the bounds alone do not say that no layout is below the limit of a search."""
+    own = _own(search.tuning, layer_costs)
+    return {
+        int(plan)
+        for some, scale in _prospects(search, own, factor)
+        for plan in some.plan[some.bounds * scale < search.limit]
+    }
 
 
-def _prospects(tuning: Tuning, own: PlanFloors, limit: Callable[[], float]) -> Iterator[Prospects]:
-    """Plans at the fixed settings; or at their own, with nothing on the host and then with something there."""
-    if tuning.fixed is not None:
-        yield prospects_at(own, np.full(len(own.layer_costs), tuning.fixed.offload), limit())
+def _prospects(search: _Search, own: PlanFloors, factor: float) -> Iterator[tuple[Prospects, float]]:
+    """Plans at the fixed settings; or at their own, with nothing on the host and then with something there. Beside them
+    what their bounds are multiplied with: the `factor` of the class of risk, and that of an optimizer on the host.
+    """
+    fixed, job = search.tuning.fixed, own.job
+    hosting = factor * float(objective_of(job).layout(job, own.layer_costs.plans.take(np.zeros(1, np.int64)), 1.0)[0])
+    zero = np.zeros(len(own.layer_costs))
+    if fixed is not None:
+        scale = hosting if fixed.offload else factor
+        yield prospects_at(own, zero + fixed.offload, search.limit / scale), scale
         return
-    yield none_on_host(own, limit())
-    yield some_on_host(own, limit())
+    if slower_on_host(job) or hosting > factor:
+        yield prospects_at(own, zero, search.limit / factor), factor
+    if not slower_on_host(job):
+        yield prospects_at(own, most_offload(own.layer_costs), search.limit / hosting), hosting
+        return
+    yield some_on_host(own, search.limit / hosting), hosting
 
 
-def _visit(search: _Search, prospects: Iterable[Prospects], numbers: IntArray) -> FloatArray:
+def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], numbers: IntArray) -> FloatArray:
     """Assign the layers of plans whose bound stays below the best, the lowest bound first; `numbers` are theirs in the
     lattice.
 
     For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(numbers), np.inf)
-    for some in prospects:
-        bounds = some.bounds.copy()
+    for some, scale in prospects:
+        bounds = some.bounds * scale
         for position in np.argsort(bounds, kind="stable").tolist():
             if bounds[position] >= search.limit:
                 break
@@ -253,7 +321,7 @@ def _visit(search: _Search, prospects: Iterable[Prospects], numbers: IntArray) -
                 search.undecided.append(float(bounds[position]))
                 break
             number = int(numbers[some.plan[position]])
-            solved = _solve(search, some, position, number)
+            solved = _solve(search, some, position, number, scale)
             if isinstance(solved, Candidate):
                 _note(search, solved, number)
             bounds[position] = solved.value if isinstance(solved, Candidate) else solved
@@ -276,44 +344,48 @@ def _own(tuning: Tuning, layer_costs: LayerCosts) -> PlanFloors:
     """The plans at their own settings, or all at the fixed ones."""
     if tuning.fixed is not None:
         return plan_floors(layer_costs, tuning.fixed)
-    return plan_floors(
-        layer_costs, tuned(layer_costs, trials=tuning.trials, seed=tuning.seed, study=tuning.study).knobs
-    )
+    return plan_floors(layer_costs, unhosted(layer_costs, trials=tuning.trials, seed=tuning.seed, study=tuning.study))
 
 
-def _solve(search: _Search, prospects: Prospects, position: int, number: int) -> Candidate | float:
+def _solve(search: _Search, prospects: Prospects, position: int, number: int, scale: float) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, or that of others, else what is found.
 
     Else a value that no layout of it beats: the limit where no better one fits, infinite where none fits at all.
     """
-    floors, index, bound = prospects.floors, int(prospects.plan[position]), float(prospects.bounds[position])
+    floors, index, bound = prospects.floors, int(prospects.plan[position]), float(prospects.bounds[position]) * scale
     plan = floors.layer_costs.plans.plan(index)
-    problem = prospects.problem(position, plan)
+    problem, objective = prospects.problem(position, plan), objective_of(search.job)
+    listed = scale * objective.listed  # of all layouts but the even split
 
     def candidate(layout: Layout) -> Candidate:
-        value, least = (floors.floor.value_of(pipeline, index) for pipeline in (layout.objective, layout.least))
+        value, least = (scale * floors.floor.value_of(time, index) for time in (layout.objective, layout.least))
+        placed = layout.of(plan)
         return Candidate(
-            plan=layout.of(plan),
-            value=value,
+            plan=placed,
+            value=value * float(objective.layout(search.job, Plans.of([placed]), 0.0)[0]),
             knobs=prospects.knobs(position, layout.more),
             solved=True,
             proven=layout.proven,
             least=max(bound, least),
         )
 
-    even, split = even_layout(problem, recompute=problem.alike), None
-    if even.fits(problem):
-        split = replace(candidate(even), proven=True)
+    evens = [even_layout(problem, recompute=problem.alike)]
+    if recomputable(problem) and not problem.alike:
+        evens.append(even_layout(problem))
+    splits = [replace(candidate(even), proven=True) for even in evens if even.fits(problem)]
+    split = min(splits, key=lambda each: each.value, default=None)
+    if split:
         # Of even splits it is the best one where no other recomputes less, or as much with less on the host.
-        others = bool(recomputable(problem)) and (problem.alike or problem.more > 0)
-        if split.value <= max(bound, 0.0 if others else float(floors.uneven[index])) * (1 + SAME):
+        others = not evens[0].fits(problem) or (bool(recomputable(problem)) and (problem.alike or problem.more > 0))
+        uneven = 0.0 if others else float(floors.uneven[index])
+        if split.value <= max(bound, max(bound / scale, uneven) * listed) * (1 + SAME):
             return split
     try:
         if problem.vpp == 1 and fitting_layout(problem.at_most_offload, search.deadline.left) is None:
             return np.inf
         search.solved.add(number)
         layout = search.layouts.best(
-            problem, floors.floor.within(search.limit * (1 + SAME), index), search.deadline.left
+            problem, floors.floor.within(search.limit * (1 + SAME) / listed, index), search.deadline.left
         )
     except Infeasible:
         return split if split and split.value < search.limit else search.limit

@@ -115,13 +115,14 @@ def stage_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -
     objective = objective_of(job)
     surplus, second = (
         objective.surplus(layer_costs),
-        objective.rate(job) * with_stragglers(layer_costs, np.ones(len(layer_costs))),
+        objective.rates(job, plans) * with_stragglers(layer_costs, np.ones(len(layer_costs))),
     )
     kinds = {}
     for kind, kind_costs in layer_costs.by_kind.items():
-        reduce = kind_costs.shared * rates.reduce_shared, kind_costs.experts * rates.reduce_experts
-        gather = kind_costs.shared * rates.gather_shared + kind_costs.experts * rates.gather_experts
-        updated = kind_costs.shared * rates.updated_shared + kind_costs.experts * rates.updated_experts
+        shared, experts = kind_costs.trained_shared, kind_costs.trained_experts
+        reduce = shared * rates.reduce_shared, experts * rates.reduce_experts
+        gather = shared * rates.gather_shared + experts * rates.gather_experts
+        updated = shared * rates.updated_shared + experts * rates.updated_experts
         always, chosen = recomputing(layer_costs, kind)
         kinds[kind] = LayerSeconds(
             forward=kind_costs.forward,

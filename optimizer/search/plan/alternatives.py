@@ -14,7 +14,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
-from optimizer.objectives.step.flops import model_flops
+from optimizer.objectives.step.flops import useful_flops
 from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
@@ -108,17 +108,17 @@ def valued(job: Job, plans: Sequence[Plan], settings: Sequence[Knobs]) -> tuple[
     """What plans cost, each at settings of its own, and their values [unit of the objective]."""
     layer_costs, knobs = layer_costs_of(job, Plans.of(plans)), joined_knobs([columns(each, 1) for each in settings])
     costs = price_layer_costs(layer_costs, knobs)
-    return costs, objective_of(job).value(layer_costs, knobs, costs.step_time)
+    return costs, objective_of(job).value(layer_costs, knobs, costs.step_time, costs.reserved)
 
 
 def value_of(job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> float:
     """What a plan is minimised by [unit of the objective]."""
-    return objective_of(job).value_of(job, plan, knobs, estimate.step_time)
+    return objective_of(job).value_of(job, plan, knobs, estimate.step_time, estimate.reserved)
 
 
 def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
     """One plan's breakdown, with the rates of the whole job."""
-    useful = model_flops(job.model, job.seq_len, 1.0) * job.tokens
+    useful = useful_flops(job)
     return costs.estimate(index, job.tokens, job.gpus, useful)
 
 

@@ -14,7 +14,7 @@ from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
-from optimizer.objectives.minimised.registry import objective, objective_of
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.oracle import Sweep
@@ -56,6 +56,7 @@ def certify(
         solved=layouts.solved,
         given=job.layout_given,
         minimize=job.minimize,
+        prefer=job.prefer,
     )
     if not layouts.complete or not read_twice or time_limit == 0.0:
         return described(job, certificate)
@@ -101,6 +102,7 @@ def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
         even=float("inf") if job.layout_given else best,
         given=job.layout_given,
         minimize=job.minimize,
+        prefer=job.prefer,
     )
     return described(job, certificate)
 
@@ -114,6 +116,7 @@ def without_plan(job: Job, swept: Sweep) -> Certificate:
         space=swept.space,
         given=job.layout_given,
         minimize=job.minimize,
+        prefer=job.prefer,
     )
     return described(job, certificate)
 
@@ -154,7 +157,7 @@ def _method(job: Job, certificate: Certificate) -> str:
     elif certificate.candidates:
         words = (
             f"CP-SAT proved the best of {certificate.candidates:,} candidates, and every other plan is "
-            f"{objective(certificate.minimize).worse} or does not fit."
+            f"{certificate.objective.worse} or does not fit."
         )
     return f"{_exhaustion(job, certificate)} {words}"
 

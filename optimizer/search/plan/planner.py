@@ -18,7 +18,6 @@ from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estim
 from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.safety import safety_of
-from optimizer.search.plan.simplicity import simpler_than
 from optimizer.search.plan.unproven import Clock, Unproven, search
 
 
@@ -104,9 +103,8 @@ def proven(
         )
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, value, others) if points else NearTies()
-        simpler = simpler_than(job, points, best, unproven.knobs, value) if points else None
     with clock.phase("safety"):
-        safety = safety_of(job, unproven.space, layouts.best, value, tuning, unproven.left) if priced_risk else None
+        safety = safety_of(job, unproven.space, layouts.best, tuning, unproven.left) if priced_risk else None
     return _finished(
         unproven,
         replace(
@@ -116,7 +114,6 @@ def proven(
             alternatives=others,
             near_ties=ties,
             safety=safety,
-            simpler=simpler,
         ),
     )
 

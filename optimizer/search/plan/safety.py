@@ -1,4 +1,4 @@
-"""What safety costs: the best plan that is predicted to fit, however likely it is to go out of memory."""
+"""What caution costs: the best plan on paper, beside the one that was chosen with what may go wrong."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from optimizer.answer.answer import Alternative, Safety
 from optimizer.base.errors import TimeLimit
+from optimizer.job.fields import FAST
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
@@ -20,32 +21,38 @@ from optimizer.search.plan.alternatives import estimate_of, value_of
 
 
 def safety_of(
-    job: Job, space: Space, best: Candidate, value: float, tuning: Tuning, time_limit: float | None = None
+    job: Job, space: Space, best: Candidate, tuning: Tuning, time_limit: float | None = None
 ) -> Safety | None:
-    """The best plan of a job that takes even chances to go out of memory, beside the job's own `best` of this `value`.
+    """The best plan on paper of a job, beside the job's own `best`.
 
-    It is searched as the best is, over every layout; the plans are priced already. None where the job itself takes even
-    chances, or the time is over before every plan was seen.
+    It is searched as the best is, over every layout; the plans are priced already. None where the job itself asks for
+    that plan, or the time is over before every plan was seen.
     """
-    if risk_of(job) == EVEN_RISK or time_limit == 0.0:
+    bold = on_paper(job)
+    if (risk_of(job) == EVEN_RISK and job.prefer == FAST) or time_limit == 0.0:
         return None
-    bold, deadline = at_even_risk(job), Deadline.after(time_limit)
+    deadline = Deadline.after(time_limit)
+    own = value_of(bold, best.plan, best.knobs, estimate_of(bold, price(bold, Plans.of([best.plan]), best.knobs), 0))
     cost_batches = (replace(layer_costs, job=bold) for layer_costs in space.until(deadline))
     try:
         layouts = as_given(fold(bold, cost_batches, tuning, time_limit)) if job.layout_given else None
-        layouts = layouts or lay_out(bold, cost_batches, tuning, even=best, time_limit=time_limit)
+        even = replace(best, value=own)
+        layouts = layouts or lay_out(bold, cost_batches, tuning, even=even, time_limit=time_limit)
     except TimeLimit:
         return None
     if not layouts.complete or layouts.best is None:
         return None
-    if layouts.best.value >= best.value * (1 - SAME):
+    if layouts.best.value >= own * (1 - SAME):
         return Safety(fastest=None)
     plan, knobs = layouts.best.plan, layouts.best.knobs
     estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
-    slower = value_of(bold, plan, knobs, estimate) / value - 1
+    slower = value_of(bold, plan, knobs, estimate) / own - 1
     return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=slower))
 
 
-def at_even_risk(job: Job) -> Job:
-    """The job whose plans need only be predicted to fit."""
-    return job.with_limits(oom_risk=EVEN_RISK)
+def on_paper(job: Job) -> Job:
+    """The job by whose objective the best plan on paper is the best.
+
+    One that weighs what may go wrong without that; one that does not, of plans that need only be predicted to fit.
+    """
+    return job.with_limits(oom_risk=EVEN_RISK) if job.prefer == FAST else replace(job, prefer=FAST)

@@ -14,6 +14,7 @@ from optimizer.base.errors import InputError
 from optimizer.constraints.pin_text import Pinned, code, pins_text
 from optimizer.constraints.pins import as_limits
 from optimizer.constraints.rules.every import STRUCTURAL, structural
+from optimizer.job.fields import FAST
 from optimizer.job.job import PLACING, TIME, Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
@@ -60,6 +61,7 @@ class Comparison:
         slower: its value over ours, minus one; negative for a better plan, 0 without one [1].
         broken: the rules in the way of an infeasible plan.
         minimize: what the values are of.
+        prefer: as of the job.
     """
 
     pins: str
@@ -71,6 +73,7 @@ class Comparison:
     slower: float = 0.0
     broken: tuple[Clash, ...] = ()
     minimize: str = TIME
+    prefer: str = FAST
 
     @property
     def time(self) -> tuple[Difference, ...]:
@@ -109,6 +112,7 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
         slower=value / our_value - 1,
         broken=() if theirs else broken_rules(asked, pins),
         minimize=job.minimize,
+        prefer=job.prefer,
     )
 
 

@@ -91,14 +91,11 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
 
 def _log_values(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
     """Logarithm of what every plan (columns) is minimised by under every move of the parameters (rows)."""
-    cost_batches = (layer_costs_of(moved(job, move), plans) for move in moves)
-    objective = objective_of(job)
-    return np.log(
-        [
-            objective.value(layer_costs, knobs, price_layer_costs(layer_costs, knobs).step_time)
-            for layer_costs in cost_batches
-        ]
-    )
+    objective, values = objective_of(job), []
+    for layer_costs in (layer_costs_of(moved(job, move), plans) for move in moves):
+        costs = price_layer_costs(layer_costs, knobs)
+        values.append(objective.value(layer_costs, knobs, costs.step_time, costs.reserved))
+    return np.log(values)
 
 
 def moved(job: Job, move: FloatArray) -> Job:

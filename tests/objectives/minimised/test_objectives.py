@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised import cost, energy, time
-from optimizer.objectives.minimised.registry import NAMES, objective, objective_of
+from optimizer.objectives.minimised.registry import NAMES, PREFERRED, objective, objective_of
 from optimizer.objectives.objective import Objective, recomputed_layers, seconds_in
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.power import step_energy
@@ -43,8 +44,9 @@ def asked(minimize: str, cluster: str = "dgx-h100", gpus: int = 8, model: str = 
 def value(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[float, float]:
     """The value of a plan, and the seconds of its step."""
     layer_costs = layer_costs_of(job, Plans.of([plan]))
-    seconds = price_layer_costs(layer_costs, knobs).step_time
-    return float(objective_of(job).value(layer_costs, knobs, seconds)[0]), float(seconds[0])
+    costs = price_layer_costs(layer_costs, knobs)
+    found = objective_of(job).value(layer_costs, knobs, costs.step_time, costs.reserved)
+    return float(found[0]), float(costs.step_time[0])
 
 
 def test_every_name_has_an_objective_of_that_name() -> None:
@@ -101,7 +103,7 @@ def test_a_layout_changes_the_energy_by_its_seconds_and_by_what_it_recomputes() 
     phases = energy.phases(layer_costs)
     _, added = seconds_in(layer_costs, COMPUTE)
     assert recomputed_layers(layer_costs)["dense"].tolist() == [6.0, 16.0]
-    values = objective_of(job).value(layer_costs, Knobs(), costs.step_time)
+    values = objective_of(job).value(layer_costs, Knobs(), costs.step_time, costs.reserved)
     rest = values - energy.watts(job) * costs.step_time
     streamed = seconds_in(layer_costs, STREAM)[1]["dense"] * phases[STREAM]
     each = added["dense"] * phases[COMPUTE] + streamed
@@ -152,12 +154,14 @@ def test_a_device_without_a_price_or_without_power_is_refused(minimize: str, wor
 def test_no_even_split_is_below_its_bound(job: Job) -> None:
     for plans in lattice(job, structural(job)):
         layer_costs = layer_costs_of(job, plans)
-        for name in NAMES:
-            each: Objective = objective(name)
+        for name, prefer in product(NAMES, PREFERRED):
+            each: Objective = objective(name, prefer)
             for offload in (0.0, 0.37, 1.0):
                 knobs = Knobs(offload=offload)
-                seconds = price_layer_costs(layer_costs, knobs).step_time
+                costs = price_layer_costs(layer_costs, knobs)
+                seconds, slower = costs.step_time, 1.01 * costs.step_time
                 bound = each.bound(layer_costs, 0.9 * seconds, np.zeros(len(layer_costs)), np.ones(len(layer_costs)))
-                assert np.all(bound <= each.value(layer_costs, knobs, seconds))
-                assert np.all(each.value(layer_costs, knobs, seconds) < each.value(layer_costs, knobs, 1.01 * seconds))
+                value = each.value(layer_costs, knobs, seconds, costs.reserved)
+                assert np.all(bound <= value)
+                assert np.all(value < each.value(layer_costs, knobs, slower, costs.reserved))
         return

@@ -91,6 +91,17 @@ def test_the_optimum_is_that_of_brute_force_whatever_is_minimised(job: Job, mini
 
 
 @settings(
+    max_examples=cases(120, sample=16),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+@given(tiny_jobs(), st.sampled_from(["time", "time", "energy", "cost"]), st.sampled_from([0.03, 0.1, 0.5]))
+def test_the_optimum_is_that_of_brute_force_with_what_may_go_wrong(job: Job, minimize: str, risk: float) -> None:
+    """Moving parts, lists of layers, the optimizer on the host and every class of risk are in the search."""
+    assume(compare(replace(job, minimize=minimize, prefer="expected").with_limits(oom_risk=risk)))
+
+
+@settings(
     max_examples=cases(60, sample=10),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

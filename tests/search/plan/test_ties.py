@@ -16,7 +16,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.plan.best import best_plan
-from optimizer.search.plan.simplicity import moving_parts
+from optimizer.search.plan.moving_parts import moving_parts
 
 SAME = 1e-6  # of a step
 

@@ -119,12 +119,6 @@ def prospects_at(floors: PlanFloors, share: FloatArray, limit: float) -> Prospec
     return Prospects(floors=floors, plan=plan, low=share, high=share, bounds=floors.bounds(plan, share, share, limit))
 
 
-def none_on_host(floors: PlanFloors, limit: float) -> Prospects:
-    """Every plan with nothing on the host; with as much as may be where an update is faster there."""
-    most = most_offload(floors.layer_costs)
-    return prospects_at(floors, 0.0 * most if slower_on_host(floors.job) else most, limit)
-
-
 def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
     """Plans that may have a value below `limit` with something on the host, with the shares where they may."""
     most = np.round(most_offload(floors.layer_costs) / OFFLOAD_STEP).astype(np.int64)

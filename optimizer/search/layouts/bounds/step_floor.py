@@ -59,10 +59,10 @@ class StepFloor:
     alternates: FloatArray
     forward: FloatArray
 
-    @property
-    def rate(self) -> float:
-        """What any second of a step is worth [unit of the objective/s]."""
-        return objective_of(self.job).rate(self.job)
+    @cached_property
+    def rate(self) -> FloatArray:
+        """What any second of a step of each plan is worth [unit of the objective/s]."""
+        return objective_of(self.job).rates(self.job, self.plans)
 
     def value(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least value of a step whose slowest stage takes so long for one micro-batch, infinite where none can
@@ -152,12 +152,12 @@ class StepFloor:
         """
         some = self.take(np.array([index]))
         step = some._with_stragglers(np.array([seconds + self.job.stack["step_overhead"]]))
-        return float((self.rate * step + some.surplus)[0])
+        return float((some.rate * step + some.surplus)[0])
 
     def within(self, limit: float, index: int) -> float:
         """Time of one plan's pipeline, as `value_of` takes it, with which its step has this value [s]."""
         some = self.take(np.array([index]))
-        seconds = (limit - some.surplus) / self.rate
+        seconds = (limit - some.surplus) / some.rate
         return float((seconds / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
 
     @property
