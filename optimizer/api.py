@@ -30,6 +30,9 @@ def plan(
     seq_len: int | str | None = None,
     global_batch: int | str | None = None,
     dtype: str | Sequence[str] | None = None,
+    train: str | None = None,
+    base: str | None = None,
+    optimizer: str | None = None,
     bubble_ceiling: Number | None = None,
     hbm_limit: Number | None = None,
     oom_risk: Number | None = None,
@@ -49,6 +52,7 @@ def plan(
     seed: int | None = None,
     study: str | None = None,
     prefer: str | None = None,
+    try_cost: Number | None = None,
     minimize: str | None = None,
 ) -> Answer:
     """The proven best plan for a model on a number of GPUs, as `optimize` with the options of the same names.

@@ -37,6 +37,7 @@ COMMANDS = {
         "What a plan sends over which hops, and what that costs.",
     ),
     "scaling": ("optimizer.commands.study.scaling", "MFU and throughput over GPU counts."),
+    "fits": ("optimizer.commands.study.fits", "Which ways of training fit on your cards, by context."),
     "timeline": ("optimizer.commands.study.timeline", "Draw the pipeline schedule of a plan."),
     "pareto": ("optimizer.commands.buy.pareto", "Which machines give the best time, cost and energy."),
     "improve": ("optimizer.commands.launch.improve", "What your launch is worth, and which flags to change."),

@@ -12,6 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged, switched
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
+from optimizer.job.method import FULL
 from optimizer.job.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ class Request:
     limits: Mapping[str, Any]  # fields of optimizer.job.job.Limits
     settings: tuple[str, ...] = ()  # fields of the model, cluster or stack to change, as in "layers=4"
     routing: str = ""  # one of job.stack.ROUTING, or the load of the busiest expert rank over the mean
+    train: str = ""  # as optimizer.job.method.method_of reads it
+    base: str = ""  # one of optimizer.job.method.BASES
+    optimizer: str = ""  # one of optimizer.job.method.optimizers()
     minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
+    prefer: str = FIELDS["prefer"].default  # one of optimizer.objectives.minimised.registry.PREFERRED
+    try_cost: float = FIELDS["try_cost"].default  # time of the cluster that a failed start takes [s]
 
 
 def request_of(options: Mapping[str, Any], **others: Any) -> Request:
@@ -144,6 +150,11 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         limits=Limits(**limits),
         settings=asked.settings,
         minimize=request.minimize,
+        train=request.train or FULL,
+        base=request.base,
+        optimizer=request.optimizer,
+        prefer=request.prefer,
+        try_cost=request.try_cost,
     )
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:
@@ -153,7 +164,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         )
     if job.limits.oom_risk is None and risk_of(job) == EVEN_RISK:
         assumed.append(
-            f"plans of a chance to fit of {1 - EVEN_RISK:.0%}, not 90%: nobody measured the memory of such a mixture "
+            f"plans of a chance to fit of {1 - EVEN_RISK:.0%}, not 90%: nobody measured the memory of such a MoE model "
             "(--oom-risk)"
         )
     if job.limits.hbm > cluster.device.memory_nominal:

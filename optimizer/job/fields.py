@@ -37,7 +37,7 @@ ANSWER = "answer"  # which answer counts as the best
 SEARCH = "search"  # how hard the search is; goes with a whole Job too
 STUDY = "study"  # an axis of study files alone
 
-FAST, SIMPLE = "fast", "simple"  # values of `prefer`
+FAST, EXPECTED = "fast", "expected"  # values of `prefer`
 DEFAULT_CLUSTER = "dgx-h100"
 STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
 LONGEST_SEARCH = 1e7  # s
@@ -161,6 +161,6 @@ def of_groups(*groups: str) -> tuple[Field, ...]:
     """The fields of some groups, in the order of the table.
 
     >>> [field.name for field in of_groups(ANSWER)]
-    ['flex', 'prefer', 'minimize']
+    ['flex', 'prefer', 'try_cost', 'minimize']
     """
     return tuple(field for field in FIELDS.values() if field.group in groups)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from optimizer.base.errors import InputError
-from optimizer.job.fields import FIELDS, LIMITS
+from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
+from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
 from optimizer.job.switches import within_reach
@@ -19,8 +20,10 @@ LAYOUT, LAYERS, RECOMPUTED = "layout", "layers_per_stage", "recompute_layers"
 PLACING = (LAYOUT, LAYERS, RECOMPUTED)  # what may be fixed about layouts besides the variables of a plan
 EVEN = "even"
 TIME: str = FIELDS["minimize"].default
+TRY_COST: float = FIELDS["try_cost"].default
 # Of going out of memory, of a plan that is predicted to reserve just what is usable.
 EVEN_RISK = LIMITS["oom_risk"].high
+ADAMW = "adamw"
 FP32_ADAM = 12  # bytes of an element's master weight and two moments
 
 
@@ -60,6 +63,11 @@ class Job:
     limits: Limits = Limits()
     settings: tuple[str, ...] = ()  # fields that a person changed, as optimizer.catalog.settings has them
     minimize: str = TIME  # what a plan is best by, a name of optimizer.objectives.minimised.registry
+    train: str = FULL  # what is trained, as optimizer.job.method.method_of reads it
+    base: str = ""  # how frozen weights are stored, of optimizer.job.method.BASES; "" as the method has it
+    optimizer: str = ""  # one of optimizer.job.method.optimizers(); "" for AdamW as the software has it
+    prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
+    try_cost: float = TRY_COST  # time of the cluster that a failed start takes [s]
 
     def __post_init__(self) -> None:
         problems = [
@@ -71,8 +79,11 @@ class Job:
             problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
         clashes = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
         problems += [problem for problem in clashes if problem]
+        if self.optimizer and self.optimizer not in optimizers():
+            problems.append(f"the optimizer must be one of {', '.join(optimizers())}, but got {self.optimizer!r}")
         if problems:
             raise InputError("; ".join(problems))
+        method_of(self.train, self.base)
         self.cluster.device.peak(self.dtype)
 
     @property
@@ -100,7 +111,39 @@ class Job:
         """
         size = self.stack.features.optimizer_bytes
         adam = "fp32 Adam" if size == FP32_ADAM else f"Adam of {size} bytes an element"
-        return f"full training with {adam} by {self.stack.name}"
+        what = "full training" if not self.method.freezes else f"training by {self.train}"
+        stored = f" on {self.method.base} weights" if self.method.base != "bf16" else ""
+        return f"{what}{stored} with {self.optimizer or adam} by {self.stack.name}"
+
+    @cached_property
+    def method(self) -> Method:
+        """What is trained and how the rest is stored."""
+        return method_of(self.train, self.base)
+
+    @property
+    def update_rule(self) -> Optimizer:
+        """The optimizer."""
+        return optimizers()[self.optimizer or ADAMW]
+
+    @property
+    def state_bytes(self) -> float:
+        """Master weight and moments of a trained element, wherever they lie [B].
+
+        Of the software's bytes those beyond its master copy are AdamW's two moments; Muon has two for what is no
+        matrix of a layer.
+
+        >>> from optimizer.catalog import load_cluster, load_model, load_stack
+        >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), gpus=8, seq_len=2048,
+        ...     stack=load_stack("megatron-core"), global_batch=64)
+        >>> [round(replace(job, optimizer=name).state_bytes, 2) for name in ("", "adamw-8bit", "lion", "muon")]
+        [12, 6.03, 8.0, 8.52]
+        """
+        features, rule = self.stack.features, self.update_rule
+        if not self.optimizer or rule.name == ADAMW:
+            return features.optimizer_bytes
+        wide = (features.optimizer_bytes - features.master_bytes) / 2.0
+        others = (self.model.embedding_params + self.model.head_params) / self.model.params if rule.orthogonal else 0.0
+        return features.master_bytes + (rule.moments + others) * (rule.bytes or wide)
 
     @property
     def most_offload(self) -> float:

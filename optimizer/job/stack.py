@@ -66,11 +66,11 @@ _PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
     "scale_up_efficiency": (0.9, 0.1, 1.0, "1", "collective rate inside the node in training / isolated"),
     "collective_skew": (5e-6, 1e-6, 3e-4, "s", "wait of a collective's ranks for each other, per doubling"),
     "tp_overlap": (0.0, 0.0, 1.0, "1", "share of the TP collectives hidden under GEMMs"),
-    "cp_overlap": (0.7, 0.0, 1.0, "1", "share of the hideable CP exchange that is hidden"),
+    "cp_overlap": (0.7, 0.0, 1.0, "1", "share of the hideable CP communication that is hidden"),
     "ep_overlap": (0.0, 0.0, 1.0, "1", "share of the hideable MoE all-to-all that is hidden"),
     # Between 0.5, which Qwen3-235B on 256 H100 tells (19.7 s without, 17.6 s with it: yanring/Megatron-MoE-ModelZoo
     # @e865051), and 0.906 of DeepSeek's own kernels (deepseek-ai/profile-data @4496024, train.json).
-    "pair_overlap": (0.7, 0.0, 1.0, "1", "share of the MoE exchange beside another micro-batch that is hidden"),
+    "pair_overlap": (0.7, 0.0, 1.0, "1", "share of the MoE all-to-all that another micro-batch hides"),
     "dp_overlap": (0.7, 0.0, 1.0, "1", "share of the hideable DP collectives that is hidden"),
     "p2p_overlap": (0.5, 0.0, 1.0, "1", "share of the pipeline transfers that is hidden"),
     # step
@@ -84,7 +84,7 @@ _PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
         5e-4,
         2e-2,
         "s",
-        "host time of an eager mixture's forward pass: router, sizes of the exchange, waits for the GPU",
+        "host time of an eager MoE layer's forward pass: router, sizes of the all-to-all, waits for the GPU",
     ),
     # memory
     # Up to 14 GB on AMD (ROCm/ATOM pull request 1649), where each communicator of RCCL holds 0.65 GiB
@@ -151,6 +151,7 @@ class Features:
     param_bytes: int = 2  # weights resident beside the master copy; 0: cast from it when they are gathered [B]
     grad_bytes: int = 4  # gradients, resident and as they travel [B]
     optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
+    master_bytes: int = 4  # of these, the master weight; 0: the weights are updated themselves [B]
     logit_bytes: int = 4  # logits in the loss [B]
     # what a plan may have
     default_zero: int = 1  # ZeRO stage of a run that names none
@@ -191,6 +192,7 @@ class Features:
     gathered_logits: bool = False  # every TP rank has the logits of the whole vocabulary
     unsplit_head_rate: float = 1.0  # rate of the head's products, vocabulary unsplit by TP / split [1]
     # MoE layers
+    posts_tokens: bool = False  # threads on the host post the messages of DeepEP and HybridEP token by token, as UCCL
     fp8_dispatch: bool = False  # tokens go to their experts in fp8 where products are in fp8
     # how tokens travel where a run names no dispatcher: one copy for each expert, or one for each destination
     dispatcher: Annotated[str, COPIES] = "alltoall"

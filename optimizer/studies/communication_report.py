@@ -9,9 +9,9 @@ from optimizer.base.content import content
 from optimizer.base.units import seconds, show
 from optimizer.objectives.step.interval import interval
 from optimizer.reports.charts.bar_chart import bar_chart
+from optimizer.reports.charts.palette import PALETTE
 from optimizer.reports.known_values import NOT_KNOWN
 from optimizer.reports.listed import record, table
-from optimizer.reports.palette import PALETTE
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Record, Report, section
 from optimizer.reports.terms import label

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.content import content
 from optimizer.base.units import show
 from optimizer.reports.charts.chart import Chart, figure, points
+from optimizer.reports.charts.palette import BLUE, GREEN, GREY, ORANGE
 from optimizer.reports.known_values import NOT_KNOWN, mfu_words, step_words
 from optimizer.reports.listed import record
-from optimizer.reports.palette import BLUE, GREEN, GREY, ORANGE
 from optimizer.reports.report import Record, Report, Table, Value, columns, section
 from optimizer.studies.scaling import SERIES
 

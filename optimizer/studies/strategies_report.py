@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
+from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.reports.known_values import price_words
 from optimizer.reports.listed import record
-from optimizer.reports.palette import BLUE, ORANGE
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Record, Report, Table, Value, cell, columns, notes, section
 from optimizer.studies.communication_report import TABLES, roofline_record

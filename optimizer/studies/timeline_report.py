@@ -11,7 +11,7 @@ from optimizer.base.units import seconds, show
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
 from optimizer.objectives.pipeline.schedules import BY_NAME
 from optimizer.reports.charts.chart import Chart, bars, figure
-from optimizer.reports.palette import BLUE, GREEN, ORANGE
+from optimizer.reports.charts.palette import BLUE, GREEN, ORANGE
 from optimizer.reports.plan_words import subject
 from optimizer.reports.report import Record, Report, Table, columns, section
 

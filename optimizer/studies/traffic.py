@@ -151,7 +151,7 @@ def per_step_messages(step: Step, knobs: Knobs) -> Iterator[MessageCount]:
     job, layers = layer_costs.job, sum(n for kind, n in kinds_of(layer_costs.job.model).items() if kind in LAYERS)
     layer, whole = layer_costs.by_kind[MOE if job.model.experts else DENSE], layer_costs.replicas.whole
     for message in bucket_messages(job, layer_costs.plans, layer_costs.groups, knobs):
-        part = "experts" if message.purpose.endswith("of experts") else "shared"
+        part = "trained_experts" if message.purpose.endswith("of experts") else "trained_shared"
         each, groups = float(message.times[0]), _stage_gpus(step) / float(message.ranks[0])
         yield MessageCount(
             message=message,

@@ -52,6 +52,8 @@ def jobs(draw: st.DrawFn) -> Job:
         gpus=64,
         seq_len=4096,
         global_batch=64,
+        train=draw(st.sampled_from(["full", "full", "lora:8", "qlora:8:mlp", "frozen:experts,head"])),
+        optimizer=draw(st.sampled_from(["", "", "lion", "adamw-8bit"])),
     )
 
 

@@ -64,6 +64,8 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     question.launch.unsearched += unset(improvement)
     edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
     flags = {id(edit): changes_of(source, question, edit) for edit in edits}
+    lacking = source.lacking([change for changes in flags.values() for change in changes])
+    question.launch.unwritten += [lacking] if lacking else []
     run = _run(tokens or question.settings.get("tokens"), price, prices, question)
     from optimizer.improve.report import improve_report, improvement_dict
 
@@ -94,11 +96,12 @@ def _patch(improvement: Improvement, source: Any, files: Sequence[File], control
     from optimizer.improve.patch import patched, unified
 
     # The edit that was asked for: of fewer changes where more gain nothing.
-    first = improvement.edits[0] if improvement.edits else None
+    usable = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits]
+    first = usable[0] if usable else None
     two = improvement.pair or first
     edit = first if take == "one" else two if take == "two" else improvement.best or two
     if edit is None:
-        raise InputError("nothing to patch: no plan of the space is faster")
+        raise InputError("nothing to patch: no plan of the space that is sure to fit is faster")
     names = ", ".join(file.name for file in files)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:

@@ -39,7 +39,7 @@ def read(
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.answer.reading import read_answer_file
-    from optimizer.diagnose.measured import read_runs_of
+    from optimizer.diagnose.measured import logged_runs, measured
     from optimizer.diagnose.reference import answer_reference, script_reference
 
     if plan and scripts:
@@ -49,11 +49,13 @@ def read(
             raise click.UsageError(f"--{name} goes with --script")
     columns, expected = ({"model": model} if model else {}) | _settings(settings), None
     with waiting("reading"):
+        logged = logged_runs(logs)
         if plan:
             expected = answer_reference(read_answer_file(plan), plan)
         elif scripts:  # what the launch leaves open the logs may say
-            expected = script_reference(scripts, columns, read_runs_of(logs, columns), cluster)
-        runs = read_runs_of(logs, {**(expected.sizes if expected else {}), **columns})
+            expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], cluster)
+        facts = {**(expected.sizes if expected else {}), **columns}
+        runs = [measured(run, facts) for run in logged]
         diagnoses = _diagnoses(runs, expected)
     if append is not None:
         _append(append, runs, expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -12,7 +12,6 @@ from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of, request_of
 from optimizer.commands.values import ANY, storage_url
 from optimizer.commands.waiting import progress
-from optimizer.job.fields import SIMPLE
 from optimizer.objectives.minimised.registry import objective_of
 
 if TYPE_CHECKING:
@@ -65,27 +64,9 @@ def answered(options: Mapping[str, Any]) -> Answer:
         known=known,
     )
     answer = best_format(job, formats, search)
-    if options["prefer"] == SIMPLE:
-        answer, words = _simplest(answer, search)
-        assumed += words
     if not (at_most or flex or time_limit):
         answer = _hinted(answer, request)
     return replace(answer, assumptions=assumed)
-
-
-def _simplest(answer: Answer, search: Callable[[Job], Answer]) -> tuple[Answer, tuple[str, ...]]:
-    """The answer for the plan with the fewest moving parts among those as fast, and what was assumed for it."""
-    from optimizer.search.plan.simplicity import NOISE, with_plan_pinned
-
-    other, words = answer.simpler, objective_of(answer.job)
-    if other is None:
-        near = f"no plan within {NOISE:.0%} of the {words.best} has fewer moving parts (--prefer)"
-        return answer, (near,) if answer.plan else ()
-    why = (
-        f"the fewest moving parts within {NOISE:.0%} of the {words.best} plan, {other.slower:.1%} {words.worse} than "
-        "it: every variable is pinned as in that plan (--prefer)"
-    )
-    return search(with_plan_pinned(answer.job, other.plan)), (why,)
 
 
 def _best_use(

@@ -23,6 +23,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
+from optimizer.objectives.kernels.adapters import trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -137,18 +138,23 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
 
 def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
     """One pass through the head and the loss, and the logits that it holds."""
-    time = head_time(job, head_operators(job.model, shapes, job.stack), shapes).take(rows)
+    time = head_time(job, trained_layer(job, head_operators(job.model, shapes, job.stack)), shapes).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
     return replace(
         _free(len(rows)),
         forward={HEAD: time.forward.total},
         backward={HEAD: time.backward.total},
-        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
+        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy,
         cover_backward=time.backward.busy,
         static=logits[rows],
     )
+
+
+def weight_share(job: Job) -> float:
+    """Share of a backward pass that is gradients of weights [1]; none counts where anything is frozen."""
+    return 0.0 if job.method.freezes else 0.5
 
 
 def _mean_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
@@ -195,7 +201,8 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         resident_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute)
     )
     hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
-    layer, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
+    operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
+    layer = trained_layer(job, operators)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
     more, whole, terms = time.recomputation(lean), (plans.recompute != lean).astype(np.float64), {}
     for name in TERMS:
@@ -210,7 +217,7 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         recompute={name: whole * parts[2] for name, parts in terms.items()},
         overlapped_forward=time.overlapped[0],
         overlapped_backward=time.overlapped[1],
-        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) / 2,
+        weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy + passes[0],
         cover_backward=time.backward.busy + more.busy + passes[1],
         cover_recompute=whole * time.full.busy,

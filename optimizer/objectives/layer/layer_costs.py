@@ -18,8 +18,9 @@ from optimizer.objectives.arrays import FloatArray, distinct, joined, mapped, no
 from optimizer.objectives.kernels.shapes import COST_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS, layer_keys
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
-from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, parameters, whole_model
+from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, whole_model
 from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
 
@@ -59,6 +60,16 @@ class KindCosts:
     def experts(self) -> FloatArray:
         """Elements of routed experts [elements]."""
         return self.elements.experts[self.replicas]
+
+    @cached_property
+    def trained_shared(self) -> FloatArray:
+        """Those of `shared` that are trained [elements]."""
+        return self.elements.trained_shared[self.replicas]
+
+    @cached_property
+    def trained_experts(self) -> FloatArray:
+        """Those of `experts` that are trained [elements]."""
+        return self.elements.trained_experts[self.replicas]
 
     @cached_property
     def forward(self) -> FloatArray:
@@ -215,7 +226,7 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
     one_of, replicas = distinct(some, REPLICA_KEYS)
     senders, sent = distinct(some, TRANSFER_KEYS)
     costs = costs_of(job, few, layers, layer_rows)
-    elements = parameters(job.model, one_of)
+    elements = local_elements(job, one_of)
     exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
     shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
     by_kind = {}

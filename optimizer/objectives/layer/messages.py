@@ -106,7 +106,7 @@ def gathered_latents(model: Model) -> int:
 def context_messages(model: Model, shapes: Shapes) -> Iterable[Message]:
     """Context parallelism: keys and values of the whole sequence gathered, their gradients scattered, 2 B an element.
 
-    In the forward and again in the backward pass. Latent attention exchanges keys as wide as the queries and values. A
+    In the forward and again in the backward pass. Latent attention sends keys as wide as the queries and values. A
     recurrence swaps the split of tokens for one of heads and back.
 
     Source: Liu et al., arXiv 2310.01889 (ring attention); Llama 3, arXiv 2407.21783, section 3.3.2 (all-gather).

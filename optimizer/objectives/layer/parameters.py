@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from optimizer.job.model import NOTHING, Model
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray, joined
+from optimizer.objectives.arrays import FloatArray, joined, mapped
 from optimizer.objectives.kernels.operators import keys_values_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalParameters:
-    """Elements on one GPU: `shared` are replicated over dp * cp ranks, `experts` over dp * cp * tp / (ep * etp)."""
+    """Elements on one GPU: `shared` are replicated over dp * cp ranks, `experts` over dp * cp * tp / (ep * etp).
+
+    shared, experts: that it holds, in elements of two bytes; trained_shared, trained_experts: of which it has a
+    gradient and optimizer state.
+    """
 
     shared: FloatArray
     experts: FloatArray
+    trained_shared: FloatArray
+    trained_experts: FloatArray
 
     @property
     def both(self) -> FloatArray:
-        """All elements."""
+        """All elements that it holds."""
         return self.shared + self.experts
+
+    @classmethod
+    def all_trained(cls, shared: FloatArray, experts: FloatArray) -> LocalParameters:
+        """Elements that are all trained."""
+        return cls(shared=shared, experts=experts, trained_shared=shared, trained_experts=experts)
 
 
 def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
@@ -43,8 +54,8 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
     copied = np.where(plans.pp > 1, 1.0, 0.0) if model.tied_embeddings else 1.0
     head = words * copied + model.final_norm_params + (padded_vocab(model.vocab, tp) / tp if model.head_bias else 0.0)
     by_kind = {
-        EMBEDDING: LocalParameters(shared=embedding, experts=nothing),
-        HEAD: LocalParameters(shared=head, experts=nothing),
+        EMBEDDING: LocalParameters.all_trained(shared=embedding, experts=nothing),
+        HEAD: LocalParameters.all_trained(shared=head, experts=nothing),
         DENSE: _mean_layer(model, plans, moe=False),
     }
     if model.experts:
@@ -53,17 +64,18 @@ def parameters(model: Model, plans: Plans) -> Mapping[str, LocalParameters]:
         layer = by_kind.get(MOE, by_kind[DENSE])
         projection = 2.0 * model.hidden**2 / tp + 3.0 * model.norm_params
         lookup = np.where(plans.pp > 1, embedding, 0.0) / model.mtp_layers
-        by_kind[MTP] = LocalParameters(shared=layer.shared + projection + lookup, experts=layer.experts)
+        by_kind[MTP] = LocalParameters.all_trained(shared=layer.shared + projection + lookup, experts=layer.experts)
     return by_kind
 
 
 def whole_model(model: Model, each: Mapping[str, LocalParameters]) -> LocalParameters:
     """Elements of all stages together on the ranks of one pipeline, from those of one of every kind [elements]."""
     counts = kinds_of(model)
-    return LocalParameters(
-        shared=np.asarray(sum(counts[kind] * elements.shared for kind, elements in each.items())),
-        experts=np.asarray(sum(counts[kind] * elements.experts for kind, elements in each.items())),
-    )
+    columns = {
+        column.name: np.asarray(sum(counts[kind] * getattr(elements, column.name) for kind, elements in each.items()))
+        for column in fields(LocalParameters)
+    }
+    return LocalParameters(**columns)
 
 
 def _mean_layer(model: Model, plans: Plans, *, moe: bool) -> LocalParameters:
@@ -77,7 +89,7 @@ def _mean_layer(model: Model, plans: Plans, *, moe: bool) -> LocalParameters:
         sum(share * getattr(layer, part) for share, layer in zip(shares, each, strict=True))
         for part in ("shared", "experts")
     )
-    return LocalParameters(shared=np.asarray(shared), experts=np.asarray(experts))
+    return LocalParameters.all_trained(shared=np.asarray(shared), experts=np.asarray(experts))
 
 
 def _layer(model: Model, plans: Plans, *, moe: bool) -> LocalParameters:
@@ -87,12 +99,14 @@ def _layer(model: Model, plans: Plans, *, moe: bool) -> LocalParameters:
     tp, experts = plans.tp.astype(np.float64), model.experts
     if not moe or experts is None:
         mlp = 0 if model.feed_forwards == NOTHING else model.mlp_params(model.ffn_hidden)
-        return LocalParameters(shared=_mixer(model, tp) + mlp / tp, experts=np.zeros(len(plans)))
+        return LocalParameters.all_trained(shared=_mixer(model, tp) + mlp / tp, experts=np.zeros(len(plans)))
     shared = model.mlp_params(experts.shared_ffn_hidden) if experts.shared_ffn_hidden else 0
     outside = model.mixer_weights + model.mixer_vectors + model.norm_vectors + shared
     gates = model.moe_shared_params - outside
     routed = experts.count * model.expert_params / (plans.ep * plans.etp)
-    return LocalParameters(shared=_mixer(model, tp) + gates + shared / tp, experts=routed.astype(np.float64))
+    return LocalParameters.all_trained(
+        shared=_mixer(model, tp) + gates + shared / tp, experts=routed.astype(np.float64)
+    )
 
 
 def _mixer(model: Model, tp: FloatArray) -> FloatArray:
@@ -137,7 +151,8 @@ class Replicas:
     @property
     def whole_of_plans(self) -> LocalParameters:
         """`whole` of every plan of the batch."""
-        return LocalParameters(shared=self.whole.shared[self.rows], experts=self.whole.experts[self.rows])
+        taken: LocalParameters = mapped(self.whole, lambda column: column[self.rows])
+        return taken
 
     def take(self, index: Any) -> Replicas:
         """Those of some of the plans."""
@@ -159,8 +174,8 @@ class Group:
     """The replicas of shared parameters or of experts (`part`), per plan.
 
     ranks: how many, stride: how far apart neighbours are [GPUs]; shards: over how many of them states are sharded,
-    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; reduced: elements that a rank of the
-    mean stage reduces [elements].
+    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; reduced: trained elements that a rank of
+    the mean stage reduces [elements].
     """
 
     part: str
@@ -175,7 +190,7 @@ def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:
     """The replicas of whatever any of the plans holds, `whole` being the elements of all stages together."""
     of_parts = []
     for part, ranks, stride in groups(plans):
-        elements = getattr(whole, part)
+        elements = getattr(whole, f"trained_{part}")
         if part == "shared" or np.any(elements):
             shards, hybrid = shard_ranks(plans, ranks), hybrid_groups(plans, ranks)
             reduced = elements / plans.pp / np.where(hybrid > 1, shards, 1.0)

@@ -58,12 +58,12 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     for part, ranks, stride in groups(plans):
-        local = getattr(elements, part)
+        local, trained = getattr(elements, part), getattr(elements, f"trained_{part}")
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
             ("weights", "all_gather", ELEMENT * local, gathers, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
-            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * local, scatters, BACKWARD),
+            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * trained, scatters, BACKWARD),
         ):
             messages.append(
                 Message(

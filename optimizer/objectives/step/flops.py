@@ -62,6 +62,40 @@ def model_flops(model: Model, seq_len: int, tokens: float, convention: str = CAU
     return products + (6.0 * prediction_params(model) + scores + state_flops(model)) * tokens
 
 
+def useful_flops(job: Job, convention: str = CAUSAL) -> float:
+    """Operations of a step that the job's method needs [FLOP]: what is frozen has no gradients of weights.
+
+    `model_flops` less 2 for each frozen parameter and token that multiplies it: 4 N of 6 N where all are. Adapters do
+    not count.
+
+    Source: Hu et al., arXiv 2106.09685, section 4.2.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> jobs = [Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=64, train=train) for train in ("full", "lora")]
+    >>> [round(useful_flops(job, "6n") / job.tokens / matmul_params(job.model), 3) for job in jobs]
+    [6.0, 4.0]
+    """
+    per_token = model_flops(job.model, job.seq_len, 1.0, convention)
+    return (per_token - 2.0 * frozen_params(job)) * job.tokens if job.method.freezes else per_token * job.tokens
+
+
+def frozen_params(job: Job) -> float:
+    """Frozen parameters that multiply every token, prediction layers' too [parameters]."""
+    model, method = job.model, job.method
+    every = matmul_params(model) + prediction_params(model)
+    if method.adapts:
+        return every
+    experts = model.experts
+    head = float(model.vocab * model.hidden * (1 + model.mtp_layers))
+    routed = float(model.moe_layers * experts.top_k * model.expert_params) if experts else 0.0
+    dense = float(model.mlp_layers * model.mlp_params(model.ffn_hidden))
+    shared = float(model.moe_layers * model.mlp_params(experts.shared_ffn_hidden)) if experts else 0.0
+    sizes = {"head": head, "experts": routed, "mlp": dense + shared}
+    sizes["attention"] = max(every - sum(sizes.values()), 0.0)
+    return sum(size for part, size in sizes.items() if not method.trains(part))
+
+
 def causal_score_flops(model: Model, seq_len: int) -> float:
     """Operations of the attention scores that the mask leaves and of what they weigh, for one token [FLOP]."""
     if model.is_uniform and not model.indexer:

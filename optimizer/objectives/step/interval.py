@@ -10,7 +10,7 @@ from optimizer.catalog.stacks import pooled_intervals
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
-from optimizer.objectives.step.flops import CAUSAL, model_flops
+from optimizer.objectives.step.flops import CAUSAL, useful_flops
 
 LEVEL = 0.9
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
@@ -180,5 +180,5 @@ def _count(value: float) -> str:
 
 def mfu(job: Job, step_time: float, convention: str = CAUSAL) -> float:
     """Model FLOPs of the step over what the GPUs could do in this time [1]."""
-    useful = model_flops(job.model, job.seq_len, 1.0, convention) * job.tokens
+    useful = useful_flops(job, convention)
     return useful / (step_time * job.gpus * job.peak_flops)

@@ -6,7 +6,7 @@ memory terms  ->  LinearStage (of any layout: bounds, CP-SAT, least memory)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -21,7 +21,7 @@ from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, MTP, Stages, kinds_of, stages_of
 from optimizer.objectives.step.formula import Inputs
-from optimizer.objectives.step.memory_term import NOTHING, Content
+from optimizer.objectives.step.memory_term import NOTHING, Content, MemoryTerm
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 
 N = TypeVar("N", float, FloatArray)  # of one plan, or an entry for each of many
@@ -160,14 +160,14 @@ def linear_stage(layer_costs: LayerCosts, offload: FloatArray | float = 0.0) -> 
     several = copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else 1.0
     # With what the allocator adds to the bytes of each term, and whether they may lie on the host.
     terms = [(term, reserved if term.fragments else 1.0, float(term.offloadable)) for term in MEMORY_TERMS.values()]
-    elements = [(*term.of_element(layer_costs), times, hosts) for term, times, hosts in terms]
-    shared, experts = (sum((part[i] * part[2] for part in elements), NOTHING) for i in (0, 1))
-    shared_state, experts_state = (sum((part[i] * part[3] for part in elements), NOTHING) for i in (0, 1))
+    static_of, state_of = (
+        _of_elements([(term, times) for term, times, _ in terms], layer_costs),
+        _of_elements([(term, hosts) for term, _, hosts in terms], layer_costs),
+    )
     layers = {}
     for kind, kind_costs in layer_costs.by_kind.items():
         columns = dict.fromkeys(("in_flight", "recomputed", "recomputing", "freed", "host_in_flight"), nothing)
-        static = kind_costs.shared * shared + kind_costs.experts * experts
-        state = kind_costs.shared * shared_state + kind_costs.experts * experts_state
+        static, state = static_of(kind_costs), state_of(kind_costs)
         for term, times, hosts in terms:
             layer, (resident, recomputed) = term.of_layer(layer_costs, kind), term.of_microbatch(layer_costs, kind)
             static, state = static + layer * times, state + layer * hosts
@@ -184,6 +184,24 @@ def linear_stage(layer_costs: LayerCosts, offload: FloatArray | float = 0.0) -> 
         layers[kind] = LayerBytes(**columns, state=state * several, chosen=chosen)
     fixed = sum((term.of_stage(layer_costs) * times for term, times, _ in terms), nothing)
     return LinearStage(layers=layers, fixed=fixed, offload=nothing).offloaded(offload)
+
+
+def _of_elements(terms: Sequence[tuple[MemoryTerm, float]], layer_costs: LayerCosts) -> Callable[[Any], FloatArray]:
+    """What terms, each so many times, take of the elements of a layer, or of the whole model, that it is given [B]."""
+    freezes = layer_costs.job.method.freezes
+    each = {True: [NOTHING, NOTHING], False: [NOTHING, NOTHING]}
+    for term, times in terms:
+        for place, size in enumerate(term.of_element(layer_costs)):
+            sizes = each[term.trained and freezes]
+            sizes[place] = sizes[place] + size * times
+
+    def of(elements: Any) -> FloatArray:
+        resident = elements.shared * each[False][0] + elements.experts * each[False][1]
+        if not freezes:
+            return np.asarray(resident)
+        return np.asarray(resident + elements.trained_shared * each[True][0] + elements.trained_experts * each[True][1])
+
+    return of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,9 +242,8 @@ def states_of_model(layer_costs: LayerCosts, *, offloadable: bool = False) -> Fl
     states = NOTHING
     for term in MEMORY_TERMS.values():
         if term.offloadable or (term.per_element and not offloadable):
-            shared, experts = term.of_element(layer_costs)
             layers = sum((n * term.of_layer(layer_costs, kind) for kind, n in counts.items()), NOTHING)
-            states = states + (whole.shared * shared + whole.experts * experts + layers)
+            states = states + (_of_elements([(term, 1.0)], layer_costs)(whole) + layers)
     return states
 
 

@@ -20,6 +20,7 @@ OfStage = Callable[[LayerCosts], FloatArray]  # bytes of a stage of every plan [
 OfElement = Callable[[LayerCosts], tuple[FloatArray, FloatArray]]  # of an element, shared and of experts [B]
 OfLayer = Callable[[LayerCosts, str], FloatArray]  # of a layer of a kind [B]
 NOTHING = np.zeros(1)
+PARTS = ("shared", "experts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +31,18 @@ class Content:
     stages: Stages
 
     @cached_property
-    def shared(self) -> FloatArray:
-        """Elements of shared parameters on each stage [elements]."""
-        return elements_on(self.layer_costs, self.stages, "shared")
+    def resident(self) -> tuple[FloatArray, FloatArray]:
+        """Elements on each stage, of shared parameters and of experts [elements]."""
+        return self._elements("")
 
     @cached_property
-    def experts(self) -> FloatArray:
-        """Elements of experts on each stage [elements]."""
-        return elements_on(self.layer_costs, self.stages, "experts")
+    def trained(self) -> tuple[FloatArray, FloatArray]:
+        """Those that are trained [elements]."""
+        return self._elements("trained_") if self.layer_costs.job.method.freezes else self.resident
+
+    def _elements(self, sort: str) -> tuple[FloatArray, FloatArray]:
+        shared, experts = (elements_on(self.layer_costs, self.stages, f"{sort}{part}") for part in PARTS)
+        return shared, experts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,7 @@ class MemoryTerm(Term):
         hosted: of each layer for each micro-batch in flight that lie on the host whatever the knobs [B].
         free_early: whether the bytes of layers are free again before anything is recomputed; for terms that fragment.
         fragments: the allocator reserves more than it.
+        trained: `per_element` is of an element that is trained, not of each that is held.
         offloadable: the share `offload` of it lies on the host. It is a state: per element or layer, not fragmented.
     """
 
@@ -70,6 +76,7 @@ class MemoryTerm(Term):
     hosted: OfLayer | None = None
     free_early: Callable[[LayerCosts], bool] | None = None
     fragments: bool = False
+    trained: bool = False
     offloadable: bool = False
 
     def __post_init__(self) -> None:
@@ -122,7 +129,7 @@ class MemoryTerm(Term):
         layer_costs, stages = content.layer_costs, content.stages
         if self.per_element:
             shared, experts = (each * share for each in self.per_element(layer_costs))
-            elements = {"shared": content.shared, "experts": content.experts}
+            elements = dict(zip(PARTS, content.trained if self.trained else content.resident, strict=True))
             return {**elements, "shared_bytes": shared, "expert_bytes": experts}
         if self.per_layer:
             columns = {kind: self.per_layer(layer_costs, kind) for kind in layer_costs.by_kind}

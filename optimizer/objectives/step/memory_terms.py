@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.layer.layer_costs import LayerCosts
@@ -17,6 +18,7 @@ from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
 from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
+from optimizer.objectives.step.per_step import weight_size
 
 
 def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
@@ -27,8 +29,16 @@ def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
 
     Source: Zhao et al., arXiv 2304.11277, section 3.
     """
-    size = layer_costs.job.stack.features.param_bytes
+    size = weight_size(layer_costs.job)
     return _sharded(layer_costs, size, 3, size or ELEMENT)
+
+
+def resident_state(job: Job) -> float:
+    """Optimizer state of an element that lies on the device: all but the moments of a paged optimizer [B].
+
+    Source: Dettmers et al., arXiv 2305.14314, section 3.
+    """
+    return job.stack.features.master_bytes if job.update_rule.paged else job.state_bytes
 
 
 def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
@@ -41,7 +51,7 @@ def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
 
     Source: as `states`.
     """
-    shared, experts = _sharded(layer_costs, layer_costs.job.stack.features.optimizer_bytes, 1)
+    shared, experts = _sharded(layer_costs, resident_state(layer_costs.job), 1)
     several = np.where(layer_costs.plans.zero_stage >= 1, copies(layer_costs.plans), 1.0)
     return shared / several, experts / several
 
@@ -105,14 +115,23 @@ def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
     if not np.any(zero >= 2):
         return np.zeros(len(zero))
     features = layer_costs.job.stack.features
-    units = {kind: kind_costs.shared + kind_costs.experts for kind, kind_costs in layer_costs.by_kind.items()}
-    layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
-    if not features.gathers_layers:
-        layer = largest_matrix(layer_costs)
-    largest = np.maximum(layer, units[EMBEDDING])
+    layer, largest = _units(layer_costs, "")
+    _, trained = _units(layer_costs, "trained_")
     # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
-    gradient = np.where(zero >= 2, largest * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
+    gradient = np.where(zero >= 2, trained * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
     return gradient + np.where(zero >= 3, (layer + largest) * ELEMENT, 0.0)
+
+
+def _units(layer_costs: LayerCosts, sort: str) -> tuple[FloatArray, FloatArray]:
+    """The largest layer, and the largest of it and the embedding: elements that are held, or trained [elements]."""
+    units = {
+        kind: getattr(kind_costs, f"{sort}shared") + getattr(kind_costs, f"{sort}experts")
+        for kind, kind_costs in layer_costs.by_kind.items()
+    }
+    layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
+    if not layer_costs.job.stack.features.gathers_layers and not layer_costs.job.method.freezes:
+        layer = largest_matrix(layer_costs)
+    return layer, np.maximum(layer, units[EMBEDDING])
 
 
 def largest_matrix(layer_costs: LayerCosts) -> FloatArray:
@@ -135,9 +154,15 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
         memory_term("weights", "weights", per_element=weight_bytes, formula=states),
-        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states),
+        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states, trained=True),
         memory_term(
-            "optimizer", "optimizer", per_element=optimizer_bytes, formula=states, offloadable=True, knobs=("offload",)
+            "optimizer",
+            "optimizer",
+            per_element=optimizer_bytes,
+            formula=states,
+            trained=True,
+            offloadable=True,
+            knobs=("offload",),
         ),
         memory_term(
             "activations",

@@ -23,7 +23,15 @@ from optimizer.objectives.layer.sharded import overlap_of
 from optimizer.objectives.network.messages import DP, STEP, Message
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import Stages
-from optimizer.objectives.step.time_terms import contention, data_parallel, hidden, optimizer, update_bytes
+from optimizer.objectives.step.time_terms import (
+    contention,
+    data_parallel,
+    hidden,
+    optimizer,
+    orthogonalising,
+    paging,
+    update_bytes,
+)
 
 FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
 COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")
@@ -35,8 +43,8 @@ REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
 class StageWork:
     """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
 
-    shared, experts: elements that a rank holds [elements]; forward, backward: computation of a micro-batch on a virtual
-    stage that is not recomputed, under which its messages can hide [s].
+    shared, experts: elements that a rank holds and trains [elements]; forward, backward: computation of a micro-batch
+    on a virtual stage that is not recomputed, under which its messages can hide [s].
     """
 
     layer_costs: LayerCosts
@@ -78,8 +86,8 @@ def work_of(layer_costs: LayerCosts, stages: Stages) -> StageWork:
     return StageWork(
         layer_costs=layer_costs,
         exists=stages.exists,
-        shared=elements_on(layer_costs, stages, "shared"),
-        experts=elements_on(layer_costs, stages, "experts"),
+        shared=elements_on(layer_costs, stages, "trained_shared"),
+        experts=elements_on(layer_costs, stages, "trained_experts"),
         forward=forward,
         backward=backward,
     )
@@ -145,9 +153,14 @@ def update_time(job: Job, offload: FloatArray) -> FloatArray:
     return optimizer(np.ones(1), **_update_inputs(job, offload))
 
 
+def weight_size(job: Job) -> float:
+    """Bytes of an element as it is held beside what the optimizer holds [B]: as the software has it, or frozen."""
+    return ELEMENT if job.method.freezes else job.stack.features.param_bytes
+
+
 def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
     features = job.stack.features
-    traffic = update_bytes(features.optimizer_bytes, features.grad_bytes, features.param_bytes)
+    traffic = update_bytes(job.state_bytes, features.grad_bytes, weight_size(job))
     return {
         "traffic": np.asarray(float(traffic)),
         "passes": np.asarray(job.stack["optimizer_passes"]),
@@ -155,7 +168,20 @@ def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
         "offload": offload,
         "host_traffic": np.asarray(float(traffic + features.grad_bytes)),
         "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
+        "besides": np.asarray(_besides(job)),
     }
+
+
+def _besides(job: Job) -> float:
+    """What the optimizer takes for an element beside its traffic in device memory [s]."""
+    rule, model = job.update_rule, job.model
+    if rule.paged:
+        return paging(job.state_bytes - job.stack.features.master_bytes, job.cluster.host_bandwidth)
+    if rule.orthogonal:
+        width = model.ffn_hidden or (model.experts.ffn_hidden if model.experts else model.hidden)
+        rate = job.cluster.device.peak(job.wide_dtype) * job.stack["gemm_efficiency"]
+        return orthogonalising(model.hidden, width, rate)
+    return 0.0
 
 
 def _by_part(work: StageWork, knobs: Knobs | KnobColumns, *rates: FloatArray) -> list[FloatArray]:
@@ -175,7 +201,7 @@ def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
 
 
 def elements_on(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
-    """Elements of the shared parameters or the experts on each stage, of every copy there [elements]."""
+    """Elements of one sort, of LocalParameters, on each stage, of every copy there [elements]."""
     elements = counted(stages, {kind: getattr(kind_costs, part) for kind, kind_costs in layer_costs.by_kind.items()})
     return elements * copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else elements
 

@@ -22,7 +22,7 @@ from optimizer.objectives.pipeline.schedules import both_ways, bubble_fraction, 
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, Stages, kinds_of, stages_of, virtual_counts
 from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.estimate import Costs
-from optimizer.objectives.step.flops import model_flops, recomputed_flops
+from optimizer.objectives.step.flops import recomputed_flops, useful_flops
 from optimizer.objectives.step.formula import Inputs
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.per_step import PerStep, by_stage, work_of, work_per_step
@@ -50,7 +50,7 @@ def price_layer_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knob
     memory = stage_memory(layer_costs, step.stages, knobs)
     fullest = memory.reserved.argmax(axis=0)
     reserved = memory.reserved.max(axis=0)
-    useful = model_flops(job.model, job.seq_len, 1.0) * plans.global_batch * job.seq_len
+    useful = useful_flops(job) / job.global_batch * plans.global_batch
     recomputed = recomputed_flops(job, plans, step.stages)
     available = step.seconds * plans.gpus * job.peak_flops
     left = bubble_left(plans.schedule, plans.pp, plans.num_microbatches)

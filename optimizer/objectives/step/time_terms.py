@@ -163,20 +163,50 @@ def optimizer(
     offload: FloatArray,
     host_traffic: FloatArray,
     host_bandwidth: FloatArray,
+    besides: FloatArray,
 ) -> FloatArray:
-    """Adam on the elements that a rank updates [s].
+    """The update of the elements that a rank updates [s].
 
     updated: elements [1]; traffic, host_traffic: bytes of each in HBM, and over the host link and in the host's memory
     [B]; passes: HBM traffic over one read and write (stack) [1]; bandwidth: of HBM, host_bandwidth: of the host link
-    [B/s]; offload: share of the state on the host [1].
+    [B/s]; offload: share of the state on the host [1]; besides: what paging moments, or making them orthogonal, adds to
+    an element [s].
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 for the state; Ren et al., arXiv 2101.06840 for offload.
 
-    >>> numbers = (1e9, 30.0, 1.0, 3e12, 0.0, 34.0, 1e11)
+    >>> numbers = (1e9, 30.0, 1.0, 3e12, 0.0, 34.0, 1e11, 0.0)
     >>> float(optimizer(*map(np.array, numbers)))
     0.01
     """
-    return updated * (traffic * passes / bandwidth * (1.0 - offload) + host_traffic / host_bandwidth * offload)
+    return updated * (
+        traffic * passes / bandwidth * (1.0 - offload) + host_traffic / host_bandwidth * offload + besides
+    )
+
+
+def paging(moments: float, host_bandwidth: float) -> float:
+    """What the moments of a paged optimizer take to come from the host and go back, for an element [s].
+
+    2 x moments [B] / host_bandwidth [B/s]. Source: Dettmers et al., arXiv 2305.14314, section 3 (unified memory).
+
+    >>> paging(2.0, 4e9)
+    1e-09
+    """
+    return 2.0 * moments / host_bandwidth
+
+
+def orthogonalising(hidden: float, ffn_hidden: float, rate: float) -> float:
+    """What making the moment of a matrix orthogonal takes for an element of it [s].
+
+    5 x (4 n + 2 n^2 / m) / rate for a matrix n x m, n <= m: five iterations, each the product of it with itself, that
+    squared, and both times it; rate [FLOP/s].
+
+    Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", Newton-Schulz iteration.
+
+    >>> orthogonalising(1000.0, 4000.0, 2.25e13)
+    1e-09
+    """
+    n, m = min(hidden, ffn_hidden), max(hidden, ffn_hidden)
+    return 5.0 * (4.0 * n + 2.0 * n**2 / m) / rate
 
 
 def overhead(step_overhead: FloatArray) -> FloatArray:
@@ -295,7 +325,7 @@ TIME_TERMS: Mapping[str, Term] = {
             knobs=("offload",),
             parameters=("optimizer_passes",),
             quantities=("memory_bandwidth",),
-            kernels=(update_bytes,),
+            kernels=(update_bytes, paging, orthogonalising),
         ),
         _term(overhead, "step overhead", phase="step", parameters=("step_overhead",)),
         _term(stragglers, "stragglers", phase="step", parameters=("straggler",)),

@@ -12,11 +12,12 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.layer.parameters import parameters
 from optimizer.objectives.layer.sharded import sharded_messages
+from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.per_step import bucket_messages, work_of, work_per_step
+from optimizer.objectives.step.per_step import bucket_messages, weight_size, work_of, work_per_step
 from tests.objectives.drawn import MODELS, jobs, knobs, plans
 
 PARTS = ("shared", "experts")
@@ -29,7 +30,7 @@ def priced(job: Job, plan: Plan) -> tuple[LayerCosts, Stages]:
 
 def held(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
     """Elements on each stage, kind by kind, from what a layer of each kind has."""
-    each = parameters(layer_costs.job.model, layer_costs.plans)
+    each = local_elements(layer_costs.job, layer_costs.plans)
     return sum(stages.counts[kind][:, 0] * getattr(each[kind], part)[0] for kind in each)
 
 
@@ -45,9 +46,7 @@ def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Pl
     layer_costs, stages = priced(job, plan)
     kept = stage_memory(layer_costs, stages, settings_of).terms["optimizer"]
     updated = work_per_step(work_of(layer_costs, stages), settings_of).inputs["updated"]
-    np.testing.assert_allclose(
-        kept, job.stack.features.optimizer_bytes * (1 - settings_of.offload) * updated, rtol=1e-12
-    )
+    np.testing.assert_allclose(kept, job.state_bytes * (1 - settings_of.offload) * updated, rtol=1e-12)
 
 
 @settings(max_examples=60)
@@ -62,15 +61,16 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
     replicas = {"shared": plan.dp * plan.cp, "experts": max(1, plan.dp * plan.cp * plan.tp / (plan.ep * plan.etp))}
     sharded = plan.zero_stage >= 3
     states = {
-        "weights": (features.param_bytes if sharded else features.param_bytes or 2, 3),
+        "weights": (weight_size(job) if sharded else weight_size(job) or 2, 3),
         "gradients": (features.grad_bytes, 2),
-        "optimizer": (job.stack.features.optimizer_bytes, 1),
+        "optimizer": (job.state_bytes, 1),
     }
     for name, (size, stage) in states.items():
         expected = np.zeros(len(stages.exists))
         for part in PARTS:
             ranks = min(plan.shard or replicas[part], replicas[part]) if plan.zero_stage >= stage else 1
-            expected = expected + held(layer_costs, stages, part) * size / ranks
+            sort = part if name == "weights" else f"trained_{part}"
+            expected = expected + held(layer_costs, stages, sort) * size / ranks
         if name != "optimizer" or plan.zero_stage == 0:  # which is sharded over DualPipe's two copies, too
             expected = expected * copies(layer_costs.plans)[0]
         np.testing.assert_allclose(memory.terms[name][:, 0], expected, rtol=1e-12)
@@ -85,12 +85,12 @@ def test_messages_reduce_the_gradients_that_memory_holds(job: Job, plan: Plan, s
     """
     layer_costs, stages = priced(job, plan)
     width = float(job.stack.features.grad_bytes)
-    whole = {part: width * held(layer_costs, stages, part) for part in PARTS}
+    whole = {part: width * held(layer_costs, stages, f"trained_{part}") for part in PARTS}
     sent = dict.fromkeys(PARTS, np.zeros(len(stages.exists)))
     for message in bucket_messages(job, layer_costs.plans, layer_costs.groups, settings_of):
         if message.purpose.startswith("gradients"):
             part = reduced(message)
-            sent[part] = sent[part] + message.times[0] * message.size[0] * held(layer_costs, stages, part)
+            sent[part] = sent[part] + message.times[0] * message.size[0] * held(layer_costs, stages, f"trained_{part}")
     again = dict.fromkeys(PARTS, np.zeros(len(stages.exists)))
     for kind, kind_costs in layer_costs.by_kind.items():
         for message in sharded_messages(job, layer_costs.plans, kind_costs.elements):

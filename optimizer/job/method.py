@@ -1,0 +1,140 @@
+"""What of a model is trained, how the rest is stored, and by which optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from optimizer.base.content import content
+from optimizer.base.errors import InputError
+
+FULL, LORA, DORA, QLORA, FROZEN = "full", "lora", "dora", "qlora", "frozen"
+METHODS = (FULL, LORA, DORA, QLORA, FROZEN)
+ADAPTERS = (LORA, DORA, QLORA)
+RANK, MOST_RANK = 16, 4096  # of adapters where none is given, and the largest
+# Bytes of an element of frozen linear layers. nf4: 4 bits, a scale of 8 bits for every 64 and one of 32 for every 256
+# of these (double quantisation); mxfp4: 4 bits and a scale of 8 for every 32; fp8 and int8: a scale for each row.
+# Source: Dettmers et al., arXiv 2305.14314, section 3; OCP Microscaling Formats v1.0, section 5.3.
+BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53125}
+DEQUANTISED = ("nf4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
+ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
+GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*ATTENTION, *MLP), "attention": ATTENTION, "mlp": MLP}
+PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """An optimizer, as optimizers.toml has it."""
+
+    name: str
+    moments: float  # tensors of the weights' shape beside them
+    bytes: float = 0.0  # of an element of one, 0: the software's own [B]
+    paged: bool = False  # they lie on the host and travel for every step
+    orthogonal: bool = False  # matrices have one moment, which is made orthogonal; the rest Adam's two
+
+
+@cache
+def optimizers() -> Mapping[str, Optimizer]:
+    """The optimizers by name."""
+    return {name: Optimizer(name=name, **table) for name, table in content("optimizer.job", "optimizers.toml").items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """What is trained: everything, adapters beside frozen linear layers, or all but the frozen parts.
+
+    Attributes:
+        name: one of METHODS.
+        rank: of the adapters.
+        targets: matrices that have one, by the words of GROUPS["all"].
+        frozen: parts that are frozen, of PARTS.
+        base: how frozen linear layers are stored, of BASES.
+    """
+
+    name: str = FULL
+    rank: int = 0
+    targets: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    base: str = "bf16"
+
+    @property
+    def adapts(self) -> bool:
+        """Whether adapters are trained and nothing else."""
+        return self.name in ADAPTERS
+
+    @property
+    def freezes(self) -> bool:
+        """Whether anything is frozen."""
+        return self.name != FULL
+
+    @property
+    def base_bytes(self) -> float:
+        """Bytes of an element of a frozen linear layer [B]."""
+        return BASES[self.base]
+
+    def trains(self, part: str) -> bool:
+        """Whether a part of the model, of PARTS, is trained itself."""
+        return not self.adapts and part not in self.frozen
+
+
+def method_of(train: str, base: str = "") -> Method:
+    """The method that `--train` and `--base` say.
+
+    Raises InputError for words, ranks or targets that there are not, and for a base of nothing frozen.
+
+    >>> method_of("lora:64:attention")
+    Method(name='lora', rank=64, targets=('q', 'k', 'v', 'o'), frozen=(), base='bf16')
+    >>> method_of("qlora").base, method_of("frozen:emb*").frozen, method_of("").freezes
+    ('nf4', ('embedding',), False)
+    """
+    name, _, rest = (train or FULL).strip().lower().partition(":")
+    if name not in METHODS:
+        raise InputError(f"--train must be one of {', '.join(METHODS)}, such as lora:16:attention, but got {train!r}")
+    if base and base not in BASES:
+        raise InputError(f"--base must be one of {', '.join(BASES)}, but got {base!r}")
+    if name == FULL:
+        if rest or base not in ("", "bf16"):
+            what = f"--train {train}" if rest else f"--base {base}"
+            raise InputError(f"{what}: full training freezes no weights; write --train lora or qlora")
+        return Method()
+    stored = base or ("nf4" if name == QLORA else "bf16")
+    if name == QLORA and stored not in DEQUANTISED:
+        raise InputError(f"--train qlora keeps its base in one of {', '.join(DEQUANTISED)}, but --base says {base}")
+    if name == FROZEN:
+        return Method(name=name, frozen=_frozen(rest, train), base=stored)
+    rank, _, targets = rest.partition(":")
+    return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
+
+
+def _rank(text: str, train: str) -> int:
+    if not text:
+        return RANK
+    if not text.isdigit() or not 1 <= int(text) <= MOST_RANK:
+        raise InputError(f"--train {train}: the rank must be a whole number from 1 to {MOST_RANK:,}, but got {text!r}")
+    return int(text)
+
+
+def _targets(text: str, train: str) -> tuple[str, ...]:
+    """Matrices with adapters, in the order of a layer; names of Hugging Face's modules do too."""
+    names: set[str] = set()
+    for word in (text or "all").replace("+", ",").split(","):
+        plain = word.strip().removesuffix("_proj").removesuffix("-linear")
+        if plain not in GROUPS and plain not in GROUPS["all"]:
+            known = ", ".join((*GROUPS, *(f"{name}_proj" for name in GROUPS["all"])))
+            raise InputError(f"--train {train}: adapters stand on {known}, but got {word!r}")
+        names.update(GROUPS.get(plain, (plain,)))
+    return tuple(name for name in GROUPS["all"] if name in names)
+
+
+def _frozen(text: str, train: str) -> tuple[str, ...]:
+    patterns = [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
+    parts = tuple(part for part in PARTS if any(fnmatchcase(part, pattern) for pattern in patterns))
+    idle = [pattern for pattern in patterns if not any(fnmatchcase(part, pattern) for part in PARTS)]
+    if idle or not parts or parts == PARTS:
+        raise InputError(
+            f"--train {train}: name some, not all, of {', '.join(PARTS)}, as in frozen:embedding,att*"
+            + (f"; nothing is called {idle[0]!r}" if idle else "")
+        )
+    return parts

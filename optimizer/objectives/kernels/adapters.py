@@ -1,0 +1,131 @@
+"""What a layer runs where linear layers are frozen: no gradients of their weights, adapters beside them, dequantising.
+
+Source: Hu et al., arXiv 2106.09685, section 4.1; Liu et al., arXiv 2402.09353, section 4; Dettmers et al., arXiv
+2305.14314, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.job.job import Job
+from optimizer.job.method import DEQUANTISED, DORA, Method
+from optimizer.job.model import Model
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.kernels.operators import Elementwise, Gemm, Layer
+
+ELEMENT = 2.0  # bytes of an activation, and of a weight as products read it [B]
+ROUTER, SCORES, HEAD = "router", "indexer_scores", "head"
+# Words of job.method.GROUPS for the matrices that one product holds, side by side.
+MATRICES: Mapping[str, tuple[str, ...]] = {
+    **{"qkv": ("q", "k", "v"), "q": ("q",), "q_down": ("q",), "q_up": ("q",), "kv_down": ("k",), "kv_up": ("v",)},
+    **{"attention_out": ("o",), "state_in": ("q",), "state_inner": ("k",), "state_out": ("o",), "gate": ("v",)},
+    **{f"{mlp}_up": ("gate", "up") for mlp in ("mlp", "experts", "shared")},
+    **{f"{mlp}_down": ("down",) for mlp in ("mlp", "experts", "shared")},
+    **{"latent_down": ("up",), "latent_up": ("down",)},
+}
+KERNELS = {False: 5, True: 12}  # around an adapter: casts, scale, dropout and sum; DoRA's norms and scales besides
+DEQUANTISING = 2  # kernels for each matrix: its scales, itself
+
+
+def part_of(product: str) -> str:
+    """The part of a model, of optimizer.job.method.PARTS, that a product's weights are of.
+
+    >>> part_of("qkv"), part_of("experts_up"), part_of("shared_down"), part_of("head")
+    ('attention', 'experts', 'mlp', 'head')
+    """
+    if product == HEAD or product.startswith(("mlp", "shared")):
+        return HEAD if product == HEAD else "mlp"
+    return "experts" if product.startswith(("experts", "latent", ROUTER)) else "attention"
+
+
+def matrices(model: Model, product: str) -> tuple[str, ...]:
+    """The words for the matrices of a product.
+
+    >>> from optimizer.catalog import load_model
+    >>> matrices(load_model("gpt3"), "mlp_up"), matrices(load_model("llama3-8b"), "mlp_up")
+    (('up',), ('gate', 'up'))
+    """
+    words = MATRICES.get(product, ())
+    return ("up",) if words == ("gate", "up") and not model.gated_mlp else words
+
+
+def width_of(model: Model, product: Gemm, words: Sequence[str]) -> FloatArray:
+    """Outputs of those matrices of a product that these words name [elements].
+
+    Of queries, keys and values by their widths, else in equal shares.
+
+    >>> from optimizer.catalog import load_model
+    >>> width = np.full(1, 6144.0)
+    >>> width_of(load_model("llama3-8b"), Gemm(name="qkv", m=width, n=width, k=width), ("q", "v")).tolist()
+    [5120.0]
+    """
+    whole = matrices(model, product.name)
+    sizes = dict.fromkeys(whole, 1.0)
+    if product.name == "qkv":
+        sizes = {"q": float(model.q_dim), "k": float(model.kv_dim), "v": float(model.kv_dim)}
+    share = sum(sizes[word] for word in whole if word in words) / max(sum(sizes.values()), 1.0)
+    return np.asarray(product.n * share)
+
+
+def adapters_of(model: Model, method: Method, product: Gemm) -> tuple[Gemm, ...]:
+    """The two small products of the adapters beside a product: of its inputs to the rank, and on to its outputs.
+
+    >>> from optimizer.catalog import load_model
+    >>> from optimizer.job.method import method_of
+    >>> width = np.full(1, 6144.0)
+    >>> qkv = Gemm(name="qkv", m=width, n=width, k=np.full(1, 4096.0))
+    >>> [float((each.n * each.k)[0]) for each in adapters_of(load_model("llama3-8b"), method_of("lora:8"), qkv)]
+    [98304.0, 49152.0]
+    """
+    words = tuple(word for word in matrices(model, product.name) if word in method.targets)
+    if not words or not product.weight or product.name in (ROUTER, SCORES):
+        return ()
+    rank = np.full_like(np.asarray(product.n, dtype=np.float64), float(method.rank))
+    wide = replace(product, weight=True, low_precision=False)
+    return (
+        replace(wide, name=f"{product.name}_a", n=len(words) * rank),
+        replace(wide, name=f"{product.name}_b", n=width_of(model, product, words), k=rank),
+    )
+
+
+def adapter_passes(product: Gemm, small: Sequence[Gemm], dora: bool) -> Elementwise:
+    """Dropout on the adapters' inputs, their scale and their sum with the product's outputs, and DoRA's scales [B].
+
+    Inputs are read and written, outputs read twice and written, twice for a scale of their own; DoRA reads the frozen
+    matrix for the norms of its columns, and scales the outputs of both.
+    """
+    inputs, outputs = (np.asarray(each * product.batch) for each in (product.m * product.k, product.m * small[-1].n))
+    moved = ELEMENT * (2.0 * inputs + 5.0 * outputs)
+    if dora:
+        moved = moved + ELEMENT * (4.0 * outputs + 3.0 * product.n * product.k * product.batch)
+    return Elementwise(
+        name="adapter", forward_bytes=moved, backward_bytes=moved, kernels=KERNELS[dora] * (len(small) // 2)
+    )
+
+
+def trained_layer(job: Job, layer: Layer) -> Layer:
+    """The layer as the job's method trains it: the layer itself where everything is.
+
+    Frozen products have no gradient of their weights. Dequantising reads an element as it is stored and writes it in 16
+    bits, in each pass over the layer.
+    """
+    method = job.method
+    if not method.freezes:
+        return layer
+    gemms: list[Gemm] = []
+    elementwise = list(layer.elementwise)
+    for product in layer.gemms:
+        frozen = product.name != SCORES and not method.trains(part_of(product.name))
+        small = adapters_of(job.model, method, product) if method.adapts else ()
+        gemms += [*small, replace(product, weight=False) if frozen else product]
+        if small:
+            elementwise.append(adapter_passes(product, small, method.name == DORA))
+        if frozen and method.base in DEQUANTISED and product.name not in (ROUTER, HEAD):
+            moved = (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
+            count = DEQUANTISING * max(len(matrices(job.model, product.name)), 1)
+            elementwise.append(Elementwise(name="dequantise", forward_bytes=moved, backward_bytes=moved, kernels=count))
+    return replace(layer, gemms=tuple(gemms), elementwise=tuple(elementwise))

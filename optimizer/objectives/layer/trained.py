@@ -1,0 +1,94 @@
+"""What one GPU holds of a layer of each kind, as it is stored, and what of it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.job.job import Job
+from optimizer.job.model import NOTHING, LayerKind
+from optimizer.job.plan import Plans
+from optimizer.objectives.kernels.adapters import ELEMENT, ROUTER, SCORES, adapters_of, part_of
+from optimizer.objectives.kernels.operators import Gemm, expert_gemms, mixer_gemms, mlp_gemms
+from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.parameters import LocalParameters, parameters
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
+
+
+def local_elements(job: Job, plans: Plans) -> Mapping[str, LocalParameters]:
+    """Elements of one layer of every kind, of the embedding and of the head, held and trained [elements].
+
+    Held are elements of two bytes: a frozen matrix in nf4 counts as 0.516 / 2 of its own. A prediction layer is stored
+    and trained as the layer that it is like.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=1, train="qlora:8")
+    >>> layer = local_elements(job, Plans.of([Plan()]))[DENSE]
+    >>> round(float(layer.shared[0]) / 1e6, 2), round(float(layer.trained_shared[0]) / 1e6, 3)
+    (56.93, 0.655)
+    """
+    each, method = parameters(job.model, plans), job.method
+    if not method.freezes:
+        return each
+    elements = {kind: _frozen(whole) for kind, whole in each.items()}
+    for kind in (EMBEDDING, HEAD):
+        if method.trains(kind):
+            elements[kind] = each[kind]
+    for kind in (DENSE, MOE):
+        if kind in each:
+            elements[kind] = _layer(job, plans, each[kind], moe=kind == MOE)
+    if MTP in each:
+        like = MOE if MOE in each else DENSE
+        elements[MTP] = replace(elements[like], shared=elements[like].shared + each[MTP].shared - each[like].shared)
+    return elements
+
+
+def _frozen(whole: LocalParameters) -> LocalParameters:
+    nothing = np.zeros_like(whole.shared)
+    return LocalParameters(
+        shared=whole.shared, experts=whole.experts, trained_shared=nothing, trained_experts=0 * whole.experts
+    )
+
+
+def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> LocalParameters:
+    """A layer of one kind, in the mean of those that mix tokens differently."""
+    kinds, method = job.model.kinds_with(moe), job.method
+    shares = [kind.count / max(1, sum(kind.count for kind in kinds)) for kind in kinds]
+    thinner, small, still = ({"shared": np.zeros(len(plans)), "experts": np.zeros(len(plans))} for _ in range(3))
+    for kind, share in zip(kinds, shares, strict=True):
+        for product in _products(job, plans, kind, moe=moe):
+            where, size = _where(product.name), share * product.n * product.k * product.batch
+            frozen = not method.trains(part_of(product.name))
+            if frozen and product.name != ROUTER:
+                thinner[where] = thinner[where] + size * (1.0 - method.base_bytes / ELEMENT)
+            if frozen:
+                still[where] = still[where] + size
+            for each in adapters_of(kind.model, method, product) if method.adapts else ():
+                small[where] = small[where] + share * each.n * each.k * each.batch
+    if method.adapts:
+        still = {"shared": whole.shared, "experts": whole.experts}
+    return LocalParameters(
+        shared=whole.shared - thinner["shared"] + small["shared"],
+        experts=whole.experts - thinner["experts"] + small["experts"],
+        trained_shared=whole.shared - still["shared"] + small["shared"],
+        trained_experts=whole.experts - still["experts"] + small["experts"],
+    )
+
+
+def _products(job: Job, plans: Plans, kind: LayerKind, *, moe: bool) -> list[Gemm]:
+    """Products with weights of a layer of one kind, at the experts' mean rows."""
+    shapes, model = shapes_of(job, plans), kind.model
+    products = mixer_gemms(model, shapes)
+    if moe:
+        products += expert_gemms(model, shapes, 1.0, 1.0)
+    elif model.feed_forwards != NOTHING:
+        products += mlp_gemms(model, shapes, model.ffn_hidden)
+    return [product for product in products if product.weight and product.name != SCORES]
+
+
+def _where(product: str) -> str:
+    return "experts" if product.startswith("experts_") else "shared"

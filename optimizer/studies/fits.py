@@ -1,0 +1,167 @@
+"""Which ways of training a model fit: methods by length of context, the longest one, the smallest card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from optimizer.base.errors import InputError
+from optimizer.catalog.hardware import device_names, load_device
+from optimizer.constraints.rules.every import structural
+from optimizer.job.hardware import Device
+from optimizer.job.job import Job
+from optimizer.job.method import FULL, LORA, QLORA
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
+
+LENGTHS = (2048, 8192, 32_768, 131_072)
+STEP = 1024  # the longest context is a multiple of it [tokens]
+MOST_LENGTH = 1024 * STEP
+# What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
+METHODS = ((FULL, ""), (FULL, "adamw-8bit"), (FULL, "paged-adamw-8bit"), (LORA, ""), (QLORA, ""))
+CARDS = ("NVIDIA", "AMD")  # whose devices are looked through for the smallest that does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One method at one length.
+
+    Attributes:
+        job: with the method and the length.
+        plan: the fastest that fits; where none does, the one that needs least memory.
+        reserved: by every GPU, predicted [B].
+        chance: that the plan fits [1].
+        step_time: of the plan [s].
+        fits: whether the chance is within the job's risk.
+        card: the device of least memory that does, "" where none does.
+    """
+
+    job: Job
+    plan: Plan
+    reserved: float
+    chance: float
+    step_time: float
+    fits: bool
+    card: str = ""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all GPUs [tokens/s]."""
+        return self.job.tokens / self.step_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitsStudy:
+    """A job's methods, each at every length; `longest` by method, 0 where not even STEP fits [tokens]."""
+
+    job: Job
+    fits: tuple[Fit, ...]
+    longest: dict[tuple[str, str], int]
+
+
+def method_words(train: str, optimizer: str) -> str:
+    """A method as people say it.
+
+    >>> method_words("full", "adamw-8bit"), method_words("lora:64", "")
+    ('full, adamw-8bit', 'lora:64')
+    """
+    return ", ".join(filter(None, (train, optimizer)))
+
+
+def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str, str]] = METHODS) -> FitsStudy:
+    """Every method at every length, under data parallelism with every sharding, micro-batch and recomputation.
+
+    The chance to fit, and the risk that is taken, are those of the job. Raises InputError for a batch that the GPUs do
+    not divide, and for pins that leave no such plan.
+    """
+    if job.global_batch % job.gpus:
+        raise InputError(f"{job.global_batch:,} sequences do not divide over {job.gpus:,} GPUs; give --global-batch")
+    rows, longest = [], {}
+    for train, optimizer in methods:
+        chosen = replace(job, train=train, optimizer=optimizer)
+        longest[train, optimizer] = longest_context(chosen)
+        for length in sorted(set(lengths)):
+            cell = best_fit(replace(chosen, seq_len=length))
+            rows.append(replace(cell, card=smallest_card(cell.job)))
+    return FitsStudy(job=job, fits=tuple(rows), longest=longest)
+
+
+def best_fit(job: Job) -> Fit:
+    """The fastest plan of data parallelism alone that fits, else the one that needs least memory."""
+    plans = _allowed(job)
+    costs = price(job, Plans.of(plans), Knobs())
+    within = costs.reserved <= safe_memory(job)
+    index = int(np.argmin(np.where(within, costs.step_time, np.inf) if within.any() else costs.reserved))
+    reserved = float(costs.reserved[index])
+    return Fit(
+        job=job,
+        plan=plans[index],
+        reserved=reserved,
+        chance=chance_to_fit(job, reserved),
+        step_time=float(costs.step_time[index]),
+        fits=bool(within[index]),
+    )
+
+
+def longest_context(job: Job) -> int:
+    """The longest context, in multiples of STEP, at which some plan fits [tokens]; memory grows with the length."""
+    low, high = 0, 1
+    while high * STEP <= MOST_LENGTH and _least(job, high * STEP):
+        low, high = high, 2 * high
+    high = min(high, MOST_LENGTH // STEP + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _least(job, middle * STEP) else (low, middle)
+    return low * STEP
+
+
+def smallest_card(job: Job) -> str:
+    """The device of least memory on which so many GPUs do it, "" where none does."""
+    cards = _cards(job.dtype)
+    low, high = -1, len(cards)
+    while high - low > 1:
+        middle = (low + high) // 2
+        cluster = replace(job.cluster, device=cards[middle])
+        low, high = (low, middle) if _least(replace(job, cluster=cluster), job.seq_len) else (middle, high)
+    return cards[high].name if high < len(cards) else ""
+
+
+def _cards(dtype: str) -> list[Device]:
+    """Devices with such matrix units, by their memory; of those with as much, the one that came out first."""
+    devices = [device for device in map(load_device, device_names()) if device.vendor in CARDS]
+    able = [device for device in devices if dtype in device.peak_flops]
+    return sorted(able, key=lambda device: (device.memory, device.release))
+
+
+def _least(job: Job, length: int) -> bool:
+    """Whether some plan fits at this length: those of the smallest micro-batch need least."""
+    at = replace(job, seq_len=length)
+    plans = _allowed(at)
+    least = min(plan.micro_batch for plan in plans)
+    plans = [plan for plan in plans if plan.micro_batch == least]
+    return bool((price(at, Plans.of(plans), Knobs()).reserved <= safe_memory(at)).any())
+
+
+def _allowed(job: Job) -> list[Plan]:
+    """The plans that every rule but memory allows. Raises InputError where pins leave none."""
+    plans = _plans(job)
+    of_plans = Plans.of(plans)
+    allowed = np.logical_and.reduce([rule.check(job, of_plans) for rule in structural(job)])
+    if not allowed.any():
+        raise InputError("no plan of data parallelism alone obeys the rules and pins; `optimize` searches the others")
+    return [plan for plan, keep in zip(plans, allowed, strict=True) if keep]
+
+
+def _plans(job: Job) -> list[Plan]:
+    """Every plan of data parallelism alone."""
+    share, features = job.global_batch // job.gpus, job.stack.features
+    sizes = [size for size in range(1, min(share, job.limits.max_micro_batch) + 1) if share % size == 0]
+    stages = sorted(features.zero_stages) if job.gpus > 1 else [min(features.zero_stages)]
+    return [
+        Plan(dp=job.gpus, micro_batch=size, num_microbatches=share // size, zero_stage=stage, recompute=recompute)
+        for stage, size, recompute in product(stages, sizes, features.recompute)
+    ]

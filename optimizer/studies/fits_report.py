@@ -1,0 +1,63 @@
+"""What fits: methods by length of context, with micro-batch, memory, tokens a second and the smallest card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from optimizer.base.content import content
+from optimizer.reports.listed import record
+from optimizer.reports.report import Record, Report, Table, Value, columns, section
+from optimizer.studies.fits import MOST_LENGTH, method_words
+
+if TYPE_CHECKING:
+    from optimizer.studies.fits import Fit, FitsStudy
+
+CELLS = columns("method | context [1] | memory [B] | fits [%] | tokens/s [1] | smallest card | fastest plan ~")
+NONE = "does not fit"
+
+
+def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
+    """The table of methods by length, and the longest context of each."""
+    job = study.job
+    return Report(
+        title=f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}: what fits",
+        subject=(
+            f"{job.dtype}, {job.global_batch:,} sequences per step, {job.cluster.name}, {job.stack.name}",
+            "data parallelism with every sharding, micro-batch and recomputation; `optimize` searches the rest",
+        ),
+        conclusion=tuple(_longest(study)),
+        sections=(section("Methods by context", Table(CELLS, [_row(fit) for fit in study.fits], _strong(study))),),
+        assumed=tuple(assumed),
+    )
+
+
+def fits_record(study: FitsStudy, fit: Fit) -> Record:
+    """One method at one length, SI units."""
+    longest = study.longest[fit.job.train, fit.job.optimizer]
+    return record(content("optimizer.studies", "tables.toml")["records"]["fits"], fit=fit, longest=longest)
+
+
+def _longest(study: FitsStudy) -> list[str]:
+    """A sentence for every method: the longest context that fits."""
+    lines = []
+    for method, tokens in study.longest.items():
+        reach = f"up to {tokens:,} tokens" if 0 < tokens < MOST_LENGTH else f"{tokens:,} tokens and more"
+        lines.append(f"{method_words(*method)}: {reach if tokens else NONE}")
+    return lines
+
+
+def _row(fit: Fit) -> Sequence[Value]:
+    method = method_words(fit.job.train, fit.job.optimizer)
+    rate, plan = (fit.tokens_per_second, _plan_words(fit)) if fit.fits else (None, NONE)
+    return (method, fit.job.seq_len, fit.reserved, fit.chance, rate, fit.card or "none", plan)
+
+
+def _plan_words(fit: Fit) -> str:
+    sharded = f", ZeRO-{fit.plan.zero_stage}" if fit.job.gpus > 1 else ""
+    recomputed = "" if fit.plan.recompute == "none" else f", {fit.plan.recompute} recompute"
+    return f"micro-batch {fit.plan.micro_batch}{sharded}{recomputed}"
+
+
+def _strong(study: FitsStudy) -> list[int]:
+    return [place for place, fit in enumerate(study.fits) if fit.fits]

@@ -1,0 +1,113 @@
+"""Adapters and frozen products, by hand and by law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.method import PARTS
+from optimizer.job.plan import Plan, Plans
+from optimizer.objectives.kernels.adapters import ROUTER, SCORES, matrices, part_of
+from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.layer.sharded import sharded_messages
+from optimizer.objectives.layer.trained import local_elements
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
+from optimizer.objectives.step.price import price
+
+JOB = Job(
+    model=load_model("llama3-8b"),
+    cluster=load_cluster("dgx-h100"),
+    stack=load_stack("megatron-core"),
+    gpus=1,
+    seq_len=2048,
+    global_batch=4,
+)
+
+
+def seconds(train: str, optimizer: str = "", **plan: int) -> float:
+    return float(price(replace(JOB, train=train, optimizer=optimizer), Plans.of([Plan(**plan)])).step_time[0])
+
+
+def memory(train: str, optimizer: str = "", base: str = "") -> dict[str, float]:
+    costs = price(replace(JOB, train=train, optimizer=optimizer, base=base), Plans.of([Plan()]))
+    return {name: float(costs.memory[name][0]) for name in ("weights", "gradients", "optimizer")}
+
+
+def test_adapters_of_llama_count_as_their_publisher_counts() -> None:
+    """PEFT on all linear layers of Llama 3 8B at rank 8: 20,971,520 parameters; on queries and values 3,407,872."""
+    for train, count in (("lora:8", 20_971_520), ("lora:8:q_proj,v_proj", 3_407_872)):
+        found = local_elements(replace(JOB, train=train), Plans.of([Plan()]))
+        assert JOB.model.layers * float(found[DENSE].trained_shared[0]) == count
+        assert not np.any(found[EMBEDDING].trained_shared)
+        assert not np.any(found[HEAD].trained_shared)
+
+
+def test_experts_have_adapters_of_their_own() -> None:
+    job = replace(JOB, model=load_model("mixtral-8x7b"), train="lora:8:mlp")
+    found = local_elements(job, Plans.of([Plan(), Plan(ep=2, dp=2)]))[MOE]
+    hidden, wide = job.model.hidden, job.model.experts.ffn_hidden
+    assert found.trained_experts.tolist() == [8 * 8 * (3 * hidden + 3 * wide), 4 * 8 * (3 * hidden + 3 * wide)]
+    assert not np.any(found.trained_shared)
+
+
+def test_tensor_parallelism_splits_the_outer_side_of_an_adapter() -> None:
+    found = local_elements(replace(JOB, train="lora:8:o"), Plans.of([Plan(), Plan(tp=2)]))[DENSE]
+    assert found.trained_shared.tolist() == [8 * (4096 + 4096), 8 * (2048 + 4096)]
+
+
+def test_what_is_frozen_has_no_gradient_and_no_state() -> None:
+    full, adapted, quantised = memory("full"), memory("lora:8"), memory("qlora:8")
+    assert adapted["gradients"] == 4 * 20_971_520
+    assert adapted["optimizer"] == 12 * 20_971_520
+    assert adapted["weights"] == pytest.approx(full["weights"] + 2 * 20_971_520)
+    linear = JOB.model.layers * 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
+    assert quantised["weights"] == pytest.approx(adapted["weights"] - (2 - 0.516) * linear)
+    assert memory("lora:8", base="fp8")["weights"] == pytest.approx(adapted["weights"] - linear)
+    some = memory("frozen:embedding,mlp")
+    less = 128256 * 4096 + 32 * 3 * 4096 * 14336
+    assert some["gradients"] / 4 == pytest.approx(full["gradients"] / 4 - less, rel=1e-9)
+
+
+def test_optimizers_keep_their_moments() -> None:
+    params = memory("full")["gradients"] / 4
+    states = {name: memory("full", name)["optimizer"] / params for name in ("sgd", "lion", "adamw-8bit", "ademamix")}
+    assert states == pytest.approx({"sgd": 4, "lion": 8, "adamw-8bit": 6.032, "ademamix": 16})
+    assert memory("full", "paged-adamw-8bit")["optimizer"] == pytest.approx(4 * params)
+
+
+def test_time_follows_what_is_trained() -> None:
+    """Frozen weights save gradients; rank and DoRA cost; dequantising costs once a micro-batch, whatever its tokens."""
+    assert seconds("lora:8") < 0.8 * seconds("full")
+    assert seconds("lora:8") < seconds("lora:64") < seconds("dora:64")
+    small, large = (seconds("qlora", micro_batch=n) - seconds("lora", micro_batch=n) for n in (1, 4))
+    assert small == pytest.approx(large, rel=0.2)
+    assert seconds("full", "sgd") < seconds("full") < seconds("full", "ademamix") < seconds("full", "muon")
+
+
+def test_every_product_of_a_layer_is_of_a_part_and_holds_matrices() -> None:
+    for name in ("gpt3", "llama3-8b", "deepseek-v3"):
+        job = replace(JOB, model=load_model(name))
+        shapes = shapes_of(job, Plans.of([Plan()]))
+        for kind in job.model.kinds:
+            layer = layer_operators(kind.model, shapes, job.stack, kind.moe)
+            for product in layer.gemms:
+                assert part_of(product.name) in PARTS
+                assert matrices(kind.model, product.name) or product.name in (ROUTER, SCORES), product.name
+
+
+def test_gathering_frozen_weights_takes_their_stored_bytes() -> None:
+    job = replace(JOB, gpus=8, train="qlora", global_batch=8, cluster=load_cluster("dgx-h100"))
+    plan = Plans.of([Plan(dp=8, zero_stage=3)])
+    thin, wide = (layer_costs_of(replace(job, base=base), plans=plan) for base in ("nf4", "int8"))
+    sent = []
+    for costs in (thin, wide):
+        messages = sharded_messages(job, plan, costs.by_kind[DENSE].elements)
+        sent.append(sum(float(message.size[0] * message.times[0]) for message in messages))
+    linear = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
+    assert sent[1] - sent[0] == pytest.approx(2 * (1 - 0.516) * linear)
