@@ -35,6 +35,7 @@ COMMANDS = {
     "strategies": ("communication", *HERE, "--gpus", "16"),
     "timeline": ("timeline", *HERE, "--gpus", "16", "--best", "--html", "x.html", *PINNED),
     "scaling": ("scaling", *HERE, "--gpus", "8,16", *PINNED),
+    "fits": ("fits", *HERE, "--gpus", "8"),
     "sensitivity": ("sensitivity", *HERE, "--gpus", "16", *PINNED),
     "pareto": (
         *("pareto", "--model", "{model}", "--stack", "{stack}", *FEW, "--tokens", "1e12"),

@@ -83,7 +83,7 @@ def as_json(answer: optimizer.Answer) -> dict[str, Any]:
         (f"{WORDS} --fix tp=2 --fix pp=1", {**SMALL, "fix": ["tp=2", "pp=1"]}),
         (f"{WORDS} --oom-risk 2% --hbm-limit 75GB", {**SMALL, "oom_risk": 0.02, "hbm_limit": 75e9}),
         (f"{WORDS} --minimize energy --top 2", {**SMALL, "minimize": "energy", "top": 2}),
-        (f"{WORDS} --prefer simple --top 2", {**SMALL, "prefer": "simple", "top": 2}),
+        (f"{WORDS} --prefer fast --try-cost 1h --top 2", {**SMALL, "prefer": "fast", "try_cost": 3600, "top": 2}),
         (f"{WORDS} --dtype bf16,fp8 --within 3%", {**SMALL, "dtype": ["bf16", "fp8"], "within": 0.03}),
         (
             "--model llama3.2-1b --gpus at-most:12 --trials 0 --flex batch=5%",

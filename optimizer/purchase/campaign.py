@@ -10,6 +10,7 @@ from optimizer.base.units import whole
 from optimizer.catalog.offers import USER, PriceBook
 from optimizer.catalog.stacks import default_stack, load_stack
 from optimizer.catalog.usual_batch import divisible_batch, usual_tokens
+from optimizer.job.fields import EXPECTED
 from optimizer.job.hardware import Cluster, Device, Tier
 from optimizer.job.job import Job, Limits
 from optimizer.job.model import Model
@@ -168,6 +169,7 @@ class Design:
             seq_len=run.seq_len,
             global_batch=self.batch(run),
             dtype=self.dtype,
+            prefer=EXPECTED,
             limits=Limits(
                 bubble=campaign.bubble,
                 hbm=self.hbm,

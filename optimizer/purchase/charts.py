@@ -13,7 +13,7 @@ from optimizer.purchase.ranges import Range
 from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours
 from optimizer.purchase.wording import filled
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points
-from optimizer.reports.palette import PALETTE
+from optimizer.reports.charts.palette import PALETTE
 
 if TYPE_CHECKING:
     from optimizer.purchase.designs.points import Point

@@ -84,6 +84,7 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "stack": options["stack"] or "",
         "dtype": options["dtype"] or "",
         "minimize": options["minimize"],
+        **{name: options[name] or "" for name in ("train", "base", "optimizer")},
         "limits": content(limits),
         "family": model.family,
     }

@@ -13,6 +13,7 @@ from typing import Any
 from optimizer.base.errors import InputError, nearest
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import TIME, Limits
+from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan
 from optimizer.reports.render.csv import csv_text
 from optimizer.sweep.money import costs
@@ -29,7 +30,11 @@ EMPTY: Mapping[str, Any] = {
     "alternatives": [],
     "conflict": [],
 }
-ASKED = ("model", "family", "cluster", "device", "stack", "dtype", "gpus", "seq_len", "global_batch", "minimize")
+ASKED = (
+    *("model", "family", "cluster", "device", "stack", "dtype", "gpus", "seq_len", "global_batch", "minimize"),
+    *("train", "base", "optimizer"),
+)
+IMPLIED = {"minimize": TIME, "train": FULL, "base": "", "optimizer": ""}  # what the JSON of a job leaves out
 FIGURES = ("step_time_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "bubble_fraction")
 # The columns that are fields, with their defaults, which tell numbers from words.
 DEFAULTS = {
@@ -63,7 +68,7 @@ def flat(whole: Mapping[str, Any]) -> dict[str, Any]:
     certificate, knobs = whole["certificate"] or {}, (whole["knobs"] if whole["plan"] else None) or {}
     limits = job.get("limits", {})
     record: dict[str, Any] = {"key": whole["key"], "status": whole["status"], "scenario": whole["scenario"]}
-    record |= {name: job.get(name, TIME if name == "minimize" else None) for name in ASKED}
+    record |= {name: job.get(name, IMPLIED.get(name)) for name in ASKED}
     record |= {name: _cell(limits.get(name.removeprefix("limit_"))) for name in LIMITS}
     record |= {name: estimate.get(name) for name in FIGURES}
     record["peak_reserved_bytes"] = estimate.get("memory_bytes", {}).get("peak_reserved")

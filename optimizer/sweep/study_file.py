@@ -186,14 +186,16 @@ AxesTable = _table(
 )
 _EXCLUDED = sorted(
     (field for field in AXES if field.group == JOB and not field.limit and field.name != "fix"),
-    key=lambda field: _TYPES[field.kind] != Names,
+    key=lambda field: _TYPES.get(field.kind, Names) != Names,
 )
 ExclusionTable = _table(
     "ExclusionTable",
     "Combinations to leave out: those that match every key given.",
     StudyKeys,
     {"scenarios": (Names | None, None)}
-    | {field.axis: ((Names if _TYPES[field.kind] == Names else Numbers) | None, None) for field in _EXCLUDED},
+    | {
+        field.axis: ((Names if _TYPES.get(field.kind, Names) == Names else Numbers) | None, None) for field in _EXCLUDED
+    },
 )
 StudyTable = _table(
     "StudyTable",

@@ -163,7 +163,10 @@ def test_ctrl_c_reaches_every_process_of_a_terminal_and_none_complains(name: str
     if name == "page" and find_spec("uvicorn") is None:
         pytest.skip("needs the extra page")
     (tmp_path / "study.toml").write_text('models = "gpt3"\ngpus = [256, 512]\n')
-    words = {"batch": ("batch", str(tmp_path / "study.toml")), "page": ("page", "--no-browser")}[name]
+    words = {
+        "batch": ("batch", str(tmp_path / "study.toml"), "--store", str(tmp_path / "study.db")),
+        "page": ("page", "--no-browser"),
+    }[name]
     process = subprocess.Popen(
         [sys.executable, "-m", "optimizer", *words],
         cwd=ROOT,

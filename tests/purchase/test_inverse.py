@@ -50,6 +50,12 @@ def test_cheapest_and_fastest_agree_with_a_look_at_every_point() -> None:
     assert within is not None
     assert within.figures.time_to_train <= 100 * DAY
     assert fastest(points, budget=1.0) is None
+    # Exactly on the limit is within it.
+    first, least = fastest(points), cheapest(points)
+    assert first is not None
+    assert least is not None
+    assert cheapest([least], least.figures.time_to_train) is least
+    assert fastest([first], first.figures.cost) is first
 
 
 def test_at_its_parity_price_a_device_costs_what_its_alternative_does() -> None:

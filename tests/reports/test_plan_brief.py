@@ -27,7 +27,7 @@ ASKED = """\
 --model llama3-8b --gpus 64 --minimize energy
 --model llama3-8b --gpus 64 --minimize cost --robust
 --model llama3-8b --gpus 64 --within 5%
---model llama3-8b --gpus 64 --prefer simple
+--model llama3-8b --gpus 64 --prefer fast
 --model llama3-8b --gpus 64 --oom-risk 50%
 --model llama3-8b --gpus 64 --top 0
 --model llama3-8b --gpus 64 --seq-len 131072 --global-batch 64

@@ -3,8 +3,8 @@ from math import log
 
 import pytest
 
-from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies
-from optimizer.job.plan import Plan
+from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies, Safety
+from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Stack
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.plan_words import headline
@@ -12,8 +12,9 @@ from optimizer.reports.proof_lines import layout_line, ties_line
 from optimizer.reports.render.screen import screen_text
 
 
-def text(answer: Answer, width: int = 100) -> str:
-    return screen_text(plan_report(answer, ["cluster dgx-h100 (--cluster)"]), width=width, colour=False)
+def text(answer: Answer, width: int = 100, *, whole: bool = True) -> str:
+    report = plan_report(answer, ["cluster dgx-h100 (--cluster)"], whole=whole)
+    return screen_text(report, width=width, colour=False)
 
 
 def row(report: str, start: str) -> str:
@@ -42,16 +43,17 @@ def test_a_step_whose_ends_are_a_factor_of_five_apart_is_not_known(gpt3_answer: 
     assert (written["interval_known"], written["step_time_s"]) == (False, 5.0)
 
 
-def test_a_simpler_plan_is_told_at_the_top(gpt3_answer: Answer) -> None:
+def test_what_the_fastest_on_paper_would_gain_and_risk_is_told(gpt3_answer: Answer) -> None:
     assert gpt3_answer.plan is not None
     assert gpt3_answer.estimate is not None
-    assert "--prefer simple" not in text(gpt3_answer)
-    plan = replace(gpt3_answer.plan, tp=1, sequence_parallel=False)
-    simpler = Alternative(plan=plan, estimate=replace(gpt3_answer.estimate, reserved=30e9), slower=0.004)
-    report = text(replace(gpt3_answer, simpler=simpler))
-    line = "0.4% slower, less than runs tell apart, is a simpler plan without tensor parallelism: --prefer simple"
-    assert " ".join(report.split("Plan\n")[0].split()).endswith(line)
-    assert "10.0 GB less memory, fits with >99.9% (--prefer simple)" in " ".join(report.split())
+    weighed = replace(gpt3_answer, job=replace(gpt3_answer.job, prefer="expected"))
+    assert "on paper" not in text(replace(weighed, safety=Safety()), whole=False)
+    other = replace(gpt3_answer.plan, tp=1, sequence_parallel=False)
+    bold = Alternative(plan=other, knobs=Knobs(offload=0.5), estimate=gpt3_answer.estimate, slower=-0.013)
+    told = text(replace(weighed, safety=Safety(fastest=bold)), whole=False)
+    assert row(told, "fastest").endswith("1.3% faster on paper, fits with >99.9%: optimizer on the host")
+    explained = " ".join(text(replace(weighed, safety=Safety(fastest=bold))).split())
+    assert "1.3% slower than the fastest plan on paper" in explained
 
 
 def test_time_and_memory_are_shares_of_the_step_and_of_the_usable_memory(gpt3_answer: Answer) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optimizer.base.content import Values, filled_in
-from optimizer.reports import palette
+from optimizer.reports.charts import palette
 from optimizer.reports.charts.chart import Chart, bars
 
 HEIGHT = 380  # [px]

@@ -37,6 +37,10 @@ class PlanQuestion:
     stack: str = ""
     dtype: str = ""
     routing: str = ""
+    train: str = ""
+    base: str = ""
+    optimizer: str = ""
+    prefer: str = ""
     minimize: str = ""
     seq_len: int | None = None
     global_batch: int | None = None

@@ -20,7 +20,7 @@ from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import table
 from optimizer.page.learn.priced import best, job_of, once, title
-from optimizer.reports.palette import PALETTE
+from optimizer.reports.charts.palette import PALETTE
 from optimizer.studies.communication import CommunicationStudy, communication
 
 PARAMS, LAYERS, HIDDEN = 175e9, 96, 12288  # of GPT-3

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from optimizer.reports.charts.chart import Figure, bars, figure
-from optimizer.reports.palette import BLUE, ORANGE
+from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.reports.render.html import filled
 
 
