@@ -40,6 +40,7 @@ from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
 from optimizer.job.variables import DISPATCHERS
+from optimizer.objectives.belief.places import family
 from optimizer.objectives.layer.cost import share_on_host
 from optimizer.objectives.pipeline.stages import filled_stages
 
@@ -173,16 +174,7 @@ def _taken_for(row: Row, stack: Stack) -> Stack:
     named = row.get("stack", "")
     if not named or family(named) == family(stack.name):
         return stack
-    return replace(stack, name=named, devices=(), ranges={}, intervals={})
-
-
-def family(stack: str) -> str:
-    """A stack's name without the year of its era.
-
-    >>> family("torchtitan-2024"), family("megatron-te-2026-no-overlap")
-    ('torchtitan', 'megatron-te-no-overlap')
-    """
-    return re.sub(r"-20\d\d", "", stack)
+    return replace(stack, name=named, devices=(), ranges={}, known=())
 
 
 def _usual_stack(row: Row) -> str:

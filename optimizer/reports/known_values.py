@@ -14,12 +14,10 @@ NOT_KNOWN = "not known"
 def step_words(job: Job, plan: Plan, step_time: float) -> str:
     """A step time [s], or that it is not known.
 
-    >>> from optimizer.catalog import load_cluster, load_model
-    >>> from optimizer.job.stack import Stack
-    >>> stacks = [Stack(name="mine", devices=("h100",), intervals={"time_interpolated": w}) for w in (0.1, 0.8)]
-    >>> jobs = [Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=stack, gpus=64, seq_len=2048,
-    ...     global_batch=64) for stack in stacks]
-    >>> [step_words(job, Plan(tp=8, pp=8), 10.0) for job in jobs]
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> [step_words(job, Plan(tp=8, pp=8), step) for step in (10.0, 1e5)]  # 1e5 s: an MFU of 0.002 %
     ['10 s', 'not known']
     """
     return seconds(step_time) if interval(job, plan, step_time).known else NOT_KNOWN
