@@ -24,15 +24,21 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
-from optimizer.job.known import QUANTITIES, TIME, Known
+from optimizer.job.known import MEMORY, QUANTITIES, TIME, Known
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import Likeness
 from optimizer.objectives.belief.places import SHARED, Places
-from optimizer.objectives.belief.posterior import Posterior
+from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
+from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior
 
-# Stacks that are fitted to runs of others, whose rows name these.
-ALSO: Mapping[str, tuple[str, ...]] = {"megatron-core": ("nemo-2024", "megatron-bridge-2025")}
+# Stacks that are fitted to runs of others, whose rows name these, and those that print the memory that they reserve.
+ALSO: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "megatron-core": {
+        TIME: ("nemo-2024", "megatron-bridge-2025"),
+        MEMORY: ("megatron-te-2026-no-overlap", "megatron-zero-bubble-2024"),
+    }
+}
 SAMPLE = 8  # runs of one stack, source, device and model that the likeness is fitted to
 FREEDOM = 8.0  # of Student's distribution that scores a prediction
 START = Likeness(parts=dict.fromkeys(SHARED, 0.07), noise=0.03, size=3.0, plan=3.0, slope=0.3)
@@ -64,16 +70,16 @@ class Forecast:
         """Standard deviation of each error, noise included [1]."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) + self.noise**2)
 
-    def given(self, likeness: Likeness, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
         within = self.covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
         scaled = noise.copy()
-        for _ in range(4):
+        for _ in range(REWEIGHTINGS):
             inverse = np.linalg.inv(within + np.diag(scaled))
             squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
-            scaled = noise * (4.0 + squares / noise) / 5.0
+            scaled = noise * (NOISE_FREEDOM + squares / noise) / (NOISE_FREEDOM + 1.0)
         inverse = np.linalg.inv(within + np.diag(scaled))
         like = self.covariance[:, chosen]
         variance = np.diag(self.covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
@@ -89,7 +95,7 @@ def forecasts(likeness: Likeness, places: Places, errors: FloatArray, parts: Seq
     Source: Rasmussen and Williams (2006), section 5.4.2, for blocks.
     """
     every = Posterior.given(likeness, places, errors, np.zeros(len(places)))
-    single = likeness.noise * likeness.growth(places)
+    single = likeness.single(places)
     for part in parts:
         seen = errors.copy()
         seen[part.stack] = part.errors
@@ -120,7 +126,7 @@ def score(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequenc
             for few in (1, 3):
                 chosen = random.permutation(count)[: min(few, count - 1)]
                 rest = np.setdiff1d(np.arange(count), chosen)
-                mean, spread = forecast.given(likeness, chosen.tolist())
+                mean, spread = forecast.given(chosen.tolist())
                 total += share * _density(own[rest], mean[rest], spread[rest])
                 weight += share
     away = np.log(np.array(list(likeness.parts.values())) / MEDIAN_PART) / WIDTH
@@ -208,9 +214,7 @@ def _cell(value: object) -> str:
 
 def likeness_toml(found: dict[str, Likeness]) -> str:
     """presets/belief.toml."""
-    lines = [
-        "# How alike errors of predictions are: standard deviations of what they share, in log; lengths in doublings."
-    ]
+    lines = ["# How alike errors of predictions are: deviations of what they share, in log; lengths in doublings."]
     for quantity, likeness in found.items():
         lines += ["", f"[likeness.{quantity}]"]
         lines += [f"{name} = {getattr(likeness, name):.3g}" for name in ("noise", "size", "plan", "slope")]
@@ -236,9 +240,13 @@ def main(files: tuple[Path, ...], likeness: bool) -> None:
             _, places, errors, parts = believed(runs, quantity)
             found[quantity] = fitted(places, errors, parts, START)
         (presets_folder() / LIKENESS).write_text(likeness_toml(found), encoding="utf-8")
-    for stack, names in ALSO.items():
-        runs += [run for run in runs_of(files, load_stack(stack)) if run.row.get("stack") in names]
-    rows = thinned(known_errors(runs, source_name))
+    known = [*known_errors(runs, source_name)]
+    for stack, lenders in ALSO.items():
+        lent = runs_of(files, load_stack(stack))
+        for quantity, names in lenders.items():
+            told = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
+            known += [row for row in told if row.quantity == quantity]
+    rows = thinned(known)
     (presets_folder() / RUNS).write_text(belief_csv(rows, [file.name for file in files]), encoding="utf-8")
 
 

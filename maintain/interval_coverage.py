@@ -6,7 +6,7 @@ three, of each stack, device and model are given, and the rest is judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,7 @@ from optimizer.calibration.groups import gathered
 from optimizer.calibration.runs import Run
 from optimizer.job.known import QUANTITIES
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.belief import likeness
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.belief import likeness, told
 from optimizer.objectives.step.interval import SIDES
 
 MOST = 30  # runs of one stack, source, device and model
@@ -49,18 +48,19 @@ class Coverage:
         )
 
 
-def coverages(alike: Likeness, found: Sequence[Forecast]) -> list[Coverage]:
+def coverages(found: Iterable[Forecast]) -> list[Coverage]:
     """Every part as it is believed: the mean widens, as it does in answers; and of cells given one and three."""
     rows = []
     for forecast in found:
-        own, none = forecast.part.own, np.zeros(len(forecast.mean))
-        rows.append(Coverage.of(forecast.part.by, own, none, np.hypot(forecast.spread, forecast.mean)))
+        own = forecast.part.own
+        widened = np.hypot(forecast.spread, forecast.mean)
+        rows.append(Coverage.of(forecast.part.by, own, np.zeros(len(own)), widened))
         if forecast.part.by == CELL and len(own) > 1:
-            rows += [Coverage.of(f"{few} of them given", *judged) for few, judged in _given(alike, forecast)]
+            rows += [Coverage.of(f"{few} of them given", *judged) for few, judged in _given(forecast)]
     return rows
 
 
-def _given(alike: Likeness, forecast: Forecast) -> list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]:
+def _given(forecast: Forecast) -> list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]:
     """The rest of a cell once some of its runs are known, over several draws of these."""
     random, count, own = np.random.default_rng(0), len(forecast.mean), forecast.part.own
     judged = []
@@ -69,7 +69,8 @@ def _given(alike: Likeness, forecast: Forecast) -> list[tuple[int, tuple[FloatAr
         for _ in range(DRAWS):
             chosen = random.permutation(count)[:few]
             rest = np.setdiff1d(np.arange(count), chosen)
-            mean, spread = forecast.given(alike, chosen.tolist())
+            after = forecast.given(chosen.tolist())
+            mean, spread = told((forecast.mean, forecast.spread), after, forecast.noise)
             parts.append((own[rest], mean[rest], spread[rest]))
         judged.append((few, tuple(np.concatenate(column) for column in zip(*parts, strict=True))))
     return judged
@@ -80,7 +81,7 @@ def table(runs: Sequence[Run]) -> list[str]:
     lines = ["| left out | of | parts | runs | covered | mean error | half-width |", "|---|---|---|---|---|---|---|"]
     for quantity in QUANTITIES:
         _, places, errors, parts = believed(runs, quantity, MOST)
-        rows = coverages(likeness(quantity), list(forecasts(likeness(quantity), places, errors, parts)))
+        rows = coverages(forecasts(likeness(quantity), places, errors, parts))
         groups: Mapping[object, list[Coverage]] = gathered(rows, lambda row: row.by)
         for by, some in groups.items():
             cells = [np.mean([getattr(row, name) for row in some]) for name in ("covered", "error", "width")]

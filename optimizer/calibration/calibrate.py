@@ -16,7 +16,7 @@ from optimizer.calibration.known import with_known
 from optimizer.calibration.least_squares import Optimum
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
 from optimizer.calibration.rows.recipe import stated_parameters
-from optimizer.calibration.runs import Run
+from optimizer.calibration.runs import Run, nothing_to_fit
 from optimizer.calibration.scores import Errors, errors_of
 from optimizer.catalog import load_stack, stack_names
 from optimizer.job.model import Provenance
@@ -89,7 +89,7 @@ def calibrate(
     clean = [run for run in runs if run.job is not None and not run.doubted]
     timed = [run for run in clean if run.step_time]
     if not timed:
-        raise InputError(_nothing_to_fit(runs))
+        raise InputError(nothing_to_fit(runs))
     names = () if keep == "all" else MEMORY_PARAMETERS if keep else tuple(PARAMETERS)
     parent = load_stack(start.parent) if (anew or keep) and start.parent else None
     origin = settle.anew(start, tuple(PARAMETERS), parent) if anew or keep else start
@@ -229,9 +229,3 @@ def robust_z(errors: FloatArray) -> FloatArray:
     centre = np.median(errors)
     spread = max(NORMAL_MAD * float(np.median(np.abs(errors - centre))), SMALLEST_SPREAD)
     return np.asarray((errors - centre) / spread, dtype=np.float64)
-
-
-def _nothing_to_fit(runs: Sequence[Run]) -> str:
-    reasons = list(dict.fromkeys(run.refused for run in runs if run.refused))[:3]
-    why = f": {'; '.join(reasons)}" if reasons else ""
-    return f"none of {len(runs)} rows has a step time, a blank quality and all that pricing needs{why}"

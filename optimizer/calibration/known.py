@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import exp
+from pathlib import Path
 
 import numpy as np
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import folds, gathered
 from optimizer.calibration.leave_out import DEFAULTS, devices_of, held_out, left_out_errors, ranges_of
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
-from optimizer.calibration.runs import Run
+from optimizer.calibration.runs import Run, nothing_to_fit, read_run, rows_of
 from optimizer.catalog.stacks import stack_names
 from optimizer.job.known import MEMORY, TIME, YOURS, Known
 from optimizer.job.stack import Stack
@@ -23,6 +25,7 @@ from optimizer.objectives.belief.posterior import Posterior
 from optimizer.objectives.step.interval import mfu
 
 FEWEST = 10  # runs that are left out to see what a stack errs on new ones
+MOST_SINGLE = 60  # runs that each count for themselves
 FEW = 4  # kept of runs alike but for their plan and GPUs
 
 
@@ -41,6 +44,18 @@ def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: Y
         *(known_error(run, float(error), TIME, site(run)) for run, error in pairs),
         *(known_error(run, float(error), MEMORY, site(run)) for run, error in peaks),
     )
+
+
+def knowing(stack: Stack, path: str | Path) -> Stack:
+    """The stack with what the runs of a table say of its errors; rows that name no software count as its own.
+
+    Raises InvalidFile for a table that cannot be read, InputError for one without a clean run.
+    """
+    rows = [read_run(row, line, None if row.get("stack") else stack) for line, row in enumerate(rows_of(path), start=2)]
+    known = known_errors(rows)
+    if not known:
+        raise InputError(f"{path}: {nothing_to_fit(rows)}")
+    return replace(stack, known=(*stack.known, *(known if len(known) <= MOST_SINGLE else thinned(known))))
 
 
 def with_known(stack: Stack, runs: Sequence[Run], home: Stack = DEFAULTS) -> Stack:
@@ -86,7 +101,7 @@ def thinned(rows: Iterable[Known], few: int = FEW) -> tuple[Known, ...]:
         clusters = [cluster for members in groups for cluster in _clusters(members, alike, few)]
         places, errors = Places.of(clusters), np.array([row.error for row in clusters])
         unsure = np.sqrt(Posterior.given(alike, places, errors, np.zeros(len(clusters))).noise)
-        far = np.maximum(unsure / (alike.noise * alike.growth(places)), 1.0)
+        far = np.maximum(unsure / (alike.single(places)), 1.0)
         kept += [replace(row, spread=row.spread * float(ratio)) for row, ratio in zip(clusters, far, strict=True)]
     return tuple(kept)
 
@@ -104,7 +119,7 @@ def _clusters(rows: Sequence[Known], alike: Likeness, few: int) -> list[Known]:
         centres.append(int(np.argmax(apart[:, centres].min(axis=1))))
     nearest = np.argmin(apart[:, centres], axis=1)
     errors = np.array([row.error for row in rows])
-    noise = alike.noise * alike.growth(places)
+    noise = alike.single(places)
     kept = []
     for number, centre in enumerate(centres):
         members = np.flatnonzero(nearest == number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -151,6 +151,13 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         measured = replace(measured, step_time=seconds, out_of_memory=False)
         assumed.append("step time from tokens/s")
     return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
+
+
+def nothing_to_fit(runs: Sequence[Run]) -> str:
+    """Why none of some rows is a clean measurement."""
+    reasons = list(dict.fromkeys(run.refused for run in runs if run.refused))[:3]
+    why = f": {'; '.join(reasons)}" if reasons else ""
+    return f"none of {len(runs)} rows has a step time, a blank quality and all that pricing needs{why}"
 
 
 def stack_for(row: Row, assumed: list[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import sqrt
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from optimizer.objectives.belief.likeness import Likeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
 from optimizer.objectives.belief.posterior import Posterior
 
+TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
 
 
@@ -23,7 +23,8 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
     """Mean and standard deviation of log(measured / predicted) of one prediction [1].
 
     The shipped stacks are fitted to the published runs, so that these say how far off a median may be and not where it
-    is: their mean widens. What a user's own runs say of it counts as it is.
+    is: their mean widens. What a user's own runs say of it counts as it is, and with it as much of the published mean
+    as they explain of the variance (see `told`).
 
     Args:
         job: Its stack holds the user's own runs, if any.
@@ -32,10 +33,35 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
         quantity: What is predicted, of QUANTITIES.
         site: Whose machines the job runs on.
     """
-    where = Places.of([place(job, plan, mfu, site, quantity)])
-    published = posterior(place(job, None, EASY_MFU, site, quantity), job.stack.known)
-    mean, spread = (float(values[0]) for values in published.at(where))
-    return (mean, spread) if job.stack.known else (0.0, sqrt(spread**2 + mean**2))
+    where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
+    before = posterior(about, ()).at(where)
+    after = posterior(about, job.stack.known).at(where) if job.stack.known else before
+    mean, spread = told(before, after, likeness(quantity).single(where))
+    return float(mean[0]), float(spread[0])
+
+
+def told(
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread of errors by what own runs told of them [1].
+
+    m - (1 - t) m_0 and sqrt(s^2 + (1 - t)^2 m_0^2), with the share t = 1 - (s^2 - n^2) / (s_0^2 - n^2) of the variance
+    that the own runs explain.
+
+    Args:
+        before: Mean m_0 and spread s_0 by the published runs alone.
+        after: Mean m and spread s by the own runs too.
+        noise: Standard deviation n of one run.
+
+    >>> import numpy as np
+    >>> one = lambda value: np.array([value])
+    >>> told((one(0.3), one(0.5)), (one(0.3), one(0.5)), one(0.1))[0], told((one(0.3), one(0.5)), (one(-0.2), one(0.1)),
+    ...     one(0.1))[0]
+    (array([0.]), array([-0.2]))
+    """
+    explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
+    untold = (1.0 - np.clip(explained, 0.0, 1.0)) * before[0]
+    return after[0] - untold, np.hypot(after[1], untold)
 
 
 def likeness(quantity: str) -> Likeness:

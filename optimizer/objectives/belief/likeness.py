@@ -57,6 +57,10 @@ class Likeness:
         """Variance of the error at each place before any run, without the noise [1]."""
         return np.asarray(sum(value**2 for value in self.parts.values()) * self.growth(places) ** 2)
 
+    def single(self, places: Places) -> FloatArray:
+        """Standard deviation of the noise of one run at each place [1]."""
+        return self.noise * self.growth(places)
+
     def growth(self, places: Places) -> FloatArray:
         """How much less certain predictions are than easy ones of usual software [1]: scale of the root x 2^(slope h).
 

@@ -36,9 +36,9 @@ class Posterior:
     def given(cls, likeness: Likeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
         """After some runs.
 
-        The noise of single runs is Student's: their variance is scaled by (FREEDOM + r^2) / (FREEDOM + 1), r^2 being what is
-        expected of its squared residual over that variance, found by repetition; so rows far from the others count
-        little.
+        The noise of single runs is Student's: their variance is scaled by (FREEDOM + r^2) / (FREEDOM + 1), r^2 being
+        what is expected of its squared residual over that variance, found by repetition; so rows far from the others
+        count little.
 
         Source: Lange, Little and Taylor, Robust statistical modeling using the t distribution, JASA 84 (1989).
 
@@ -49,7 +49,7 @@ class Posterior:
             spreads: Standard deviation of the noise of each, as it is; 0 for a single run [1].
         """
         prior = likeness.covariance(known, known)
-        noise = np.where(spreads > 0, spreads, likeness.noise * likeness.growth(known)) ** 2
+        noise = np.where(spreads > 0, spreads, likeness.single(known)) ** 2
         scaled, single = noise.copy(), spreads == 0
         for _ in range(REWEIGHTINGS if single.any() else 1):
             inverse = np.linalg.inv(prior + np.diag(scaled))
@@ -62,8 +62,7 @@ class Posterior:
         """Mean and standard deviation of the error of a run at each place, its noise included [1]."""
         like = self.likeness.covariance(places, self.known)
         variance = self.likeness.variance(places) - np.einsum("ij,jk,ik->i", like, self.inverse, like)
-        noise = (self.likeness.noise * self.likeness.growth(places)) ** 2
-        return like @ self.weights, np.sqrt(np.maximum(variance, 0.0) + noise)
+        return like @ self.weights, np.hypot(np.sqrt(np.maximum(variance, 0.0)), self.likeness.single(places))
 
     def covariance(self, places: Places) -> FloatArray:
         """Covariance of the errors at every two places, without noise [1]."""
