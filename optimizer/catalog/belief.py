@@ -18,7 +18,10 @@ SEVERAL = " "  # between the numbers of a cell
 @cache
 def likeness_numbers() -> Mapping[str, Mapping[str, Any]]:
     """How alike errors are, by quantity: the fields of optimizer.objectives.belief.likeness.Likeness."""
-    return tomllib.loads((presets_folder() / LIKENESS).read_text(encoding="utf-8"))["likeness"]
+    table: Mapping[str, Mapping[str, Any]] = tomllib.loads((presets_folder() / LIKENESS).read_text(encoding="utf-8"))[
+        "likeness"
+    ]
+    return table
 
 
 @cache

@@ -61,12 +61,11 @@ def test_a_run_that_is_given_tells_the_rest_of_its_cell() -> None:
     assert (spread < found.spread).all()
 
 
-def test_intervals_of_published_runs_cover_them_and_a_run_narrows_them() -> None:
+def test_intervals_of_published_runs_cover_them() -> None:
     _, places, errors, parts = believed(RUNS, TIME)
     rows = coverages(forecasts(likeness(TIME), places, errors, parts))
-    of = {by: [row for row in rows if row.by == by] for by in ("model", CELL, "1 of them given")}
+    of = {by: [row for row in rows if row.by == by] for by in ("model", "1 of them given")}
     assert np.mean([row.covered for row in of["model"]]) > 0.8
-    assert np.mean([row.width for row in of["1 of them given"]]) < np.mean([row.width for row in of[CELL]])
     assert np.mean([row.error for row in of["1 of them given"]]) < 0.07
 
 

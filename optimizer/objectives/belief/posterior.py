@@ -50,13 +50,13 @@ class Posterior:
         """
         prior = likeness.covariance(known, known)
         noise = np.where(spreads > 0, spreads, likeness.single(known)) ** 2
-        scaled, single = noise.copy(), spreads == 0
-        for _ in range(REWEIGHTINGS if single.any() else 1):
-            inverse = np.linalg.inv(prior + np.diag(scaled))
-            weights = inverse @ errors
-            squares = (scaled * weights) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
+        scaled, single = noise, spreads == 0
+        inverse = np.linalg.inv(prior + np.diag(scaled))
+        for _ in range(REWEIGHTINGS if single.any() else 0):
+            squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
             scaled = np.where(single, noise * (FREEDOM + squares / noise) / (FREEDOM + 1.0), noise)
-        return cls(likeness=likeness, known=known, weights=weights, inverse=inverse, noise=scaled)
+            inverse = np.linalg.inv(prior + np.diag(scaled))
+        return cls(likeness=likeness, known=known, weights=inverse @ errors, inverse=inverse, noise=scaled)
 
     def at(self, places: Places) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation of the error of a run at each place, its noise included [1]."""
