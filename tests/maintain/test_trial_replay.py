@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maintain.default_replay import choice, replayed, table
+from maintain.default_replay import choice, replayed
+from maintain.default_replay import table as table_of_choices
 from maintain.trial_groups import (
     TrialGroup,
     adaptive,
@@ -103,7 +104,7 @@ def test_the_default_gives_up_little_for_a_plan_that_surely_fits() -> None:
     assert (choice(tight, "fast"), choice(tight, "expected")) == (0, 1)
     assert replayed([tight], "fast").failed == (True,)
     assert replayed([tight], "expected").regret == (0.0,)
-    assert "| fast | 1 |" in table([tight])
+    assert "| fast | 1 |" in table_of_choices([tight])
     full = replace(found, reserved=usable * np.array([1.4, 1.3, 1.2, 1.1]))
     assert choice(full, "expected") == 3
 
