@@ -60,7 +60,7 @@ def test_the_surcharge_on_rent_is_what_the_network_adds_over_its_life() -> None:
     usual, fast = (point(campaign(book=PriceBook(provider="aws")), nic=nic) for nic in (0.0, 100e9))
     added = 1.4 * fabric(2048, 8, 1.0).price() + 2048 * 1599
     assert fast.figures.network == pytest.approx(added)
-    rate = 2048 * 4.5 + added * (1 / 5 + 0.07 + 0.10) / 8766
+    rate = 2048 * 6.88 + added * (1 / 5 + 0.07 + 0.10) / 8766
     assert fast.figures.cost == pytest.approx(rate * fast.figures.time_to_train / 3600)
     assert usual.figures.network == 0.0
 
