@@ -14,7 +14,7 @@ from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
-from optimizer.job.known import MEMORY, TIME, Known
+from optimizer.job.known import MEMORY, TIME, RunError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.formula import COMPUTE
@@ -121,7 +121,7 @@ def validate(runs: Sequence[Run], given: Sequence[Run] = ()) -> Validation:
     return Validation(rows=tuple(rows), scores=tuple(scores), given=len({id(run) for run in given if run.job}))
 
 
-def _knowing(run: Run, known: tuple[Known, ...]) -> Run:
+def _knowing(run: Run, known: tuple[RunError, ...]) -> Run:
     if run.job is None or not known:
         return run
     return replace(run, job=replace(run.job, stack=replace(run.job.stack, known=known)))

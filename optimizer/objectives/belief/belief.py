@@ -8,10 +8,10 @@ import numpy as np
 
 from optimizer.catalog.belief import likeness_numbers, published_errors
 from optimizer.job.job import Job
-from optimizer.job.known import QUANTITIES, TIME, YOURS, Known
+from optimizer.job.known import QUANTITIES, TIME, YOURS, RunError
 from optimizer.job.plan import Plan
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
 from optimizer.objectives.belief.posterior import Posterior
 
@@ -24,7 +24,7 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
 
     The shipped stacks are fitted to the published runs, so that these say how far off a median may be and not where it
     is: their mean widens. What a user's own runs say of it counts as it is, and with it as much of the published mean
-    as they explain of the variance (see `told`).
+    as they explain of the variance (see `by_own_runs`).
 
     Args:
         job: Its stack holds the user's own runs, if any.
@@ -36,11 +36,11 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
     where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
     before = posterior(about, ()).at(where)
     after = posterior(about, job.stack.known).at(where) if job.stack.known else before
-    mean, spread = told(before, after, likeness(quantity).single(where))
+    mean, spread = by_own_runs(before, after, likeness(quantity).single(where))
     return float(mean[0]), float(spread[0])
 
 
-def told(
+def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and spread of errors by what own runs told of them [1].
@@ -53,10 +53,8 @@ def told(
         after: Mean m and spread s by the own runs too.
         noise: Standard deviation n of one run.
 
-    >>> import numpy as np
-    >>> one = lambda value: np.array([value])
-    >>> told((one(0.3), one(0.5)), (one(0.3), one(0.5)), one(0.1))[0], told((one(0.3), one(0.5)), (one(-0.2), one(0.1)),
-    ...     one(0.1))[0]
+    >>> before, noise = (np.array([0.3]), np.array([0.5])), np.array([0.1])
+    >>> by_own_runs(before, before, noise)[0], by_own_runs(before, (np.array([-0.2]), noise), noise)[0]
     (array([0.]), array([-0.2]))
     """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
@@ -64,18 +62,18 @@ def told(
     return after[0] - untold, np.hypot(after[1], untold)
 
 
-def likeness(quantity: str) -> Likeness:
+def likeness(quantity: str) -> ErrorLikeness:
     """How alike errors of this quantity are."""
     return _likeness()[QUANTITIES.index(quantity)]
 
 
 @lru_cache(maxsize=1)
-def _likeness() -> tuple[Likeness, ...]:
-    return tuple(Likeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
+def _likeness() -> tuple[ErrorLikeness, ...]:
+    return tuple(ErrorLikeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
 
 
 @lru_cache(maxsize=64)
-def posterior(about: Known, own: tuple[Known, ...]) -> Posterior:
+def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     """What the published runs nearest to a place and the user's own say of it."""
     alike, (rows, places) = likeness(about.quantity), published(about.quantity)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
@@ -85,11 +83,11 @@ def posterior(about: Known, own: tuple[Known, ...]) -> Posterior:
 
 
 @lru_cache(maxsize=len(QUANTITIES))
-def published(quantity: str) -> tuple[tuple[Known, ...], Places]:
+def published(quantity: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie."""
     rows = tuple(row for row in published_errors() if row.quantity == quantity)
     return rows, Places.of(rows)
 
 
-def _errors(rows: list[Known]) -> tuple[FloatArray, FloatArray]:
+def _errors(rows: list[RunError]) -> tuple[FloatArray, FloatArray]:
     return np.array([row.error for row in rows]), np.array([row.spread for row in rows])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import Places
 
 FREEDOM = 4.0  # degrees of freedom of the noise: of Student's t distributions the usual one for rows with outliers
@@ -26,14 +26,14 @@ class Posterior:
         noise: variance of each run's own error, larger for rows far from the others [1].
     """
 
-    likeness: Likeness
+    likeness: ErrorLikeness
     known: Places
     weights: FloatArray
     inverse: FloatArray
     noise: FloatArray
 
     @classmethod
-    def given(cls, likeness: Likeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
+    def given(cls, likeness: ErrorLikeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
         """After some runs.
 
         The noise of single runs is Student's: their variance is scaled by (FREEDOM + r^2) / (FREEDOM + 1), r^2 being
@@ -51,11 +51,11 @@ class Posterior:
         prior = likeness.covariance(known, known)
         noise = np.where(spreads > 0, spreads, likeness.single(known)) ** 2
         scaled, single = noise, spreads == 0
-        inverse = np.linalg.inv(prior + np.diag(scaled))
+        inverse = _inverse(prior, scaled)
         for _ in range(REWEIGHTINGS if single.any() else 0):
             squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
             scaled = np.where(single, noise * (FREEDOM + squares / noise) / (FREEDOM + 1.0), noise)
-            inverse = np.linalg.inv(prior + np.diag(scaled))
+            inverse = _inverse(prior, scaled)
         return cls(likeness=likeness, known=known, weights=inverse @ errors, inverse=inverse, noise=scaled)
 
     def at(self, places: Places) -> tuple[FloatArray, FloatArray]:
@@ -68,3 +68,7 @@ class Posterior:
         """Covariance of the errors at every two places, without noise [1]."""
         like = self.likeness.covariance(places, self.known)
         return np.asarray(self.likeness.covariance(places, places) - like @ self.inverse @ like.T)
+
+
+def _inverse(covariance: FloatArray, noise: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.inv(covariance + np.diag(noise)), dtype=np.float64)
