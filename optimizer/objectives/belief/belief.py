@@ -78,7 +78,7 @@ def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     alike, (rows, places) = likeness(about.quantity), published(about.quantity)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
-    near = Places.of([*(rows[index] for index in nearest), *mine])
+    near = places.take(nearest).with_others(Places.of(mine))
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
 

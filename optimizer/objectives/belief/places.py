@@ -73,6 +73,14 @@ class Places:
             hardness=np.array([row.hardness for row in rows], dtype=np.float64),
         )
 
+    def with_others(self, others: Places) -> Places:
+        """These and others."""
+        columns = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)])
+            for name in ("codes", "size", "plan", "hardness")
+        }
+        return Places(**columns, roots=self.roots + others.roots)
+
     def take(self, chosen: NDArray[np.intp]) -> Places:
         """Some of them."""
         return Places(
