@@ -10,6 +10,8 @@ import base64
 import re
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.names import terminal_text
@@ -42,7 +44,7 @@ def rendered(package: str, template: str, **values: Any) -> str:
 def filled(package: str, template: str, **values: Any) -> str:
     """A template in the folder `templates` of a package, filled in; a name that it lacks is an error.
 
-    It may include and import those of optimizer.reports, which all pages share.
+    It may include and import those of the package above, and of optimizer.reports, which all pages share.
     """
     return _environment(package).get_template(template).render(**values)
 
@@ -57,7 +59,13 @@ def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]),
+        loader=ChoiceLoader(
+            [
+                PackageLoader(name, "templates")
+                for name in dict.fromkeys((package, package.rpartition(".")[0], SHARED))
+                if (Path(str(import_module(name).__file__)).parent / "templates").is_dir()
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
-from optimizer.page.plan.question import PageTask, PlanQuestion
+from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.task import Asked, PageTask
 
 MOST = 4  # processes
 MOST_RESULTS = 256  # texts that were worked out
@@ -26,7 +27,7 @@ LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 Key = TypeVar("Key")
 ENGINE = (
-    *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
+    *("optimizer.page.views", "optimizer.search.plan.planner", "optimizer.commands.request"),
     *("optimizer.catalog.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
 )
 
@@ -100,7 +101,7 @@ class Workers:
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
         self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
-        self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
+        self._answered: OrderedDict[Asked, PageWorker] = OrderedDict()
         self._results: OrderedDict[PageTask, Any] = OrderedDict()
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
@@ -235,7 +236,7 @@ def _raised(result: Any) -> Any:
 
 def work(pipe: Connection) -> None:
     """What a worker process does, until its pipe is closed."""
-    from optimizer.page.plan.views.every import result
+    from optimizer.page.views import result
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):

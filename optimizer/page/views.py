@@ -10,12 +10,12 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import PageTask, PlanQuestion
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.compared import mine_view, runs_view
-from optimizer.page.plan.views.paste import paste_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
+from optimizer.page.task import PageTask
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.render.html import report_page
@@ -53,7 +53,7 @@ def launch_folder(asked: PlanQuestion) -> bytes:
     return written.getvalue()
 
 
-VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
+VIEWS: Mapping[str, Callable[..., Any]] = {
     "answer": answer_view,
     "proven": proven_view,
     "mine": mine_view,
@@ -66,9 +66,8 @@ VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
     "report.html": report,
     "launch.zip": launch_folder,
 }
-PASTE = "paste"
 
 
 def result(task: PageTask) -> Any:
     """What a view says of a question; raises OptimizerError as the engine does."""
-    return paste_view(task.asked, task.body) if task.view == PASTE else VIEWS[task.view](task.asked)
+    return VIEWS[task.view](task.asked, *([task.body] if task.body else []))
