@@ -93,7 +93,7 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         """What a view shows of the question in the address, or the response that says why not."""
         try:
             asks = tab.asked(request.query_params.multi_items())
-            whole = workers.known(PageTask(view=tab.opening[-1], asked=asks)) if view in tab.opening else None
+            whole = workers.known(PageTask(view=tab.opening[-1], asked=asks)) if view in tab.opening[:-1] else None
             return whole or await workers.result(PageTask(view=view, asked=asks, **task), request.is_disconnected)
         except Gone:
             return PlainTextResponse("", status_code=499)

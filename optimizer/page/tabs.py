@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optimizer.page.plan.controls import form_values
+from optimizer.job.fields import FIELDS
+from optimizer.page.improve.question import LaunchQuestion
+from optimizer.page.improve.question import asked as launch_asked
+from optimizer.page.plan.controls import control, form_values
 from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.routes import Pairs, Tab
 
+AS_SAID = "as the files say"
 LATER = {
     "mine": "Mine against the best, term by term",
     "map": "TP × PP: the best plan of each cell",
@@ -29,6 +34,13 @@ def _plan(pairs: Pairs, question: PlanQuestion, answer: Mapping[str, Any]) -> Ma
     }
 
 
+def _improve(pairs: Pairs, question: LaunchQuestion, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What may be said besides the files."""
+    machine = replace(control(FIELDS["cluster"], PlanQuestion(cluster=question.cluster)), label="Machine", usual=AS_SAID)
+    model = replace(control(FIELDS["model"], PlanQuestion(model=question.model)), usual=AS_SAID)
+    return {"controls": (machine, model)}
+
+
 def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
     """Every tab; `sheet` gathers what students answer."""
     plan = Tab(
@@ -42,4 +54,13 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         later=tuple(LATER),
         taken=("answer.json", "report.html", "launch.zip"),
     )
-    return (plan,)
+    improve = Tab(
+        name="improve",
+        title="Improve",
+        about="what to change in a launch, and why a run is slow",
+        package="optimizer.page.improve",
+        asked=launch_asked,
+        shown=_improve,
+        opening=("improve",),
+    )
+    return (plan, improve)

@@ -9,6 +9,7 @@ from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
+from optimizer.page.improve.view import improve_view
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
@@ -65,6 +66,7 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "answer.json": answer_json,
     "report.html": report,
     "launch.zip": launch_folder,
+    "improve": improve_view,
 }
 
 

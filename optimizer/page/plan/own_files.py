@@ -46,14 +46,14 @@ def packed(text: str) -> str:
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
-def unpacked(kind: str, text: str) -> str:
-    """The text of an address. Raises InputError for what is none, or more than LARGEST bytes."""
+def unpacked(kind: str, text: str, most: int = LARGEST) -> str:
+    """The text of an address. Raises InputError for what is none, or more than so many bytes."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         reader = zlib.decompressobj()
-        data = reader.decompress(raw, LARGEST + 1)
-        if len(data) > LARGEST:
-            raise InputError(f"the {kind} file has more than {LARGEST:,} bytes; leave out what does not describe it")
+        data = reader.decompress(raw, most + 1)
+        if len(data) > most:
+            raise InputError(f"the {kind} file has more than {most:,} bytes; leave out what does not describe it")
         if not reader.eof:
             raise ValueError("cut off")
         return data.decode()
@@ -104,15 +104,6 @@ def kind_of(text: str) -> str:
         with on_disk({kind: text}) as places:
             (load_cluster if kind == "cluster" else load_model)(places[kind])
     return kind
-
-
-def described_as(text: str) -> str:
-    """How a file with such a text ends, told by its first look; "" where it looks like neither JSON nor TOML.
-
-    >>> described_as('{"a":'), described_as("[device]"), described_as("torchrun train.py")
-    ('.json', '.toml', '')
-    """
-    return ".json" if text.lstrip().startswith("{") else ".toml" if _keys(text) else ""
 
 
 def _keys(text: str) -> set[str]:
