@@ -38,6 +38,7 @@ class Tab:
         opening: the views that answer a changed question, each more complete than the one before.
         later: views that are asked for by themselves.
         taken: files to take away.
+        ahead: what is worked out when the page is opened, while nobody waits for anything else.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Tab:
     opening: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+    ahead: tuple[PageTask, ...] = ()
 
 
 def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
@@ -75,6 +77,7 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
     async def opened(request: Request) -> Response:
         """The whole page, with its answer where that takes a moment only."""
         pairs = request.query_params.multi_items()
+        workers.ahead(tab.ahead)
         question, problem, answer = tab.asked(()), "", dict[str, Any]()
         try:
             question = tab.asked(pairs)

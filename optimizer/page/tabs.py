@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from optimizer.job.fields import FIELDS
 from optimizer.page.improve.question import LaunchQuestion
 from optimizer.page.improve.question import asked as launch_asked
+from optimizer.page.learn.acts import ACTS
+from optimizer.page.learn.panel import page_values
+from optimizer.page.learn.question import LearnQuestion
+from optimizer.page.learn.question import asked as learn_asked
 from optimizer.page.plan.controls import control, form_values
 from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.routes import Pairs, Tab
+from optimizer.page.task import PageTask
 
 AS_SAID = "as the files say"
 LATER = {
@@ -63,4 +69,15 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         shown=_improve,
         opening=("improve",),
     )
-    return (plan, improve)
+    learn = Tab(
+        name="learn",
+        title="Learn",
+        about="the parallelism paradox: predict, then see",
+        package="optimizer.page.learn",
+        asked=partial(learn_asked, f"{sheet or ''}"),
+        shown=lambda _pairs, _question, _answer: page_values(),
+        later=("panel", "reveal", "entry", "stand"),
+        taken=("class.html",),
+        ahead=tuple(PageTask(view="panel", asked=LearnQuestion(act=act, sheet=f"{sheet or ''}")) for act in ACTS),
+    )
+    return (plan, improve, learn)

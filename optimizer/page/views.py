@@ -10,6 +10,8 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.improve.view import improve_view
+from optimizer.page.learn.ledger import class_page, entry_view, stand_view
+from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
@@ -67,6 +69,11 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "report.html": report,
     "launch.zip": launch_folder,
     "improve": improve_view,
+    "panel": panel_view,
+    "reveal": reveal_view,
+    "entry": entry_view,
+    "stand": stand_view,
+    "class.html": class_page,
 }
 
 

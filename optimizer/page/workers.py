@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -103,6 +103,7 @@ class Workers:
         self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
         self._answered: OrderedDict[Asked, PageWorker] = OrderedDict()
         self._results: OrderedDict[PageTask, Any] = OrderedDict()
+        self._ahead: dict[PageTask, asyncio.Task[Any]] = {}  # that nobody has asked for yet
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
@@ -143,6 +144,17 @@ class Workers:
             if not waiting and not work.done():
                 begun = task not in self._queue.values()
                 asyncio.get_running_loop().call_later(GRACE if begun else 0.0, self._stop, task)
+
+    def ahead(self, tasks: Iterable[PageTask]) -> None:
+        """Work out what somebody will soon ask for, behind everything that is asked for now."""
+
+        async def here() -> bool:
+            return False
+
+        for task in tasks:
+            if task not in self._results and task not in self._running:
+                self._ahead[task] = asyncio.create_task(self.result(task, here))
+                self._ahead[task].add_done_callback(lambda done, task=task: (self._ahead.pop(task, None), done.exception()))
 
     def end(self) -> None:
         """Stop every process."""
@@ -217,7 +229,7 @@ class Workers:
     def _order(self, waiting: asyncio.Future[PageWorker]) -> tuple[bool, bool]:
         """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
         task = self._queue[waiting]
-        behind = task.view in BEHIND
+        behind = task.view in BEHIND or task in self._ahead
         return behind, behind and self._answered.get(task.asked.searched) not in self._free
 
 

@@ -99,6 +99,8 @@ class Act:
     number: int  # names its content: act_1.toml and act_1.md
     facts: Callable[[], Values]  # the values that its questions and slips name
     shown: Callable[[Values], Shown]  # what it shows for values of its controls, by their names, and the `context`
+    # what its controls have of the context and of a text that the reader pasted, by their names
+    controls: Callable[[str, str], Mapping[str, Values]] = lambda _context, _pasted: {}
 
     @property
     def content(self) -> Values:

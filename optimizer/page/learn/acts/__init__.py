@@ -8,6 +8,6 @@ from optimizer.page.learn.act import Act
 from optimizer.page.learn.acts import five, four, one, six, three, two
 
 ACTS: Mapping[int, Act] = {
-    number: Act(number=number, facts=act.facts, shown=act.shown)
+    number: Act(number=number, facts=act.facts, shown=act.shown, **({"controls": act.controls} if hasattr(act, "controls") else {}))
     for number, act in enumerate((one, two, three, four, five, six), 1)
 }

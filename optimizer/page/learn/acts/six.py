@@ -178,6 +178,12 @@ def facts() -> Values:
     }
 
 
+def controls(_context: str, pasted: str) -> dict[str, Values]:
+    """A line of the table; at first the last but one."""
+    last = len(read_curve(pasted).readings)
+    return {"line": {"range": [1, last, 1], "value": last - 1}}
+
+
 def shown(chosen: Values) -> Shown:
     """The reader's line of the curve, and the bottleneck at the reader's rate."""
     curve = read_curve(chosen["paste"])
