@@ -29,7 +29,8 @@ class Tab:
     """What is served at a path.
 
     Attributes:
-        name: its path; `{name}.html` in the templates of `package` is its page.
+        name: its path.
+        template: its page, in the templates of `package`; `{name}.html` without it.
         title: in the header.
         about: a sentence: what is done there.
         package: whose templates it has.
@@ -49,8 +50,9 @@ class Tab:
     shown: Callable[[Pairs, Any, Mapping[str, Any]], Mapping[str, Any]]
     opening: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    taken: tuple[str, ...] = ()
+    taken: Sequence[str] = ()
     ahead: tuple[PageTask, ...] = ()
+    template: str = ""
 
 
 def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
@@ -90,7 +92,7 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         except OptimizerError as error:
             problem = str(error)
         values = {"tab": tab, "tabs": tabs, "asked": question, "answer": answer, "problem": problem}
-        return HTMLResponse(filled(tab.package, f"{tab.name}.html", **values, **tab.shown(pairs, question, answer)))
+        return HTMLResponse(filled(tab.package, tab.template or f"{tab.name}.html", **values, **tab.shown(pairs, question, answer)))
 
     async def result(request: Request, view: str, **task: Any) -> Any:
         """What a view shows of the question in the address, or the response that says why not."""

@@ -18,6 +18,8 @@ from optimizer.page.learn.question import asked as learn_asked
 from optimizer.page.plan.controls import control, form_values
 from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.routes import Pairs, Tab
+from optimizer.page.studies.question import asked as study_asked
+from optimizer.page.studies.question import form_values as study_values
 from optimizer.page.task import PageTask
 
 AS_SAID = "as the files say"
@@ -80,4 +82,21 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         taken=("class.html",),
         ahead=tuple(PageTask(view="panel", asked=LearnQuestion(act=act, sheet=f"{sheet or ''}")) for act in ACTS),
     )
-    return (plan, improve, learn)
+    fits, buy = (
+        Tab(
+            name=name,
+            title=name.capitalize(),
+            about=about,
+            package="optimizer.page.studies",
+            template="form.html",
+            asked=partial(study_asked, name),
+            shown=study_values,
+            opening=(name,),
+            taken=taken,
+        )
+        for name, about, *taken in (
+            ("fits", "which ways of training fit a card, by length of context"),
+            ("buy", "which machines to take, and how many", "board.html"),
+        )
+    )
+    return (plan, fits, improve, buy, learn)

@@ -18,6 +18,7 @@ from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.compared import mine_view, runs_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
+from optimizer.page.studies.view import board_page, buy_view, fits_view
 from optimizer.page.task import PageTask
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.plan_report import plan_report
@@ -69,6 +70,9 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "report.html": report,
     "launch.zip": launch_folder,
     "improve": improve_view,
+    "buy": buy_view,
+    "board.html": board_page,
+    "fits": fits_view,
     "panel": panel_view,
     "reveal": reveal_view,
     "entry": entry_view,

@@ -17,7 +17,7 @@ function question() {
 }
 
 function shown() {
-  return [...document.querySelectorAll("details.later[open]")].map((each) => each.dataset.view);
+  return [...document.querySelectorAll("details[data-view][open]")].map((each) => each.dataset.view);
 }
 
 function remember(address, push) {
@@ -166,7 +166,7 @@ function putSteps(steps, values) {
 }
 
 function refresh() {
-  for (const each of document.querySelectorAll("details.later[open]")) open(each);
+  for (const each of document.querySelectorAll("details[data-view][open]")) open(each);
 }
 
 async function open(details) {
@@ -308,7 +308,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener(
   "toggle",
   (event) => {
-    if (!event.target.matches("details.later")) return;
+    if (!event.target.matches("details[data-view]")) return;
     remember(byId("answer").dataset.address, false);
     if (event.target.open) open(event.target);
     else if (later.has(event.target.dataset.view)) later.get(event.target.dataset.view).abort("newer");
@@ -336,5 +336,5 @@ if (byId("answer").dataset.address) {
 } else if (byId("question") && byId("problem").hidden) answer(false);
 
 addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("main details:not(.later)")) each.open = true;
+  for (const each of document.querySelectorAll("main details:not([data-view])")) each.open = true;
 });
