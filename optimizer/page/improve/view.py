@@ -61,7 +61,7 @@ def improve_view(asks: LaunchQuestion, body: bytes = b"") -> dict[str, Any]:
         except OptimizerError as error:
             text = str(error).replace(f"{folder}/", "")
             raise InputError(text + AT_LEFT * any(word in text for word in ("--model", "--gpus", "--cluster"))) from None
-    return {**values, "answer": html.replace(f"{folder}/", ""), "title": title}
+    return {**values, "answer": html.replace(f"{folder}/", ""), "title": title, "plan": shown["plan"]}
 
 
 def _parted(files: Sequence[Named]) -> tuple[list[Named], dict[str, str]]:
@@ -137,8 +137,8 @@ def _of_logs(
     report = logs_report(runs, diagnoses_of(runs, expected), expected)
     if expected:
         return {"report": report, "plan": ""}
-    changes = _logged(runs[0].facts)
-    plan = replace(asks.before(), **changes, **({"model": asks.model} if asks.model else {}))
+    chosen = {name: value for name in ("model", "cluster") if (value := getattr(asks, name))}
+    plan = replace(asks.before(), **{**_logged(runs[0].facts), **chosen})
     best, took = answered(plan).answer, runs[0].step_time
     rows = []
     if took and best.estimate:

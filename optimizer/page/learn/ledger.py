@@ -33,6 +33,7 @@ ACT_TITLES = {f"act-{at}": f"Act {roman}" for at, roman in enumerate(("I", "II",
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take a cell for that begins so
 LETTERS = ("A", "B", "C", "D")
 DEGREES = ("tp", "pp", "microbatches")
+KEPT = {"answers": dict, "entries": list, "designs": list, "design": dict}  # of what a browser sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,12 +275,13 @@ def _json(body: bytes) -> dict[str, Any]:
         said = json.loads(body)
     except (ValueError, RecursionError):
         said = None
-    if not isinstance(said, dict):
+    if not isinstance(said, dict) or any(not isinstance(said.get(name, kind()), kind) for name, kind in KEPT.items()):
         raise InputError("the progress that was sent is damaged; clear it with Start over")
     return said
 
 
 def _design(values: Any) -> LabDesign:
     """A design of the sliders of Act II. Raises InputError for another."""
-    asks = LearnQuestion(act=2, values=tuple((name, str(value)) for name, value in dict(values).items() if name in DEGREES))
+    given = values if isinstance(values, dict) else {}
+    asks = LearnQuestion(act=2, values=tuple((name, str(given[name])) for name in DEGREES if name in given))
     return LabDesign(**{name: each["value"] for name, each in controls(asks, "").items() if name in DEGREES})

@@ -285,13 +285,6 @@ def test_every_block_of_an_act_is_in_its_files(number: int) -> None:
     assert {name for kind, name in named if kind == "text"} == known["text"]
 
 
-def test_content_and_numbers_need_no_notebook() -> None:
-    """Only app.py and view.py know what shows the page."""
-    folder = ROOT / "optimizer/page/learn"
-    with_marimo = {path.name for path in folder.rglob("*.py") if "marimo" in path.read_text(encoding="utf-8")}
-    assert with_marimo == {"app.py", "view.py"}
-
-
 def test_the_page_for_teachers_says_how_far_off_the_textbook_is() -> None:
     found = data_parallel_runs()
     told = f"on {len(found)} data-parallel runs the textbook's formula is {100 * error(found, 'textbook'):.0f} % off"
