@@ -92,7 +92,9 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         except OptimizerError as error:
             problem = str(error)
         values = {"tab": tab, "tabs": tabs, "asked": question, "answer": answer, "problem": problem}
-        return HTMLResponse(filled(tab.package, tab.template or f"{tab.name}.html", **values, **tab.shown(pairs, question, answer)))
+        return HTMLResponse(
+            filled(tab.package, tab.template or f"{tab.name}.html", **values, **tab.shown(pairs, question, answer))
+        )
 
     async def result(request: Request, view: str, **task: Any) -> Any:
         """What a view shows of the question in the address, or the response that says why not."""

@@ -44,7 +44,9 @@ def _plan(pairs: Pairs, question: PlanQuestion, answer: Mapping[str, Any]) -> Ma
 
 def _improve(pairs: Pairs, question: LaunchQuestion, answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """What may be said besides the files."""
-    machine = replace(control(FIELDS["cluster"], PlanQuestion(cluster=question.cluster)), label="Machine", usual=AS_SAID)
+    machine = replace(
+        control(FIELDS["cluster"], PlanQuestion(cluster=question.cluster)), label="Machine", usual=AS_SAID
+    )
     model = replace(control(FIELDS["model"], PlanQuestion(model=question.model)), usual=AS_SAID)
     return {"controls": (machine, model)}
 

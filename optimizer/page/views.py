@@ -15,8 +15,8 @@ from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
-from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.compared import mine_view, runs_view
+from optimizer.page.plan.views.map import map_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
 from optimizer.page.studies.view import board_page, buy_view, fits_view
 from optimizer.page.task import PageTask

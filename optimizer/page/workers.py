@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -128,6 +129,8 @@ class Workers:
             return _raised(self._results[task])
         if task not in self._running:
             self._running[task] = (asyncio.create_task(self._work(task)), set())
+        else:
+            self._ahead.pop(task, None)  # somebody waits for it now
         work, waiting = self._running[task]
         me = object()
         waiting.add(me)
@@ -154,7 +157,11 @@ class Workers:
         for task in tasks:
             if task not in self._results and task not in self._running:
                 self._ahead[task] = asyncio.create_task(self.result(task, here))
-                self._ahead[task].add_done_callback(lambda done, task=task: (self._ahead.pop(task, None), done.exception()))
+                self._ahead[task].add_done_callback(partial(self._came, task))
+
+    def _came(self, task: PageTask, done: asyncio.Task[Any]) -> None:
+        self._ahead.pop(task, None)
+        done.exception()  # whoever asks for it is told
 
     def end(self) -> None:
         """Stop every process."""

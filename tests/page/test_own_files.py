@@ -83,7 +83,7 @@ def test_several_files_are_one_launch() -> None:
     assert "zero_stage=2" in asks.mine[0]
     chosen = question(improve_view(LaunchQuestion(model="llama3-8b"), body(*launch)))
     assert (chosen.model, chosen.gpus) == ("llama3-8b", 16)
-    with pytest.raises(InputError, match="the model is not told: give --model .*the fields Model"):
+    with pytest.raises(InputError, match=r"the model is not told: give --model .*the fields Model"):
         improve_view(LaunchQuestion(), body(*launch))
 
 

@@ -13,17 +13,17 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_model, model_names
 from optimizer.catalog.offers import book_of
 from optimizer.catalog.readers.model_file import model_text
+from optimizer.catalog.sealed import sealed
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.improve.question import LaunchQuestion
 from optimizer.page.improve.question import asked as launch_asked
 from optimizer.page.improve.view import improve_view
 from optimizer.page.plan.engine import answered, first, offer_of
-from optimizer.page.plan.own_files import sealed
 from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.plan.views.answer import answer_view, proven_view
-from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_values
 from optimizer.page.plan.views.compared import difference_chart, distance, measured, nearest
+from optimizer.page.plan.views.map import map_values
 from optimizer.page.plan.views.shown import fragment
 from optimizer.page.plan.views.studies import counts, ends, pipeline_chart, scaling_chart, sensitivity_chart
 from optimizer.page.studies.question import asked as study_asked
@@ -35,6 +35,7 @@ from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import pinned_job, why_not
 from optimizer.search.why.what_binds import sensitivity
+from optimizer.studies.cells import FITS, FORBIDDEN, FULL, cells, forbidding
 from optimizer.studies.scaling import scaling
 from optimizer.studies.timeline import timeline_of
 
@@ -319,6 +320,6 @@ def test_what_is_no_launch_is_refused_as_what_it_looks_like(text: str, kind: str
 
 
 def test_what_is_too_large_or_empty_is_refused() -> None:
-    for body, message in ((b"", "nothing was pasted"), (b"#" * 2_000_001, "at most 2 MB")):
+    for body, message in ((b'{"pasted": [["", ""]]}', "nothing was pasted"), (b"#" * 2_000_001, "at most 2 MB")):
         with pytest.raises(InputError, match=message):
             improve_view(LaunchQuestion(), body)

@@ -24,6 +24,7 @@ ROUNDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_MS = 120_000
 
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """Seconds that answers took, and those until they were proven where that comes later; the processor's seconds of

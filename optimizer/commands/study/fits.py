@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +35,7 @@ def fits(**options: Any) -> None:
     output.show(content, assumed, records, lambda: fits_report(study, assumed))
 
 
-def study_of_options(options: Mapping[str, Any]) -> tuple[FitsStudy, Sequence[str]]:
+def study_of_options(options: Mapping[str, Any]) -> tuple[FitsStudy, tuple[str, ...]]:
     """The study that the options of the command ask for, and what was assumed."""
     from optimizer.studies.fits import LENGTHS, METHODS
     from optimizer.studies.fits import fits as study_of

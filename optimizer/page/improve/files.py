@@ -18,8 +18,8 @@ LOG_ENDINGS = (".log", ".out", ".err")
 # How a text without a name ends that looks so; the first that fits.
 LOOKS = {
     ".sh": r"\A#!.*sh\b|^\s*(?:srun|torchrun|export|deepspeed|accelerate)\s|^#SBATCH\b|\\$",
-    ".json": r"\A\s*[{\[]",
-    ".log": r"^\W*(?:\d{4}-\d\d-\d\d[ T]|\d\d:\d\d:\d\d)|\b(?:iteration|step|epoch)\b.*\b(?:loss|elapsed|tokens|tflops|lr)\b",
+    ".json": r"\A\s*\{",
+    ".log": r"^\W*(?:\d{4}-\d\d-\d\d[ T]|\d\d:\d\d:\d\d)|\b(?:iteration|step)\b.*\b(?:loss|elapsed|tokens|tflops)\b",
     ".py": r"^(?:import|from|def|class|@)\b",
     ".toml": r"^\[[\w.\"-]+\]\s*$|^[\w.]+ = ",
     ".yaml": r"^[\w.-]+:(?:\s|$)",
@@ -45,8 +45,8 @@ def given(body: bytes) -> list[Named]:
         files = [("", body)]
     if len(files) == 1 and not files[0][0]:
         first, *more = HEAD.split(files[0][1])
-        names = (_harmless(name.decode("utf-8", "replace")) for name in more[::2])
-        files = [("", first), *zip(names, more[1::2], strict=True)]
+        named = (_harmless(name.decode("utf-8", "replace")) for name in more[::2])
+        files = [("", first), *zip(named, more[1::2], strict=True)]
     size = sum(len(data) for _, data in files)
     if size > LARGEST:
         raise InputError(f"{size / 1e6:.1f} MB were pasted: at most {LARGEST / 1e6:.0f} MB are read")
@@ -65,9 +65,9 @@ def _harmless(name: str) -> str:
 
 
 def looks(data: bytes) -> str:
-    """How a file that begins so ends; a script where nothing else is told.
+    r"""How a file that begins so ends; a script where nothing else is told.
 
-    >>> looks(b'{"a": 1}'), looks(b"model:\\n  layers: 2"), looks(b"step 1 loss 2.0"), looks(b"cat /etc/passwd")
+    >>> looks(b'{"a": 1}'), looks(b"model:\n  layers: 2"), looks(b"step 1 loss 2.0"), looks(b"cat /etc/passwd")
     ('.json', '.yaml', '.log', '.sh')
     """
     head = data[:LOOKED_AT].decode("utf-8", "replace")

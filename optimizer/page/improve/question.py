@@ -59,12 +59,14 @@ class LaunchQuestion:
         said = [(f"--{name}", value) for name in CHOSEN if (value := getattr(self, name))]
         if logs:
             said = [("--script", name) for name in others] + [each for each in said if others and each[0] != "--gpus"]
-        return shlex.join(["optimize", "read" if logs else "improve", *(logs or others), *(w for each in said for w in each)])
+        return shlex.join(
+            ["optimize", "read" if logs else "improve", *(logs or others), *(w for each in said for w in each)]
+        )
 
     def address(self) -> str:
         """The question as the part of an address after "?"."""
         pairs = [(name, value) for name in (*CHOSEN, "plan") if (value := getattr(self, name))]
-        return urlencode(pairs + [("files", text)] if (text := self.packed) else pairs)
+        return urlencode([*pairs, ("files", text)] if (text := self.packed) else pairs)
 
 
 def asked(pairs: Sequence[tuple[str, str]]) -> LaunchQuestion:

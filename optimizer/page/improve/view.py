@@ -15,6 +15,7 @@ from optimizer.base.errors import InputError, OptimizerError
 from optimizer.catalog.models import model_names, model_spellings, preset_model
 from optimizer.catalog.offers import book_of
 from optimizer.catalog.readers.model_file import model_text
+from optimizer.catalog.sealed import sealed
 from optimizer.commands.launch.improve import flags_of, patch_of, run_of
 from optimizer.commands.launch.read import diagnoses_of
 from optimizer.diagnose.measured import logged_runs, measured
@@ -28,7 +29,7 @@ from optimizer.objectives.step.interval import mfu
 from optimizer.page.improve.files import Named, given, is_log
 from optimizer.page.improve.question import LaunchQuestion
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.own_files import FILE, kind_of, name_of, packed, sealed
+from optimizer.page.plan.own_files import FILE, kind_of, name_of, packed
 from optimizer.page.plan.question import FILES, asked
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.plan_words import pins_of_plan
@@ -60,7 +61,9 @@ def improve_view(asks: LaunchQuestion, body: bytes = b"") -> dict[str, Any]:
             html = fragment("launch.html", "improve", **{"asked": asks, "patches": (), "machine": "", **shown})
         except OptimizerError as error:
             text = str(error).replace(f"{folder}/", "")
-            raise InputError(text + AT_LEFT * any(word in text for word in ("--model", "--gpus", "--cluster"))) from None
+            raise InputError(
+                text + AT_LEFT * any(word in text for word in ("--model", "--gpus", "--cluster"))
+            ) from None
     return {**values, "answer": html.replace(f"{folder}/", ""), "title": title, "plan": shown["plan"]}
 
 
@@ -78,7 +81,7 @@ def _parted(files: Sequence[Named]) -> tuple[list[Named], dict[str, str]]:
 
 def _said(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Path) -> dict[str, Any]:
     """What launch.html shows."""
-    said = {kind: getattr(asks, kind) for kind in ("model", "cluster")}
+    said: dict[str, Any] = {kind: getattr(asks, kind) for kind in ("model", "cluster")}
     for kind, text in own.items():
         place = folder / f"own-{name_of(kind, text)}"
         place.write_text(text, encoding="utf-8")
@@ -100,7 +103,7 @@ def _written(folder: Path, file: Named) -> Path:
     return folder / name
 
 
-def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, str], own: Own) -> dict[str, Any]:
+def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, Any], own: Own) -> dict[str, Any]:
     """A launch: what was understood of it, its edits with their patches, the question that it asks."""
     controls = Controls(**said, gpus=int(asks.gpus) if asks.gpus else None)
     names = [Path(file.name).name for file in files]
@@ -108,7 +111,7 @@ def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, str],
     question = launch_as_read(source.launch, controls, ", ".join(names))
     improvement = improve(question)
     flags = flags_of(improvement, source)
-    patches = []
+    patches: list[tuple[str, str, str]] = []
     for take, title in TAKES.items():
         try:
             text = patch_of(improvement, source, files, controls, take)
@@ -126,7 +129,7 @@ def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, str],
 
 
 def _of_logs(
-    asks: LaunchQuestion, logs: Sequence[Path], scripts: Sequence[str], said: Mapping[str, str], own: Own
+    asks: LaunchQuestion, logs: Sequence[Path], scripts: Sequence[str], said: Mapping[str, Any], own: Own
 ) -> dict[str, Any]:
     """Logs, held to the launch that started them where it was given too."""
     logged, columns = logged_runs(logs), {"model": said["model"]} if said["model"] else {}
@@ -148,7 +151,7 @@ def _of_logs(
             ("MFU", known if share <= 1 else "more than the peak: it trained something else, choose the model"),
             ("the best plan", f"{took / best.estimate.step_time:.2f} times as fast, if it is that job"),
         ]
-    more = section("Beside the best plan", "The script that started it, given too, tells why it is slower.", Pairs(rows))
+    more = section("Beside the best plan", "Give the script that started it too: it tells why.", Pairs(rows))
     return {"report": replace(report, sections=(*report.sections, more)), "plan": plan.address()}
 
 
@@ -168,9 +171,8 @@ def _logged(facts: Mapping[str, str]) -> dict[str, Any]:
 
 def _own_plan(asks: LaunchQuestion, own: Own) -> str:
     """The address on the Plan tab of the question there about a model or a cluster of the visitor's own."""
-    plan = replace(asks.before(), **{kind: FILE for kind in own}, **{f"{kind}_file": text for kind, text in own.items()})
-    plan.job()
-    return plan.address()
+    changes: dict[str, Any] = {**dict.fromkeys(own, FILE), **{f"{kind}_file": text for kind, text in own.items()}}
+    return replace(asks.before(), **changes).address()
 
 
 def _launch_plan(asks: LaunchQuestion, question: LaunchAsRead, own: Own) -> str:

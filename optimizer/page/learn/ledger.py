@@ -19,11 +19,11 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.page.learn.act import PREDICTION, ActQuestion
 from optimizer.page.learn.acts import ACTS
-from optimizer.page.learn.content_files import marked_up, piece, table, texts
+from optimizer.page.learn.content_files import piece, table, texts
 from optimizer.page.learn.question import LearnQuestion, controls
-from optimizer.page.learn.textbook import LabDesign
-from optimizer.reports.render.html import report_page
+from optimizer.reports.render.html import marked_up, report_page
 from optimizer.reports.report import Report, Table, columns, section
+from optimizer.studies.textbook import LabDesign
 
 DESIGN = "design"
 MOST = 500  # entries of one visitor
@@ -235,7 +235,9 @@ def stand_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
     gathered = table("lab.toml")["gathered"] if asks.sheet else ""
     designs = [_design(each) for each in said.get("designs", [])][-MOST:]
     return {
-        "ledger": piece("ledger", [column.replace("_", " ") for column in shown], table_of, gathered, said.get("trouble", "")),
+        "ledger": piece(
+            "ledger", [column.replace("_", " ") for column in shown], table_of, gathered, said.get("trouble", "")
+        ),
         "footer": footer(asks.context, right, _design(said.get("design", {})), designs),
         "takeaways": marked_up(texts("lab.md")["takeaways"]) if {"act-1", "act-2"} <= right.keys() else "",
         "csv": as_csv(entries),
@@ -257,9 +259,14 @@ def class_page(asks: LearnQuestion) -> bytes:
     rows = []
     for question in questions:
         keys = Counter(key for (_, name), key in taken.items() if name == question.name)
-        cells = [f"{keys[key]}{' *' * (key == question.right)}" if key in question.options.values() else "" for key in LETTERS]
+        cells = [
+            f"{keys[key]}{' *' * (key == question.right)}" if key in question.options.values() else ""
+            for key in LETTERS
+        ]
         share = keys[question.right] / keys.total() if keys else 0.0
-        rows.append((f"Act {question.act}: {question.text}", *cells, f"{share:.0%}" if keys else "", share if keys else None))
+        rows.append(
+            (f"Act {question.act}: {question.text}", *cells, f"{share:.0%}" if keys else "", share if keys else None)
+        )
     heads = columns(f"question ~ | {' | '.join(f'{key} [text]' for key in LETTERS)} | right [text] | [bar]")
     report = Report(
         title=f"{len({visitor for visitor, _ in taken})} students",

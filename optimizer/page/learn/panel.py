@@ -7,9 +7,10 @@ from typing import Any
 from optimizer.base.content import Values
 from optimizer.page.learn.act import PLAIN, PREDICTION, Act, ActQuestion, Shown
 from optimizer.page.learn.acts import ACTS
-from optimizer.page.learn.content_files import marked_up, piece, table, texts
+from optimizer.page.learn.content_files import piece, table, texts
 from optimizer.page.learn.priced import CONTEXTS, title
 from optimizer.page.learn.question import LearnQuestion, controls
+from optimizer.reports.render.html import marked_up
 
 
 def page_values() -> dict[str, Any]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-import sys
 import tempfile
 import tomllib
 import zlib
@@ -19,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.base.files import lies_in
-from optimizer.catalog.files import presets_folder
+from optimizer.catalog.sealed import sealed, sealed_folder
 
 FILE = "file"  # as the name of a model or cluster: the one in the address
 LARGEST = 16_000  # bytes of such a file
@@ -31,10 +28,6 @@ KEYS = {
     "cluster": {"tiers", "gpus_per_node"},
     "model": {"hidden_size", "n_embd", "num_hidden_layers", "layers", "architectures", "model_type"},
 }
-
-FILE_EVENTS, DEEDS = ("open", "os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "socket.connect")
-_sealed: list[Path] = []  # while something is read: the folder in which alone files may be opened besides the program's
-_hooked: list[bool] = []
 
 
 def packed(text: str) -> str:
@@ -64,7 +57,7 @@ def unpacked(kind: str, text: str, most: int = LARGEST) -> str:
 @contextmanager
 def on_disk(texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """The files of these kinds while they are read: their places. They can name no other file of this machine."""
-    with tempfile.TemporaryDirectory(prefix="own-") as folder, sealed(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix="own-", dir=sealed_folder()) as folder, sealed(Path(folder)):
         places: dict[str, Any] = {}
         for kind, text in texts.items():
             place = Path(folder) / name_of(kind, text)
@@ -113,34 +106,3 @@ def _keys(text: str) -> set[str]:
     except (ValueError, RecursionError):
         return set()
     return set(values) if isinstance(values, dict) else set()
-
-
-@contextmanager
-def sealed(folder: Path) -> Iterator[None]:
-    """Inside, only files of the program, of Python and of this folder open: any other raises PermissionError.
-
-    For a process that does one thing at a time; a script may name files to source, which are a visitor's words here.
-    """
-    if not _hooked:
-        sys.addaudithook(_look)
-        _hooked.append(True)
-    _sealed.append(folder)
-    try:
-        yield
-    finally:
-        _sealed.pop()
-
-
-def _look(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sealed or event not in (*FILE_EVENTS, *DEEDS):
-        return
-    if event == "open" and isinstance(arguments[0], int):
-        return
-    if event in FILE_EVENTS and _ours(arguments[0]):
-        return
-    raise PermissionError(f"a pasted text may not open {arguments[0]!r}")
-
-
-def _ours(path: Any) -> bool:
-    homes: tuple[str | Path, ...] = (sys.prefix, sys.base_prefix, Path(__file__).parents[2], presets_folder(), *_sealed)
-    return lies_in(os.fsdecode(path or "."), homes)

@@ -124,7 +124,7 @@ def _field(each: Values, given: Mapping[str, str]) -> Values:
     name, value = each["name"], given.get(each["name"], "")
     shown = {"hint": "", **each, "value": value}
     if each["kind"] == "choice":
-        usual = "" if "value" in each else "any" if name in ("term", "provider") else FIELDS[name].default or FIELDS[name].otherwise
+        usual = "" if "value" in each else each.get("usual") or FIELDS[name].default or FIELDS[name].otherwise
         return {**shown, "usual": usual, "groups": {"": [(each, each) for each in names_of(name) if each != usual]}}
     if each["kind"] == "several":
         taken = value.split(",")

@@ -28,7 +28,8 @@ from optimizer.page.learn.priced import (
     job_of,
     nearest,
 )
-from optimizer.page.learn.textbook import (
+from optimizer.reports.charts.drawing import drawing
+from optimizer.studies.textbook import (
     CEILING,
     COUNTS,
     GPUS,
@@ -41,7 +42,6 @@ from optimizer.page.learn.textbook import (
     corrected,
     curve,
 )
-from optimizer.reports.charts.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]
 QUESTIONS = {question.name: question for act in ACTS.values() for question in act.questions}

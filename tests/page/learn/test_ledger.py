@@ -35,7 +35,7 @@ from optimizer.page.learn.ledger import (
 )
 from optimizer.page.learn.panel import panel_view
 from optimizer.page.learn.question import LearnQuestion, asked
-from optimizer.page.learn.textbook import LabDesign
+from optimizer.studies.textbook import LabDesign
 
 ANNA = Visitor(key="k", name="Anna", context="data parallel")
 
@@ -115,21 +115,23 @@ def test_a_locked_choice_and_a_design_are_entries_and_on_the_sheet(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{" * 10_000, b'{"design": {"tp": 0}}', b'{"design": 3}', b'{"answers": 1}', b'{"designs": 1}']
+    "body",
+    [b"", b"[]", b"{" * 10_000, b'{"design": {"tp": 0}}', b'{"design": 3}', b'{"answers": 1, "design": 0}'],
 )
 def test_damaged_progress_is_one_message(body: bytes) -> None:
     asks = LearnQuestion(act=2, question="act-2", key="Z")
     for view in (entry_view, stand_view):
         with pytest.raises(InputError):
-            if view(asks, body):
-                raise InputError("what was not asked about does no harm")
+            view(asks, body)
 
 
 def test_where_a_student_stands_tells_no_answer_that_is_not_locked() -> None:
     nothing = stand_view(LearnQuestion(), sent(answers={}))
     assert nothing["takeaways"] == ""
     assert "36.05" not in nothing["footer"]
-    both = stand_view(LearnQuestion(), sent(answers={"act-1": "B", "act-2": "A"}, entries=[{"time": "t", "x": 1}] * 600))
+    both = stand_view(
+        LearnQuestion(), sent(answers={"act-1": "B", "act-2": "A"}, entries=[{"time": "t", "x": 1}] * 600)
+    )
     assert "TP ends where" in both["takeaways"]
     assert "36.05" in both["footer"]
     assert both["csv"].count("\n") == MOST + 1
@@ -149,7 +151,7 @@ def test_choices_of_a_class_are_counted_once_a_student(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pairs", [[("act", "9")], [("context", "x")], [("act", "2"), ("tp", "65")], [("fabric", "x")]])
 def test_an_act_a_context_or_a_value_that_there_is_not_is_one_message(pairs: list[tuple[str, str]]) -> None:
-    with pytest.raises(InputError, match="must be|is none of"):
+    with pytest.raises(InputError, match=r"must be|is none of"):
         panel_view(asked("", pairs))
 
 

@@ -13,7 +13,7 @@ from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import PACKAGE
-from optimizer.page.learn.textbook import dense_flops
+from optimizer.studies.textbook import dense_flops
 
 RANKS = 8
 LARGEST = 200_000  # characters of a pasted table
