@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Asked(Protocol):
+class PageQuestion(Protocol):
     """A question; equal ones have one answer."""
 
     @property
-    def searched(self) -> Asked:
+    def searched(self) -> PageQuestion:
         """The part that a search answers: a worker that has answered it has its plans at hand."""
 
     @property
@@ -31,6 +31,6 @@ class PageTask:
     """A view of a question."""
 
     view: str
-    asked: Asked
+    asked: PageQuestion
     body: bytes = b""  # what a visitor sent with it
     passing: bool = False  # whether its result is forgotten once it is shown

@@ -56,11 +56,13 @@ class LaunchQuestion:
         """
         logs = [name for name, data in self.files if is_log(name, data)]
         others = [name for name, data in self.files if not is_log(name, data)]
-        said = [(f"--{name}", value) for name in CHOSEN if (value := getattr(self, name))]
+        options = [(f"--{name}", value) for name in CHOSEN if (value := getattr(self, name))]
         if logs:
-            said = [("--script", name) for name in others] + [each for each in said if others and each[0] != "--gpus"]
+            options = [("--script", name) for name in others] + [
+                each for each in options if others and each[0] != "--gpus"
+            ]
         return shlex.join(
-            ["optimize", "read" if logs else "improve", *(logs or others), *(w for each in said for w in each)]
+            ["optimize", "read" if logs else "improve", *(logs or others), *(w for each in options for w in each)]
         )
 
     def address(self) -> str:

@@ -56,7 +56,7 @@ def improve_view(asks: LaunchQuestion, body: bytes = b"") -> dict[str, Any]:
     rest, own = _parted(asks.files)
     with tempfile.TemporaryDirectory(prefix="pasted-") as folder, sealed(Path(folder)):
         try:
-            shown = _said(asks, rest, own, Path(folder))
+            shown = _content(asks, rest, own, Path(folder))
             title = shown["report"].title.replace(f"{folder}/", "")
             html = fragment("launch.html", "improve", **{"asked": asks, "patches": (), "machine": "", **shown})
         except OptimizerError as error:
@@ -79,19 +79,19 @@ def _parted(files: Sequence[Named]) -> tuple[list[Named], dict[str, str]]:
     return rest, own
 
 
-def _said(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Path) -> dict[str, Any]:
+def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Path) -> dict[str, Any]:
     """What launch.html shows."""
-    said: dict[str, Any] = {kind: getattr(asks, kind) for kind in ("model", "cluster")}
+    stated: dict[str, Any] = {kind: getattr(asks, kind) for kind in ("model", "cluster")}
     for kind, text in own.items():
         place = folder / f"own-{name_of(kind, text)}"
         place.write_text(text, encoding="utf-8")
-        said[kind] = str(place)
+        stated[kind] = str(place)
     logs = [_written(folder, file) for file in files if is_log(*file)]
     others = [(name, data) for name, data in files if not is_log(name, data)]
     if logs:
-        return _of_logs(asks, logs, [str(_written(folder, file)) for file in others], said, own)
+        return _of_logs(asks, logs, [str(_written(folder, file)) for file in others], stated, own)
     if others:
-        return _of_launch(asks, [File(str(folder / name), data) for name, data in others], said, own)
+        return _of_launch(asks, [File(str(folder / name), data) for name, data in others], stated, own)
     rows = [(kind, f"{name_of(kind, text)}, {len(text):,} characters") for kind, text in own.items()]
     report = Report(title=f"A {' and a '.join(own)} of your own", sections=(section("", Pairs(rows)),))
     return {"report": report, "plan": _own_plan(asks, own)}
@@ -103,9 +103,9 @@ def _written(folder: Path, file: Named) -> Path:
     return folder / name
 
 
-def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, Any], own: Own) -> dict[str, Any]:
+def _of_launch(asks: LaunchQuestion, files: list[File], stated: Mapping[str, Any], own: Own) -> dict[str, Any]:
     """A launch: what was understood of it, its edits with their patches, the question that it asks."""
-    controls = Controls(**said, gpus=int(asks.gpus) if asks.gpus else None)
+    controls = Controls(**stated, gpus=int(asks.gpus) if asks.gpus else None)
     names = [Path(file.name).name for file in files]
     source = read_launch(files, controls.gpus, controls.model)
     question = launch_as_read(source.launch, controls, ", ".join(names))
@@ -129,13 +129,13 @@ def _of_launch(asks: LaunchQuestion, files: list[File], said: Mapping[str, Any],
 
 
 def _of_logs(
-    asks: LaunchQuestion, logs: Sequence[Path], scripts: Sequence[str], said: Mapping[str, Any], own: Own
+    asks: LaunchQuestion, logs: Sequence[Path], scripts: Sequence[str], stated: Mapping[str, Any], own: Own
 ) -> dict[str, Any]:
     """Logs, held to the launch that started them where it was given too."""
-    logged, columns = logged_runs(logs), {"model": said["model"]} if said["model"] else {}
+    logged, columns = logged_runs(logs), {"model": stated["model"]} if stated["model"] else {}
     expected = None
     if scripts:
-        expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], said["cluster"])
+        expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], stated["cluster"])
     runs = [measured(run, {**(expected.sizes if expected else {}), **columns}) for run in logged]
     report = logs_report(runs, diagnoses_of(runs, expected), expected)
     if expected:

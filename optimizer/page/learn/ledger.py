@@ -33,7 +33,7 @@ ACT_TITLES = {f"act-{at}": f"Act {roman}" for at, roman in enumerate(("I", "II",
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take a cell for that begins so
 LETTERS = ("A", "B", "C", "D")
 DEGREES = ("tp", "pp", "microbatches")
-KEPT = {"answers": dict, "entries": list, "designs": list, "design": dict}  # of what a browser sends
+SENT = {"answers": dict, "entries": list, "designs": list, "design": dict}  # of what a browser sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,10 +199,10 @@ def entry_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
     Returns:
         The entry, and `trouble`: why it is not on the sheet.
     """
-    said = _json(body)
-    visitor = Visitor(**{name: str(said.get(name, ""))[:LONGEST] for name in ("key", "name", "context")})
-    if "design" in said:
-        entry = designed(visitor, _design(said["design"]))
+    sent = _json(body)
+    visitor = Visitor(**{name: str(sent.get(name, ""))[:LONGEST] for name in ("key", "name", "context")})
+    if "design" in sent:
+        entry = designed(visitor, _design(sent["design"]))
     else:
         entry = answered(visitor, ACTS[asks.act].question(asks.question), asks.key)
     trouble = ""
@@ -221,24 +221,24 @@ def stand_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
         asks: the sheet, if there is one.
         body: JSON with answers by question, entries, designs, the design of the sliders, context and trouble.
     """
-    said = _json(body)
-    rows = [each for each in said.get("entries", []) if isinstance(each, dict)][-MOST:]
+    sent = _json(body)
+    rows = [each for each in sent.get("entries", []) if isinstance(each, dict)][-MOST:]
     entries = [LedgerEntry(**{name: str(each.get(name, "")) for name in COLUMNS}) for each in rows]
     right = {
         question.name: question.is_right(key)
         for act in ACTS.values()
         for question in act.questions
-        if question.kind == PREDICTION and (key := said.get("answers", {}).get(question.name))
+        if question.kind == PREDICTION and (key := sent.get("answers", {}).get(question.name))
     }
     shown = ("time", "act", "kind", "answer", "right", "tp", "pp", "dp", "microbatches", "memory_gb", "mfu_percent")
     table_of = [[getattr(entry, column) for column in shown] for entry in entries]
     gathered = table("lab.toml")["gathered"] if asks.sheet else ""
-    designs = [_design(each) for each in said.get("designs", [])][-MOST:]
+    designs = [_design(each) for each in sent.get("designs", [])][-MOST:]
     return {
         "ledger": piece(
-            "ledger", [column.replace("_", " ") for column in shown], table_of, gathered, said.get("trouble", "")
+            "ledger", [column.replace("_", " ") for column in shown], table_of, gathered, sent.get("trouble", "")
         ),
-        "footer": footer(asks.context, right, _design(said.get("design", {})), designs),
+        "footer": footer(asks.context, right, _design(sent.get("design", {})), designs),
         "takeaways": marked_up(texts("lab.md")["takeaways"]) if {"act-1", "act-2"} <= right.keys() else "",
         "csv": as_csv(entries),
         "json": as_json(entries),
@@ -279,12 +279,12 @@ def class_page(asks: LearnQuestion) -> bytes:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body)
+        sent = json.loads(body)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or any(not isinstance(said.get(name, kind()), kind) for name, kind in KEPT.items()):
+        sent = None
+    if not isinstance(sent, dict) or any(not isinstance(sent.get(name, kind()), kind) for name, kind in SENT.items()):
         raise InputError("the progress that was sent is damaged; clear it with Start over")
-    return said
+    return sent
 
 
 def _design(values: Any) -> LabDesign:

@@ -30,8 +30,8 @@ class StudyQuestion:
     @property
     def searched(self) -> StudyQuestion:
         """The question without what no plan depends on."""
-        kept = ((name, value) for name, value in self.options if name not in LIMITS and not name.startswith(RENT))
-        return replace(self, options=tuple(kept))
+        needed = ((name, value) for name, value in self.options if name not in LIMITS and not name.startswith(RENT))
+        return replace(self, options=tuple(needed))
 
     @property
     def name(self) -> str:
@@ -110,8 +110,8 @@ def asked(tab: str, pairs: Sequence[Pair]) -> StudyQuestion:
                 raise InputError(f"unknown {name} {unknown[0]!r}; the list of the page has every one")
             options.append((key, text))
     chosen = dict(options).get("hardware", "").split(",")
-    kept = [(key, text) for key, text in options if not key.startswith(f"{RENT}.") or key.partition(".")[2] in chosen]
-    return StudyQuestion(tab=tab, options=tuple(kept))
+    priced = [(key, text) for key, text in options if not key.startswith(f"{RENT}.") or key.partition(".")[2] in chosen]
+    return StudyQuestion(tab=tab, options=tuple(priced))
 
 
 def form_values(pairs: Sequence[Pair], question: StudyQuestion, answer: Mapping[str, Any]) -> Mapping[str, Any]:
