@@ -45,19 +45,22 @@ def run_pareto(
     sampler: str,
     seed: int,
     min_gpus_for: float | None,
+    since: Path | None,
     **options: Any,
 ) -> int:
     """Ask, search, print; the exit code."""
     if as_json + as_csv + as_markdown > 1:
         raise click.UsageError("choose one of --json, --csv and --markdown")
+    from optimizer.purchase.since import earlier_report
+
     with waiting("reading"):
-        question = question_of_options(options)
+        question, before = question_of_options(options), earlier_report(since) if since else None
     answer = bought(question, trials=trials, sampler=sampler, seed=seed, fewest_for=min_gpus_for or 0.0)
     from optimizer.purchase.as_json import purchase_csv, purchase_json
     from optimizer.purchase.report import purchase_report
 
     command = typed()
-    report = partial(purchase_report, answer, question.assumed, command, date.today())
+    report = partial(purchase_report, answer, question.assumed, command, date.today(), before)
     if as_json:
         click.echo(purchase_json(answer, command, question.assumed))
     elif as_csv:

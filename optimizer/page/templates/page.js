@@ -23,7 +23,7 @@ function shown() {
 function remember(address, push) {
   const parts = [address, ...shown().map((name) => "show=" + name)].filter(Boolean);
   const url = "?" + parts.join("&");
-  for (const link of document.querySelectorAll("a.carry")) link.search = address;
+  for (const link of document.querySelectorAll("a.carry")) link.search = "plan=" + encodeURIComponent(address);
   if (url === location.search) return;
   move(url, push);
 }
