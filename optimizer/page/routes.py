@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import OptimizerError
-from optimizer.page.task import PageQuestion, PageTask
+from optimizer.page.task import TabQuestion, PageTask
 from optimizer.page.workers import Gone, Workers
 from optimizer.reports.render.html import filled
 
@@ -46,7 +46,7 @@ class Tab:
     title: str
     about: str
     package: str
-    asked: Callable[[Pairs], PageQuestion]
+    asked: Callable[[Pairs], TabQuestion]
     shown: Callable[[Pairs, Any, Mapping[str, Any]], Mapping[str, Any]]
     opening: tuple[str, ...] = ()
     later: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from optimizer.page.studies.question import asked as study_asked
 from optimizer.page.studies.question import form_values as study_values
 from optimizer.page.task import PageTask
 
-AS_SAID = "as the files say"
+AS_STATED = "as the files say"
 LATER = {
     "mine": "Mine against the best, term by term",
     "map": "TP × PP: the best plan of each cell",
@@ -45,9 +45,9 @@ def _plan(pairs: Pairs, question: PlanQuestion, answer: Mapping[str, Any]) -> Ma
 def _improve(pairs: Pairs, question: LaunchQuestion, answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """What may be said besides the files."""
     machine = replace(
-        control(FIELDS["cluster"], PlanQuestion(cluster=question.cluster)), label="Machine", usual=AS_SAID
+        control(FIELDS["cluster"], PlanQuestion(cluster=question.cluster)), label="Machine", usual=AS_STATED
     )
-    model = replace(control(FIELDS["model"], PlanQuestion(model=question.model)), usual=AS_SAID)
+    model = replace(control(FIELDS["model"], PlanQuestion(model=question.model)), usual=AS_STATED)
     return {"controls": (machine, model)}
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class PageQuestion(Protocol):
+class TabQuestion(Protocol):
     """A question; equal ones have one answer."""
 
     @property
-    def searched(self) -> PageQuestion:
+    def searched(self) -> TabQuestion:
         """The part that a search answers: a worker that has answered it has its plans at hand."""
 
     @property
@@ -31,6 +31,6 @@ class PageTask:
     """A view of a question."""
 
     view: str
-    asked: PageQuestion
+    asked: TabQuestion
     body: bytes = b""  # what a visitor sent with it
     passing: bool = False  # whether its result is forgotten once it is shown

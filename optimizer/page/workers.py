@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
 from optimizer.page.plan.question import PlanQuestion
-from optimizer.page.task import PageQuestion, PageTask
+from optimizer.page.task import TabQuestion, PageTask
 
 MOST = 4  # processes
 MOST_RESULTS = 256  # texts that were worked out
@@ -102,7 +102,7 @@ class Workers:
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
         self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
-        self._answered: OrderedDict[PageQuestion, PageWorker] = OrderedDict()
+        self._answered: OrderedDict[TabQuestion, PageWorker] = OrderedDict()
         self._results: OrderedDict[PageTask, Any] = OrderedDict()
         self._ahead: dict[PageTask, asyncio.Task[Any]] = {}  # that nobody has asked for yet
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}

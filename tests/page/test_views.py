@@ -248,11 +248,11 @@ def test_a_log_becomes_a_question_and_with_its_script_the_causes() -> None:
     assert "/tmp" not in held["answer"] + held["title"]
 
 
-@pytest.mark.parametrize("name", model_names())
-def test_every_model_written_as_a_file_is_read_as_it_was(name: str, tmp_path: Path) -> None:
+def test_every_model_written_as_a_file_is_read_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
-    path.write_text(model_text(load_model(name)), encoding="utf-8")
-    assert load_model(path) == load_model(name)
+    for name in model_names():
+        path.write_text(model_text(load_model(name)), encoding="utf-8")
+        assert load_model(path) == load_model(name)
 
 
 def test_buy_answers_as_the_command_does_and_prices_are_edited_in_place() -> None:

@@ -76,10 +76,10 @@ def _prices(asks: StudyQuestion) -> list[tuple[str, str, str]]:
     """Each machine with the rent that the visitor typed, and the price book's [USD/h]."""
     given = dict(asks.options)
     book = book_of(None, given.get("term", ""), given.get("provider", ""))
-    found = []
+    prices = []
     for name in filter(None, given.get("hardware", "").split(",")):
         cluster = load_cluster(name)
         offer = book.rent(cluster.device.name, cluster.name)
         usual = f"{offer.value * HOUR:.2f}, {offer.title()}" if offer else "no offer is known"
-        found.append((name, given.get(f"{RENT}.{name}", ""), usual))
-    return found
+        prices.append((name, given.get(f"{RENT}.{name}", ""), usual))
+    return prices

@@ -117,10 +117,11 @@ function changed(field) {
   const act = Number(panel.dataset.act);
   read(act);
   if (field.tagName === "TEXTAREA") progress.values[act] = { paste: field.value };
+  keep();
   clearTimeout(timer);
   timer = setTimeout(() => {
     show(act, field.tagName === "TEXTAREA");
-    stand();
+    if (act === 2) stand();
   }, SOON);
 }
 
