@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import OptimizerError
-from optimizer.page.task import TabQuestion, PageTask
+from optimizer.page.task import PageTask, TabQuestion
 from optimizer.page.workers import Gone, Workers
 from optimizer.reports.render.html import filled
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
 from optimizer.page.plan.question import PlanQuestion
-from optimizer.page.task import TabQuestion, PageTask
+from optimizer.page.task import PageTask, TabQuestion
 
 MOST = 4  # processes
 MOST_RESULTS = 256  # texts that were worked out
