@@ -31,8 +31,8 @@ from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
 from optimizer.search.why.comparison import why_not
-from tests.search.jobs import small_job
 from tests.fuzz.run import patience
+from tests.search.jobs import small_job
 from tests.thorough import cases
 
 ROOT = Path(__file__).resolve().parents[3]
