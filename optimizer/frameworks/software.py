@@ -34,7 +34,7 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
         own = features.attention
         keeps = settings["attention"] == "flash" and own.startswith("flash")
         features = replace(features, attention=own if keeps else settings["attention"])
-    for name in ("cuda_graphs", "graphed", "grad_bytes", "optimizer_bytes", "fused_accumulation"):
+    for name in ("cuda_graphs", "graphed", "grad_bytes", "optimizer_bytes", "fused_accumulation", "fused_experts"):
         if name in settings:
             features = replace(features, **{name: settings[name]})
     values: dict[str, float] = {}

@@ -39,7 +39,8 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     note_flags(launch, last, FLAGS)
     settings = launch.settings
     if launch.program == MEGATRON:
-        settings |= {name: settings.get(name, False) for name in ("reduce_overlap", "gather_overlap", "tp_overlap")}
+        unless_given = ("reduce_overlap", "gather_overlap", "tp_overlap", "fused_experts")
+        settings |= {name: settings.get(name, False) for name in unless_given}
     _parts_captured(launch, last)
     if "experts" in settings:
         _dispatcher(launch, last)
