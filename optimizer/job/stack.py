@@ -162,6 +162,9 @@ class Features:
     # the same under a pipeline, whose micro-batches follow each other; empty: those of zero_stages but 2. FSDP that
     # keeps weights whole between micro-batches and reduces gradients once a step is ZeRO-1 there
     piped_zero_stages: tuple[int, ...] = ()
+    # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
+    # once a step
+    reduces_once: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage
     sequence_parallel: bool = True  # it offers sequence parallelism
