@@ -83,7 +83,7 @@ def brief(
     job = answer.job
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
-    plans = (("plan", plan.summary()), *_layers(job, plan), *safer, *_on_paper(answer, plan))
+    plans = (("plan", plan.summary()), *_layers(job, plan), *_hosted(answer), *safer, *_on_paper(answer, plan))
     guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
     after = (
         *_formats(answer),
@@ -148,6 +148,12 @@ def _layers(job: Job, plan: Plan) -> Iterator[tuple[str, str]]:
     layers = stage_layers(plan, job.model.layers) if plan.pp > 1 else ()
     if len(set(layers)) > 1:
         yield "layers", cut(runs(layers), LINE)
+
+
+def _hosted(answer: Answer) -> Iterator[tuple[str, str]]:
+    """How much of the optimizer lies on the host, where any does."""
+    if answer.knobs.offload > 0:
+        yield "host", f"{answer.knobs.offload:.0%} of the optimizer state lies in its memory, updated there"
 
 
 def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:
