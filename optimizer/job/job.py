@@ -11,7 +11,7 @@ from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
 from optimizer.job.model import Model
-from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
+from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
@@ -83,6 +83,10 @@ class Job:
         problems += [problem for problem in clashes if problem]
         if self.optimizer and self.optimizer not in optimizers():
             problems.append(f"the optimizer must be one of {', '.join(optimizers())}, but got {self.optimizer!r}")
+        device = self.cluster.device
+        if self.stack.features.fp8_recipe == MXFP8 and "fp4" not in device.peak_flops:
+            do = "another --cluster, or --fix fp8_recipe=blockwise"
+            problems.append(f"mxfp8 needs a device with 4-bit units, which {device.name} has not ({do})")
         if problems:
             raise InputError("; ".join(problems))
         method_of(self.train, self.base)

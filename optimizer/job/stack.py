@@ -127,7 +127,15 @@ SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
-FP8_RECIPES = ("", "tensorwise", "rowwise")  # how operands of 8 bits get their scales (objectives.kernels.recipes)
+MXFP8 = "mxfp8"
+FP8_RECIPES = (
+    "",
+    "delayed",
+    "tensorwise",
+    "rowwise",
+    "blockwise",
+    MXFP8,
+)  # how operands of 8 bits get their scales (objectives.kernels.recipes)
 NARROW_PRODUCTS = ("all", "experts", "linears")  # which products a run in a narrow format quantises
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 

@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.software import SCOPES
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 from optimizer.job.recomputation import RESCALED, modules_of
+from optimizer.job.stack import MXFP8
 from optimizer.objectives.kernels.activations import offloaded_modules
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
         f"experts that are split {plan.etp} ways with their gate in one kernel (--fix fused_experts=off)": (
             plan.etp > 1 and fuses_experts(job)
         ),
+        "a scale for each row of 8-bit operands": "fp8" in job.dtype and job.stack.features.fp8_recipe == "rowwise",
         "recomputation of other layers on each stage": not alike,
         f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
         "a share of the optimizer on the host without its sharding (ZeRO-0)": (
@@ -254,12 +256,13 @@ def precision_flags(job: Job) -> Flags:
 
 
 def recipe_flags(job: Job, plan: Plan) -> Flags:
-    """The scaling of fp8 where Megatron-LM's own, delayed scaling, would not fuse or recompute what the plan does.
+    """The scaling of fp8: as asked for; or where Megatron-LM's own, delayed, would not fuse or recompute as priced.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
     rescaled = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
-    recipe = "mxfp8" if fuses_experts(job) else "tensorwise" if rescaled else ""
+    usual = MXFP8 if fuses_experts(job) else "tensorwise" if rescaled else ""
+    recipe = job.stack.features.fp8_recipe or usual
     return {"--fp8-recipe": recipe} if "fp8" in job.dtype and recipe else {}
 
 

@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.flag_names import (
     note_flags,
     whole_number,
 )
+from optimizer.job.stack import FP8_RECIPES
 from optimizer.job.variables import DISPATCHERS
 
 STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
@@ -29,6 +30,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
     ("--attention-backend", "attention", lambda _, flag: KERNELS.get(flag.value)),
     ("--cuda-graph-impl", "cuda_graphs", lambda _, flag: flag.value != "none"),
+    ("--fp8-recipe", "fp8_recipe", lambda _, flag: flag.value if flag.value in FP8_RECIPES else None),
     ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if flag.value in ("bf16", "fp16") else None),
     ("--ddp-bucket-size", "bucket_params", lambda launch, flag: whole_number(launch, flag) or None),
 )
