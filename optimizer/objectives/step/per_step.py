@@ -245,7 +245,7 @@ def rates_of(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> ElementRate
         rates = ElementRates(**{f.name: getattr(of_few, f.name)[few.rows] for f in fields(ElementRates)})
     if not job.stack.features.reduces_once:
         return rates
-    hides = np.where(plans.pp > 1, before_last(plans.vpp), 1.0)
+    hides = np.where(plans.pp > 1, before_last(plans.vpp.astype(np.float64)), 1.0)
     shares = {name: getattr(rates, name) * hides for name in ("hideable_shared", "hideable_experts")}
     return replace(rates, **shares)
 
