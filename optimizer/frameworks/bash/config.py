@@ -14,7 +14,6 @@ from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import replaced
-from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
@@ -146,11 +145,10 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
     """The command with the most keys or a named config; None where none has either."""
     best: TrainingCommand | None = None
     for command in reading.commands:
-        words = flat(command.words)
-        if not words or text_of(words[0]).rpartition("/")[2] in QUIET:
+        words, texts = command.flat, command.texts
+        if not words or texts[0].rpartition("/")[2] in QUIET:
             continue
         keyed = list(keys_of(words))
-        texts = [text_of(word) for word in words]
         hydra = tuple(_hydra(texts))
         configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
         given = tuple(one for one, _ in keyed)

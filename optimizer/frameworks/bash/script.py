@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from optimizer.frameworks.bash.arithmetic import whole_number
+from optimizer.frameworks.bash.flags import Flag, flags_of, flat
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
 from optimizer.frameworks.bash.words import Words
 
@@ -34,6 +36,21 @@ class Command:
     """One command that the script would run, its words in order."""
 
     words: tuple[Word, ...]
+
+    @cached_property
+    def flat(self) -> list[Word]:
+        """Its words as they reach the program."""
+        return flat(self.words)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """What they say."""
+        return list(map(text_of, self.flat))
+
+    @cached_property
+    def flags(self) -> list[Flag]:
+        """Its flags."""
+        return flags_of(self.flat)
 
 
 @dataclass(frozen=True)
