@@ -14,6 +14,7 @@ from optimizer.frameworks.deepspeed.log import STEPS_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
 from optimizer.frameworks.gpt_neox import config as gpt_neox
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
+from optimizer.frameworks.litgpt import config as litgpt
 from optimizer.frameworks.litgpt.log import LOG as LITGPT_LOG
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
@@ -38,6 +39,7 @@ from optimizer.frameworks.torchtitan import config as torchtitan
 from optimizer.frameworks.torchtitan.export import torchtitan_toml
 from optimizer.frameworks.torchtitan.export_python import FILES as TORCHTITAN_FILES
 from optimizer.frameworks.torchtitan.log import LOG as TORCHTITAN_LOG
+from optimizer.frameworks.torchtune import config as torchtune
 from optimizer.frameworks.torchtune.log import LOG as TORCHTUNE_LOG
 from optimizer.frameworks.verl.log import LOG as VERL_LOG
 
@@ -61,6 +63,22 @@ def by_flags(name: str, file: str, recognised: Callable[[Values], bool]) -> Conf
 # A framework whose files or lines another one has too, or trains with, comes before it.
 EVERY: tuple[Framework, ...] = (
     Framework(
+        name="torchtune",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("torchtune", torchtune, "torchtune YAML"),
+        log=TORCHTUNE_LOG,
+        only={"vpp": (1,), "pp": (1,), "ep": (1,), "recompute": ("none", "full")},
+        zero_stages=(0, 2, 3),
+    ),
+    Framework(
+        name="litgpt",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("litgpt", litgpt, "litgpt YAML"),
+        log=LITGPT_LOG,
+        only=SHARDED,
+        zero_stages=(0, 3),
+    ),
+    Framework(
         name="MaxText",
         stack="maxtext",
         config=by_keys("MaxText", maxtext, "MaxText YAML"),
@@ -73,6 +91,12 @@ EVERY: tuple[Framework, ...] = (
         stack="megatron-core",
         config=by_flags(megatron.PRIMUS, "Primus YAML", megatron.is_primus),
         log=PRIMUS_LOG,
+        settable=SETTABLE,
+    ),
+    Framework(
+        name=megatron.SWIFT,
+        stack="megatron-core",
+        config=by_flags(megatron.SWIFT, "ms-swift commands", megatron.is_swift),
         settable=SETTABLE,
     ),
     Framework(
@@ -168,8 +192,6 @@ EVERY: tuple[Framework, ...] = (
         settable=("bucket",),
     ),
     Framework(name="Hugging Face Trainer", log=HUGGINGFACE_LOG),  # launched with DeepSpeed or Accelerate
-    Framework(name="torchtune", log=TORCHTUNE_LOG),
-    Framework(name="litgpt", log=LITGPT_LOG),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
     Framework(name="verl", log=VERL_LOG),
     Framework(

@@ -21,7 +21,7 @@ def refused(keys: Iterable[str], words: Iterable[str] = ()) -> str:
     'verl: reinforcement learning is not priced'
     >>> refused([], ["python3", "-m", "verl.trainer.main_ppo"]) == refused(["actor_rollout_ref.model.path"])
     True
-    >>> refused([], ["megatron", "sft", "--model"])[:8]
+    >>> refused([], ["megatron", "rlhf", "--model"])[:8]
     'ms-swift'
     >>> refused(["model.num_layers"], ["torchrun", "pretrain_gpt.py"])
     ''

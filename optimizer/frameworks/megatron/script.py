@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.frameworks.bash.config import subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
@@ -228,7 +229,7 @@ def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
-        if text_of(command.words[0]) in QUIET_COMMANDS:
+        if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
         if count >= most and not any(IDLE.match(text.rpartition("/")[2]) for text in command.texts):
