@@ -31,7 +31,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
-from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior
+from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior, unlike
 from optimizer.objectives.step.interval import LEVEL, SIDES
 
 # Stacks that are fitted to runs of others, whose rows name these, and those that print the memory that they reserve.
@@ -75,7 +75,9 @@ class PartForecast:
     def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
-        within = self.covariance[np.ix_(chosen, chosen)]
+        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen])
+        covariance = self.covariance + strange**2
+        within = covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
         scaled = noise.copy()
         for _ in range(REWEIGHTINGS):
@@ -83,8 +85,8 @@ class PartForecast:
             squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
             scaled = noise * (NOISE_FREEDOM + squares / noise) / (NOISE_FREEDOM + 1.0)
         inverse = np.linalg.inv(within + np.diag(scaled))
-        like = self.covariance[:, chosen]
-        variance = np.diag(self.covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
+        like = covariance[:, chosen]
+        variance = np.diag(covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
         return self.mean + like @ inverse @ errors, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
+from math import hypot
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
-from optimizer.objectives.belief.posterior import Posterior
+from optimizer.objectives.belief.posterior import Posterior, unlike
 
 TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
@@ -74,10 +76,15 @@ def _likeness() -> tuple[ErrorLikeness, ...]:
 
 @lru_cache(maxsize=64)
 def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
-    """What the published runs nearest to a place and the user's own say of it."""
+    """What the published runs nearest to a place and the user's own say of it, whose site may be unlike all others."""
     alike, (rows, places) = likeness(about.quantity), published(about.quantity)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
+    if same := [
+        row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)
+    ]:
+        strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same)))
+        alike = replace(alike, parts={**alike.parts, "site": hypot(alike.parts["site"], strange)})
     near = places.take(nearest).with_others(Places.of(mine))
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
