@@ -118,7 +118,9 @@ def validate(runs: Sequence[Run], given: Sequence[Run] = ()) -> Validation:
     for by, key in BY.items():
         groups = sorted((str(name), places) for name, places in places_by(of_clean, key).items())
         scores += [score(by, name, [clean[place] for place in places]) for name, places in groups]
-    return Validation(rows=tuple(rows), scores=tuple(scores), given=len({id(run) for run in given if run.job}))
+    return Validation(
+        rows=tuple(rows), scores=tuple(scores), given=sum(run.job is not None and not run.doubted for run in given)
+    )
 
 
 def _knowing(run: Run, known: tuple[RunError, ...]) -> Run:
