@@ -154,7 +154,7 @@ def _choices(job: Job, name: str) -> tuple[str, ...]:
         "pp": job.model.layers,
         "vpp": job.limits.max_vpp,
         "dp": job.gpus,
-        "micro_batch": job.limits.max_micro_batch,
+        "micro_batch": job.largest_micro_batch,
     }[name]
     if name in ("pp", "vpp", "dp", "tp"):
         of = {"pp": job.model.layers, "dp": job.gpus}.get(name, most)
