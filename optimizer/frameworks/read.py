@@ -258,7 +258,8 @@ def _keyed_launch(
 def _absent(script: File | ConfigFile, paths: Sequence[str]) -> str:
     """What to do about configs that a script trains by and that do not lie where it says."""
     names = " ".join(dict.fromkeys(Path(path).name for path in paths))
-    return f"it trains by {', '.join(paths)}, not found here; give it too: optimize improve {script.name} {names}"
+    advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
+    return f"it trains by {', '.join(paths)}, not found here; {advice}"
 
 
 def _away(script: File, paths: Sequence[str]) -> list[str]:
@@ -275,9 +276,10 @@ def _lying(script: File, path: str) -> Path | None:
 
 
 def _named(script: File, path: str) -> Iterator[Path]:
-    """The files that a script can mean by a path: from its folder, or beside it."""
+    """The files that a script can mean by a path: from its folder, beside it, or from its root."""
     folder, name = Path(script.name).parent, Path(path).name
-    places = [folder / path, folder / name] if not path.startswith(("/", "$")) else [folder / name]
+    rooted = [Path(script.root) / path] if script.root else []
+    places = [folder / path, folder / name, *rooted] if not path.startswith(("/", "$")) else [folder / name]
     yield from (place for place in places if name and place.is_file())
 
 

@@ -404,3 +404,45 @@ def test_gpt_neox_by_key(more: str, said: dict[str, Any]) -> None:
 def test_gpt_neox_without_attention_is_refused() -> None:
     with pytest.raises(InvalidFile, match="has mamba: only layers with attention are priced"):
         launch_of({"neox.yml": '{"pipe_parallel_size": 1, "attention_config": [[["mamba"], 44]]}'}, 8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("torchtune.modules.loss.LinearCrossEntropyLoss", "torchtune.rlhf.loss.DPOLoss"),
+        ("torchtune.modules.loss.LinearCrossEntropyLoss", "torchtune.dev.grpo.loss.GRPOSimpleLoss"),
+        ("optimizer:", "sampler:"),
+        ("dtype: bf16", "teacher_model: {_component_: torchtune.models.qwen2.qwen2_1_5b}"),
+    ],
+)
+def test_other_recipes_of_torchtune_are_refused(change: tuple[str, str]) -> None:
+    with pytest.raises(InvalidFile, match="only supervised fine-tuning is priced"):
+        launch_of({"x.yaml": launches.TORCHTUNE.replace(*change)})
+
+
+@pytest.mark.parametrize("more", ["", "--torch-fsdp2-no-reshard-after-forward"])
+def test_fsdp_of_pytorch_shards_weights(more: str) -> None:
+    asked = question({"train.sh": f"{FLAGS} --use-torch-fsdp2 {more}".replace("parallel-size 2", "parallel-size 1")})
+    assert asked.plan.zero_stage == (2 if more else 3)
+    assert asked.launch.unpriced == []
+
+
+def test_a_script_that_generates_trains_nothing() -> None:
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"run.sh": FLAGS.replace("pretrain_gpt.py", "generate_samples_gpt.py --vocab-file gpt2-vocab.json")})
+
+
+@pytest.mark.parametrize("axis", ["ici_expert_parallelism", "dcn_tensor_parallelism"])
+def test_an_axis_of_maxtext_that_takes_what_is_left_is_not_priced(axis: str) -> None:
+    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 8).unpriced == [f"{axis} -1"]
+
+
+def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "zero").mkdir()
+    (tmp_path / "zero" / "z3.json").write_text(ZERO)
+    path = tmp_path / "runs" / "sft.yaml"
+    path.write_text(f"{TRAINER}deepspeed: zero/z3.json\n")
+    with pytest.raises(InvalidFile, match="--root FOLDER"):
+        read_launch(read_files([str(path)]), 8)
+    assert read_launch(read_files([str(path)], root=str(tmp_path)), 8).launch.settings["zero_stage"] == 3

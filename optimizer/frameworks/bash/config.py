@@ -25,6 +25,7 @@ ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
@@ -154,7 +155,8 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))
-        configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
+        named = (match[1] for text in texts if (match := CONFIGS.match(text)))
+        configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
         given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue

@@ -30,7 +30,10 @@ from optimizer.job.plan import Plan
 COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
 OPTIMIZERS: Mapping[str, str] = key_tables("torchtune")["optimizers"]
 COMPONENT = "_component_"
-MODEL, OPTIMIZER = f"model.{COMPONENT}", f"optimizer.{COMPONENT}"
+MODEL, OPTIMIZER, LOSS = (f"{section}.{COMPONENT}" for section in ("model", "optimizer", "loss"))
+TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
+SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
+QUANTISED = "model.quantize_base"
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
 KEPT, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
 ADAPTERS = re.compile(r"(q?lora)_")
@@ -55,7 +58,10 @@ def recognised(values: Values) -> bool:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
-    settings = launch.settings
+    settings, loss = launch.settings, str(values.get(LOSS, ""))
+    if OPTIMIZER not in values or TEACHER in values or not loss.startswith(SUPERVISED):
+        launch.problems.append(f"{LOSS} {loss or 'is not there'}: of its recipes only supervised fine-tuning is priced")
+        return
     settings["num_microbatches"] = 1
     take(launch, values, COUNTS)
     note_keys(launch, values, KEYS)
@@ -81,7 +87,7 @@ def read(launch: Launch, values: Values) -> None:
     component = str(values.get(OPTIMIZER, "")).rpartition(".")[2]
     if note_optimizer(launch, OPTIMIZERS.get(component, component), OPTIMIZER):
         known.append(OPTIMIZER)
-    free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER)]
+    free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER, QUANTISER)]
     rest(launch, values, (*known, *free))
 
 
@@ -92,11 +98,12 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
         return ()
     attention = [MATRICES.get(each, each) for each in values.get(ADAPTED) or ("q_proj", "v_proj")]
     targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
-    method = QLORA if adapters[1] == QLORA else DORA if values.get(DORA_KEY) else LORA
+    narrow = adapters[1] == QLORA or values.get(QUANTISED) is True
+    method = DORA if values.get(DORA_KEY) else QLORA if narrow else LORA
     launch.say("train", f"{method}:{values.get(KEPT, RANK)}:{'+'.join(targets)}", MODEL)
-    if method == QLORA:
+    if narrow:
         launch.say("base", "nf4", MODEL)
-    return (KEPT, ADAPTED, MLP, DORA_KEY)
+    return (KEPT, ADAPTED, MLP, DORA_KEY, QUANTISED)
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
