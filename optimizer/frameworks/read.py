@@ -37,6 +37,7 @@ from optimizer.frameworks.unpriced import unpriced
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
+IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
@@ -325,6 +326,8 @@ def config_of(file: File) -> ConfigFile:
         raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
     if file.part and file.part not in functions:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
+    if not functions and (why := refused((), IMPORTED.findall(file.text))):
+        raise InvalidFile(file.name, [why])
     if not functions:
         raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
     chosen = file.part or (functions[0] if len(functions) == 1 else "")

@@ -47,6 +47,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
     ("texts", "why"),
     [
         ({"grpo.sh": VERL}, "verl: reinforcement learning is not priced"),
+        (
+            {"train.py": "from olmo_core.internal.experiment import main\nmain()\n"},
+            "OLMo-core: its configs are not read",
+        ),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
 )
@@ -74,6 +78,8 @@ CASES: list[tuple[str, str, list[str]]] = [
         ["load_in_4bit", "optimizer galore_adamw"],
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
+    ("sft.yaml", f"{TRAINER}tuner_type: bone\n", ["tuner_type bone"]),
+    ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
 
@@ -446,3 +452,17 @@ def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> No
     with pytest.raises(InvalidFile, match="--root FOLDER"):
         read_launch(read_files([str(path)]), 8)
     assert read_launch(read_files([str(path)], root=str(tmp_path)), 8).launch.settings["zero_stage"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("llama3_1.llama3_1_70b", "llama3.1-70b"),
+        ("llama3.llama3_8b", "llama3-8b"),
+        ("qwen2_5.qwen2_5_0_5b", "qwen2.5-0.5b"),
+        ("gemma2.lora_gemma2_9b", "gemma2-9b"),
+    ],
+)
+def test_models_of_torchtune_by_name(name: str, model: str) -> None:
+    text = launches.TORCHTUNE.replace("torchtune.models.llama3_1.llama3_1_8b", f"torchtune.models.{name}")
+    assert launch_of({"x.yaml": text}).settings["model"] == model

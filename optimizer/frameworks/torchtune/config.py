@@ -36,6 +36,7 @@ SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain f
 QUANTISED = "model.quantize_base"
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
 KEPT, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
+POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
 ADAPTERS = re.compile(r"(q?lora)_")
 # Where the names of matrices are others than those of --train.
 MATRICES: Mapping[str, str] = {"output_proj": "o_proj"}
@@ -80,7 +81,8 @@ def read(launch: Launch, values: Values) -> None:
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values)]
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
-    if model := named(re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)) or named(name):
+    spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
+    if model := next(filter(None, map(named, spellings)), ""):
         launch.say("model", model, MODEL)
     else:
         launch.unsearched.append(f"{MODEL} {name} is no model that is known (--model)")
