@@ -24,6 +24,7 @@ from optimizer.frameworks.log_line import LogFormat
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
+REPEATED, SEVERAL = 1e-3, 3  # the same of what ranks print one after the other, and steps that tell it
 SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
 
 
@@ -41,13 +42,16 @@ def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 def same_run(one: LoggedRun, other: LoggedRun) -> bool:
     """Whether two files tell of the same run: the same steps at the same time, or with the same loss and duration."""
-    if one.program is not other.program or not one.records or not other.records or set(one.files) & set(other.files):
+    if one.program is not other.program or not one.records or not other.records:
         return False
     mine, its = ({record.step: record for record in run.records} for run in (one, other))
     shared = [(mine[step], its[step]) for step in mine.keys() & its.keys()]
     if 2 * len(shared) < min(len(mine), len(its)):
         return False
     clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
+    if set(one.files) & set(other.files):  # bars alone, one rank after the other, as a launcher keeps their output
+        bare = all(record.reading.loss is None for run in (one, other) for record in run.records)
+        return bare and 2 * len(clocks) < len(shared) and len(shared) >= SEVERAL and _like(shared, REPEATED)
     if clocks:
         return median(clocks) <= APART and _like(shared, SAME_TIME)
     return all(a.reading.loss == b.reading.loss for a, b in shared) and _like(shared, ALIKE)
@@ -65,7 +69,7 @@ def _like(shared: Sequence[tuple[Record, Record]], within: float) -> bool:
 def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
     return replace(
         one,
-        files=(*one.files, *other.files),
+        files=tuple(dict.fromkeys((*one.files, *other.files))),
         stream=together([one.stream, other.stream]),
         failure=one.failure or other.failure,
         ranks=one.ranks + other.ranks,
