@@ -16,6 +16,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
+from optimizer.reports.known_values import runs_words
 from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
@@ -44,10 +45,11 @@ OTHERS = columns("[text] | ~ | [text] | [text]")
 
 
 def head_line(answer: Answer, assumed: Sequence[str]) -> str:
-    """The chance to fit, and the options that were guessed."""
+    """The chance to fit, what the user's own runs changed, and the options that were guessed."""
     guessed = dict.fromkeys(option[1] for text in assumed if (option := OPTION.search(text)))
     fits = f"fits with {chance(answer.job, answer.estimate)}" if answer.estimate else ""
-    return "; ".join(part for part in (fits, f"guessed: {', '.join(guessed)}" if guessed else "") if part)
+    own = runs_words(answer.job, answer.plan, answer.estimate.step_time) if answer.plan and answer.estimate else ""
+    return "; ".join(part for part in (fits, own, f"guessed: {', '.join(guessed)}" if guessed else "") if part)
 
 
 def warnings(answer: Answer) -> list[str]:
@@ -83,7 +85,7 @@ def brief(
     job = answer.job
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
-    plans = (("plan", plan.summary()), *_layers(job, plan), *safer, *_on_paper(answer, plan))
+    plans = (("plan", plan.summary()), *_layers(job, plan), *_hosted(answer), *safer, *_on_paper(answer, plan))
     guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
     after = (
         *_formats(answer),
@@ -148,6 +150,12 @@ def _layers(job: Job, plan: Plan) -> Iterator[tuple[str, str]]:
     layers = stage_layers(plan, job.model.layers) if plan.pp > 1 else ()
     if len(set(layers)) > 1:
         yield "layers", cut(runs(layers), LINE)
+
+
+def _hosted(answer: Answer) -> Iterator[tuple[str, str]]:
+    """How much of the optimizer lies on the host, where any does."""
+    if answer.knobs.offload > 0:
+        yield "host", f"{answer.knobs.offload:.0%} of the optimizer state lies in its memory, updated there"
 
 
 def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:

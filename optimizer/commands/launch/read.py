@@ -58,7 +58,7 @@ def read(
             expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], cluster)
         facts = {**(expected.sizes if expected else {}), **columns}
         runs = [measured(run, facts) for run in logged]
-        diagnoses = _diagnoses(runs, expected)
+        diagnoses = diagnoses_of(runs, expected)
     if append is not None:
         _append(append, runs, expected)
     from optimizer.diagnose.report import logs_json, logs_report
@@ -86,7 +86,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def _diagnoses(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
+def diagnoses_of(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if expected is None:
         return [None] * len(runs)
