@@ -137,7 +137,7 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     """What one run says, with its rates made seconds by its own settings or those given."""
     known = {**facts, **run.stream.facts}
     steps = timed_steps(run, known)
-    steady = steady_part(steps)
+    steady = None if _first_alone(run, steps) else steady_part(steps)
     readings = [record.reading for record in run.records]
     rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)
     losses = [reading.loss for reading in readings if reading.loss is not None]
@@ -164,6 +164,12 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     )
 
 
+def _first_alone(run: LoggedRun, steps: Sequence[Timed]) -> bool:
+    """Whether a run tells the time of its first step and no other: that is warm-up, not its pace."""
+    alone = any(record.reading.alone for record in run.records)
+    return len(steps) == 1 and steps[0].step <= 1 and steps[0].steps == 1 and not alone
+
+
 def _is_nan(*values: float | None) -> int:
     return int(any(value is not None and not isfinite(value) for value in values))
 
@@ -174,7 +180,9 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
     if run.failure:
         yield f"{'out of memory' if run.failure.kind == OOM else 'the run failed'}: line {run.failure.line}"
     if steady is None:
-        if run.records:
+        if _first_alone(run, steps):
+            yield "the time of the first step alone, which is warm-up: give a log of more steps"
+        elif run.records:
             yield (
                 "rates alone, and no times of lines: --set global_batch=, --set seq_len= and --set gpus=, or --plan, "
                 "turn them into seconds"

@@ -206,6 +206,12 @@ def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[Con
     return tuple(followed)
 
 
+def with_followed(files: Sequence[File]) -> list[File]:
+    """The files with the configs that they name and that lie where they say, so that a patch can change those too."""
+    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
+    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in _followed(files, configs))]
+
+
 def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:
     """Whether a command trains by a config that is there, or by keys that are one by themselves."""
     if configs or named:

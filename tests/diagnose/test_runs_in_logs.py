@@ -143,3 +143,11 @@ def test_bars_of_ranks_one_after_the_other_are_one_run(tmp_path: Path) -> None:
     assert (run.ranks, run.files) == (4, (str(log),))
     log.write_text(f"{bars(0.0)}\n{bars(3.0)}\n", encoding="utf-8")
     assert len(read_runs_of([log], {})) == 2
+
+
+def test_a_first_step_alone_is_warm_up_and_no_pace(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.megatron([PACE])))
+    found = first(log)
+    assert (found["step_time_s"], found["status"]) == (None, "ok")
+    assert any("the first step alone" in warning for warning in found["warnings"])

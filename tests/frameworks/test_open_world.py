@@ -466,3 +466,15 @@ def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> No
 def test_models_of_torchtune_by_name(name: str, model: str) -> None:
     text = launches.TORCHTUNE.replace("torchtune.models.llama3_1.llama3_1_8b", f"torchtune.models.{name}")
     assert launch_of({"x.yaml": text}).settings["model"] == model
+
+
+def test_a_patch_changes_a_file_that_a_config_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("z3.json").write_text(ZERO)
+    Path("sft.yaml").write_text(
+        f"{TRAINER.replace('size: 1', 'size: 2')}deepspeed: z3.json\ngradient_checkpointing: true\n"
+    )
+    asked = ["improve", "sft.yaml", "--gpus", "16", "--model", "llama3.2-1b", "--diff", "--take", "all"]
+    patch = CliRunner().invoke(cli, asked, prog_name="optimize")
+    assert patch.exit_code == 0, patch.output
+    assert "+++ z3.json" in patch.output
