@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from optimizer.base.errors import InvalidFile
-from optimizer.base.units import seconds
+from optimizer.base.units import count_in, seconds
 from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
@@ -190,6 +190,7 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         return
     if run.program and run.program.remark:
         yield run.program.remark
+    yield from _tokens(run, steady, {**facts, **run.stream.facts})
     if steps[0].basis == CLOCK:
         yield "step times are differences of the times of lines: checkpoints and evaluations are in them"
     if steps[0].basis == RATE and not {"global_batch", "seq_len"} & run.stream.facts.keys():
@@ -203,6 +204,20 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
+
+
+def _tokens(run: LoggedRun, steady: Steady, facts: Mapping[str, str]) -> Iterator[str]:
+    """That the tokens which a log prints are not those of its batch and its steps, where it prints both."""
+    rates = [rate for record in run.records if (rate := record.reading.tokens_rate)]
+    batch, length, gpus = (count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus"))
+    if not (rates and batch and length and gpus and run.records[-1].reading.seconds):
+        return
+    printed, ours = median(rates), batch * length / gpus / steady.seconds
+    if abs(printed / ours - 1) > LOOSE:
+        yield (
+            f"the log prints {printed:,.0f} tokens/s per GPU; {batch:,} x {length:,} tokens on {gpus:,} GPUs in "
+            f"{seconds(steady.seconds)} are {ours:,.0f}: padding is not counted, or the batch is another one"
+        )
 
 
 def _of_steady(steady: Steady) -> Iterator[str]:
