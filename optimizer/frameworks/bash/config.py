@@ -218,8 +218,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
 
 def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
     """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
-    said = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
-    numbers = {"nodes": said.get("NNODES", ""), "gpus_per_node": said.get("NPROC_PER_NODE", "")}
+    values = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
+    numbers = {"nodes": values.get("NNODES", ""), "gpus_per_node": values.get("NPROC_PER_NODE", "")}
     return {name: int(text) if is_count(text) else 1 for name, text in numbers.items()}
 
 

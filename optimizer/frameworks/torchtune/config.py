@@ -35,7 +35,7 @@ TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
 SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
 QUANTISED = "model.quantize_base"
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
-KEPT, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
+LORA_RANK, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
 POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
 ADAPTERS = re.compile(r"(q?lora)_")
 # Where the names of matrices are others than those of --train.
@@ -102,10 +102,10 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
     narrow = adapters[1] == QLORA or values.get(QUANTISED) is True
     method = DORA if values.get(DORA_KEY) else QLORA if narrow else LORA
-    launch.say("train", f"{method}:{values.get(KEPT, RANK)}:{'+'.join(targets)}", MODEL)
+    launch.say("train", f"{method}:{values.get(LORA_RANK, RANK)}:{'+'.join(targets)}", MODEL)
     if narrow:
         launch.say("base", "nf4", MODEL)
-    return (KEPT, ADAPTED, MLP, DORA_KEY, QUANTISED)
+    return (LORA_RANK, ADAPTED, MLP, DORA_KEY, QUANTISED)
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
