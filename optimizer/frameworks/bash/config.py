@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from shlex import quote
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -26,6 +27,7 @@ DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
+SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
@@ -67,6 +69,9 @@ class CommandKeys(ConfigFile):
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
         text = "" if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
+        quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
+        if SPECIAL.search(text) and not quoted:
+            text = quote(text)
         if sites:
             return self._put(*sites[-1], text) if text else self
         style = self.given[-1].written if self.given else "--"
