@@ -478,3 +478,12 @@ def test_a_patch_changes_a_file_that_a_config_names(tmp_path: Path, monkeypatch:
     patch = CliRunner().invoke(cli, asked, prog_name="optimize")
     assert patch.exit_code == 0, patch.output
     assert "+++ z3.json" in patch.output
+
+
+@pytest.mark.parametrize("command", ["llamafactory-cli train sft.yaml", "axolotl train sft.yaml --seed 1"])
+def test_commands_that_train_by_a_config_beside_them(command: str, tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(TRAINER)
+    path = tmp_path / "run.sh"
+    path.write_text(f"export NCCL_DEBUG=WARN\n{command}\n")
+    launch = read_launch(read_files([str(path)]), 8).launch
+    assert (launch.settings["model"], launch.settings["num_microbatches"]) == ("llama3-8b", 8)
