@@ -104,16 +104,18 @@ class PriceBook:
     term: str = ""  # the only one to take, "" for all
     provider: str = ""  # the only one to take, "" for all
 
-    def rent(self, device: str, cluster: str = "") -> Offer | None:
+    def rent(self, device: str, cluster: str = "", *, alone: bool = False) -> Offer | None:
         """The rent that holds for a device in a cluster, None where the book has none.
 
         The user's cheapest quote; else an offer of that very cluster; else the middle one of the offers of the device
         that come with a network (the lower of two), so that every price is a row. The terms go in the order of RENTS.
+        For GPUs of one node `alone` no network is asked for.
         """
-        if (device, cluster) not in self._rents:
-            offers = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster)))
-            self._rents[device, cluster] = next(offers, None)
-        return self._rents[device, cluster]
+        key = device, cluster, alone
+        if key not in self._rents:
+            offers = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster, alone)))
+            self._rents[key] = next(offers, None)
+        return self._rents[key]
 
     def sale(self, device: str, cluster: str = "") -> Offer | None:
         """The price that holds for buying a device in a cluster: a server or rack, else a baseboard, else a chip."""
@@ -130,7 +132,7 @@ class PriceBook:
         return tuple(sorted(offers, key=lambda item: item.value))
 
     @cached_property
-    def _rents(self) -> dict[tuple[str, str], Offer | None]:
+    def _rents(self) -> dict[tuple[str, str, bool], Offer | None]:
         """What was looked up already: a draw of many cases asks for the same price again and again."""
         return {}
 
@@ -145,14 +147,14 @@ class PriceBook:
         free = term in SALES or not wanted
         return [item for item in every if free or item.own or plain(item.provider) == wanted]
 
-    def _ranked(self, term: str, device: str, cluster: str) -> list[Offer]:
+    def _ranked(self, term: str, device: str, cluster: str, alone: bool) -> list[Offer]:
         offers = sorted(self._of(term, device), key=lambda item: item.value)
         mine = [item for item in offers if item.own and item.cluster in ("", cluster)]
         quotes = (item for item in self.offers if item.own and item.term in RENTS and item.device == device)
         if mine or (not self.term and any(item.cluster in ("", cluster) for item in quotes)):
             return mine  # where a user has any quote of this machine, the book's own prices are not asked
         named = [item for item in offers if cluster and item.cluster == cluster]
-        usual = [item for item in offers if (item.fabric or self.provider) and not item.own]
+        usual = [item for item in offers if (item.fabric or alone or self.provider) and not item.own]
         return named or (usual[(len(usual) - 1) // 2 :] if usual else [])
 
     def with_quotes(self, quotes: Sequence[Offer]) -> PriceBook:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
@@ -13,6 +14,9 @@ from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
 from optimizer.job.switches import within_reach
+
+if TYPE_CHECKING:
+    from optimizer.job.lengths import Lengths
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
@@ -66,6 +70,8 @@ class Job:
     train: str = FULL  # what is trained, as optimizer.job.method.method_of reads it
     base: str = ""  # how frozen weights are stored, of optimizer.job.method.BASES; "" as the method has it
     optimizer: str = ""  # one of optimizer.job.method.optimizers(); "" for AdamW as the software has it
+    lengths: str = ""  # of documents, as optimizer.job.lengths reads it; "": each as long as a sequence
+    packing: str = FIELDS["packing"].default  # whether several of them fill a sequence
     prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
     try_cost: float = TRY_COST  # time of the cluster that a failed start takes [s]
 
@@ -84,12 +90,23 @@ class Job:
         if problems:
             raise InputError("; ".join(problems))
         method_of(self.train, self.base)
+        _ = self.documents
         self.cluster.device.peak(self.dtype)
 
     @property
     def tokens(self) -> int:
-        """Tokens of one optimizer step."""
-        return self.global_batch * self.seq_len
+        """Tokens of one optimizer step, without padding."""
+        own = self.documents
+        return self.global_batch * (self.seq_len if own is None or own.packed else round(own.mean))
+
+    @cached_property
+    def documents(self) -> Lengths | None:
+        """Lengths of the documents, where they are not all as long as a sequence."""
+        if not self.lengths:
+            return None
+        from optimizer.job.lengths import lengths_of
+
+        return lengths_of(self.lengths, self.packing, self.seq_len)
 
     @property
     def usable_memory(self) -> float:
@@ -119,6 +136,11 @@ class Job:
     def method(self) -> Method:
         """What is trained and how the rest is stored."""
         return method_of(self.train, self.base)
+
+    @property
+    def tunes(self) -> bool:
+        """Whether a model that exists is trained on: parts of it are frozen, or its documents are known."""
+        return self.method.freezes or bool(self.lengths)
 
     @property
     def update_rule(self) -> Optimizer:

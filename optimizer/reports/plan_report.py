@@ -73,7 +73,7 @@ def plan_report(
     lines = None
     if plan and estimate and not whole:
         least = tuple(line.partition(" (")[0] for line in least)
-        lines = brief(answer, plan, estimate, assumed, binding(job, plan, estimate), len(head))
+        lines = brief(answer, plan, estimate, assumed, binding(job, plan, estimate), len(head), budget)
     return Report(
         title=headline(answer),
         subject=(subject(job), *least, head_line(answer, assumed)),

@@ -25,7 +25,7 @@ from optimizer.objectives.kernels.activations import (
 )
 from optimizer.objectives.kernels.adapters import trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
-from optimizer.objectives.kernels.shapes import Shapes, shapes_of, without_full
+from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
@@ -101,8 +101,8 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     Source: DeepSeek-V3, arXiv 2412.19437, section 2.2, and Megatron-LM, megatron/core/models/gpt/gpt_model.py.
     """
     model = job.model
-    shapes, local = shapes_of(job, plans), shapes_of(job, few)
-    head = _head_cost(job, local, rows)
+    shapes, local = shapes_of(job, plans), computed_shapes(job, few)
+    head = _head_cost(job, shapes, local, rows)
     # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
     embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
     by_kind = {EMBEDDING: embedding, DENSE: _mean_cost(job, plans, shapes, local, rows, False)}
@@ -136,9 +136,9 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
     )
 
 
-def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
+def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     """One pass through the head and the loss, and the logits that it holds."""
-    time = head_time(job, trained_layer(job, head_operators(job.model, shapes, job.stack)), shapes).take(rows)
+    time = head_time(job, trained_layer(job, head_operators(job.model, local, job.stack)), local).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
     return replace(
@@ -148,7 +148,7 @@ def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy,
         cover_backward=time.backward.busy,
-        static=logits[rows],
+        static=logits,
     )
 
 
