@@ -134,7 +134,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             )
         stack = aimed(stack, request.target)
         if request.target in launchers():
-            stack = on_device(stack, launchers()[request.target], device.name)
+            stack = on_device(stack, launchers()[request.target], device.name, request.gpus)
         limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor

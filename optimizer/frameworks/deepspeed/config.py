@@ -63,7 +63,8 @@ def read(launch: Launch, values: Values) -> None:
         settings.setdefault("num_microbatches", 1)
         launch.written.setdefault("num_microbatches", STEPS[0])
     _sharding(launch, values)
-    if path := first(values, CHECKPOINT):
+    # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
+    if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
         launch.say("recompute", "full" if values[path] is True else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
