@@ -121,7 +121,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     elements = values.get(BUCKET)
     if isinstance(elements, int | float) and not isinstance(elements, bool):
         launch.say("bucket", 2.0 * elements, BUCKET)
-    elif not strategy:
+    elif not strategy and (stage or any(path.startswith(OWN) for path in values)):
         launch.settings["bucket"] = 2.0 * MOST_BUCKET
     if (path := first(values, DEVICE)) and values[path] != "none":
         share = values.get(RATIO, 1.0)
