@@ -21,6 +21,8 @@ BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516
 DEQUANTISED = ("nf4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
 ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
 GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*ATTENTION, *MLP), "attention": ATTENTION, "mlp": MLP}
+# What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
+WAYS = ((FULL, ""), (FULL, "adamw-8bit"), (FULL, "paged-adamw-8bit"), (LORA, ""), (QLORA, ""))
 PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
 
 
@@ -106,6 +108,19 @@ def method_of(train: str, base: str = "") -> Method:
         return Method(name=name, frozen=_frozen(rest, train), base=stored)
     rank, _, targets = rest.partition(":")
     return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
+
+
+def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:
+    """Ways of WAYS with less memory than this one, adapters as large and where they are.
+
+    >>> lighter_ways("full", "paged-adamw-8bit"), lighter_ways("lora:64:attention", "lion"), lighter_ways("qlora", "")
+    ([('lora', ''), ('qlora', '')], [('qlora:64:attention', 'lion')], [])
+    """
+    name, _, adapters = train.partition(":")
+    if name in (FULL, FROZEN):
+        place = max((at for at, way in enumerate(WAYS) if way == (train, optimizer)), default=WAYS.index((FULL, "")))
+        return [way for way in WAYS[place + 1 :] if name == FULL or way[0] != FULL]
+    return [(f"{QLORA}:{adapters}" if adapters else QLORA, optimizer)] if name != QLORA else []
 
 
 def _rank(text: str, train: str) -> int:
