@@ -29,7 +29,7 @@ from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
 from optimizer.frameworks.tuning.program import program
-from optimizer.job.job import Job
+from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.target import on_device
 from optimizer.search.plan.planner import plan
 
@@ -205,7 +205,12 @@ def answers(target: str, jobs: int, seed: int = 0) -> Iterator[Answer]:
         if answer.plan is None:
             continue
         found += 1
-        yield answer
+        yield risked(answer)
+
+
+def risked(answer: Answer) -> Answer:
+    """The answer whose user takes the risk that its plan runs out of memory: launch files are refused unasked."""
+    return replace(answer, job=answer.job.with_limits(oom_risk=EVEN_RISK))
 
 
 def described(answer: Answer, folder: Path) -> dict[str, Any]:

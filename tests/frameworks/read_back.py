@@ -24,7 +24,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
-from tests.clients.accepted import STACKS, drawn
+from tests.clients.accepted import STACKS, drawn, risked
 from tests.invariants.jobs import random_job
 
 MEGATRON = (
@@ -69,7 +69,7 @@ def answers(random: Random, jobs: int, targets: tuple[str, ...] = ("", *STACKS))
         answer = plan(job, top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False, read_twice=False)
         if answer.plan is not None:
             found += 1
-            yield answer
+            yield risked(answer)
 
 
 def read_config(job: Job, path: Path, *, stated: bool = False) -> tuple[Plan, Knobs]:
