@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
-from optimizer.job.job import ADAMW, Job
-from optimizer.job.method import FULL
+from optimizer.job.job import Job
+from optimizer.job.method import ADAMW, FULL
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
-from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
+from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
 from optimizer.job.switches import within_reach
@@ -27,7 +27,7 @@ TIME: str = FIELDS["minimize"].default
 TRY_COST: float = FIELDS["try_cost"].default
 # Of going out of memory, of a plan that is predicted to reserve just what is usable.
 EVEN_RISK = LIMITS["oom_risk"].high
-ADAMW = "adamw"
+HALF, WIDE = 2, 4  # bytes of an element of half and of single precision
 FP32_ADAM = 12  # bytes of an element's master weight and two moments
 
 
@@ -69,7 +69,7 @@ class Job:
     minimize: str = TIME  # what a plan is best by, a name of optimizer.objectives.minimised.registry
     train: str = FULL  # what is trained, as optimizer.job.method.method_of reads it
     base: str = ""  # how frozen weights are stored, of optimizer.job.method.BASES; "" as the method has it
-    optimizer: str = ""  # one of optimizer.job.method.optimizers(); "" for AdamW as the software has it
+    optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it; "" for AdamW as the software has it
     lengths: str = ""  # of documents, as optimizer.job.lengths reads it; "": each as long as a sequence
     packing: str = FIELDS["packing"].default  # whether several of them fill a sequence
     prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
@@ -85,11 +85,9 @@ class Job:
             problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
         clashes = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
         problems += [problem for problem in clashes if problem]
-        if self.optimizer and self.optimizer not in optimizers():
-            problems.append(f"the optimizer must be one of {', '.join(optimizers())}, but got {self.optimizer!r}")
         if problems:
             raise InputError("; ".join(problems))
-        method_of(self.train, self.base)
+        method_of(self.train, self.base), optimizer_of(self.optimizer)
         _ = self.documents
         self.cluster.device.peak(self.dtype)
 
@@ -145,7 +143,7 @@ class Job:
     @property
     def update_rule(self) -> Optimizer:
         """The optimizer."""
-        return optimizers()[self.optimizer or ADAMW]
+        return optimizer_of(self.optimizer)
 
     @property
     def state_bytes(self) -> float:
@@ -161,11 +159,37 @@ class Job:
         [12, 6.03, 8.0, 8.52]
         """
         features, rule = self.stack.features, self.update_rule
+        master, whole = self.master_bytes, features.optimizer_bytes
+        if self.wide_adapters:
+            whole = master + 2 * WIDE
         if not self.optimizer or rule.name == ADAMW:
-            return features.optimizer_bytes
-        wide = (features.optimizer_bytes - features.master_bytes) / 2.0
+            return whole
+        wide = (whole - master) / 2.0
         others = (self.model.embedding_params + self.model.head_params) / self.model.params if rule.orthogonal else 0.0
-        return features.master_bytes + (rule.moments + others) * (rule.bytes or wide)
+        return master + (rule.moments + others) * (rule.bytes or wide)
+
+    @property
+    def wide_adapters(self) -> bool:
+        """Whether what is trained is adapters in fp32."""
+        return self.method.adapts and self.stack.features.wide_adapters
+
+    @property
+    def wide_rest(self) -> bool:
+        """Whether all but the quantised weights, and the residual stream, are in single precision.
+
+        Source: huggingface/peft, src/peft/utils/other.py, prepare_model_for_kbit_training.
+        """
+        return self.stack.features.wide_rest and self.method.base == "nf4"
+
+    @property
+    def master_bytes(self) -> int:
+        """Of an element's state the weight itself; of adapters in fp32 what they have beyond half precision [B]."""
+        return HALF if self.wide_adapters else self.stack.features.master_bytes
+
+    @property
+    def grad_bytes(self) -> int:
+        """Of a trained element's gradient [B]."""
+        return WIDE if self.wide_adapters else self.stack.features.grad_bytes
 
     @property
     def most_offload(self) -> float:

@@ -21,13 +21,14 @@ def fits(*, context: tuple[int, ...] | None, **options: Any) -> None:
     """Price every method at every length of context."""
     output = Output.taken(options)
     from optimizer.answer.answer import job_dict
+    from optimizer.catalog.stacks import TUNING
     from optimizer.catalog.usual_batch import TUNED
     from optimizer.job.method import WAYS
     from optimizer.studies.fits import LENGTHS
     from optimizer.studies.fits import fits as study_of
     from optimizer.studies.fits_report import fits_record, fits_report
 
-    named = {"global_batch": TUNED * options["gpus"], "seq_len": (context or LENGTHS)[0]}
+    named = {"global_batch": TUNED * options["gpus"], "seq_len": (context or LENGTHS)[0], "stack": TUNING}
     job, assumed = job_of(request_of({**options, **{name: options[name] or value for name, value in named.items()}}))
     lengths = context or ((job.seq_len,) if options["seq_len"] else LENGTHS)
     methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else WAYS

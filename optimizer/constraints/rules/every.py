@@ -84,6 +84,7 @@ def _of_some(job: Job) -> tuple[Rule, ...]:
     rules: dict[Rule, bool] = {
         TiedPipeline(): job.model.tied_embeddings and not features.tied_stages,
         ContextShares(): features.context_shares,
-        HostActivations(): bool(job.cluster.host_memory) and features.activation_offload,
+        HostActivations(): bool(job.cluster.host_memory)
+        and (features.activation_offload or features.hosted_checkpoints),
     }
     return tuple(rule for rule, holds in rules.items() if holds)

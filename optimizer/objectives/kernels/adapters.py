@@ -28,6 +28,9 @@ MATRICES: Mapping[str, tuple[str, ...]] = {
     **{"latent_down": ("up",), "latent_up": ("down",)},
 }
 KERNELS = {False: 5, True: 12}  # around an adapter: casts, scale, dropout and sum; DoRA's norms and scales besides
+# Time of unpacking weights by operations on integers (GPTQ) / that of one kernel (bitsandbytes): 0.256 s of a
+# micro-batch of Qwen-7B against 0.183 (modelscope/ms-swift @cdb169b78, docs/source_en/LLM/Benchmark.md).
+UNPACKED = {"int4": 1.4, "int8": 1.4}
 DEQUANTISING = 2  # kernels for each matrix: its scales, itself
 
 
@@ -111,7 +114,8 @@ def trained_layer(job: Job, layer: Layer) -> Layer:
     """The layer as the job's method trains it: the layer itself where everything is.
 
     Frozen products have no gradient of their weights. Dequantising reads an element as it is stored and writes it in 16
-    bits, in each pass over the layer.
+    bits, in each pass over the layer, and takes dequantise_passes times as long as that. Products in four bits read
+    weights of four bits as they are.
     """
     method = job.method
     if not method.freezes:
@@ -124,8 +128,10 @@ def trained_layer(job: Job, layer: Layer) -> Layer:
         gemms += [*small, replace(product, weight=False) if frozen else product]
         if small:
             elementwise.append(adapter_passes(product, small, method.name == DORA))
-        if frozen and method.base in DEQUANTISED and product.name not in (ROUTER, HEAD):
-            moved = (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
+        dequantised = method.base in DEQUANTISED and not ("fp4" in job.dtype and "fp4" in method.base)
+        if frozen and dequantised and product.name not in (ROUTER, HEAD):
+            passes = job.stack["dequantise_passes"] * UNPACKED.get(method.base, 1.0) / job.stack["elementwise_passes"]
+            moved = passes * (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
             count = DEQUANTISING * max(len(matrices(job.model, product.name)), 1)
             elementwise.append(Elementwise(name="dequantise", forward_bytes=moved, backward_bytes=moved, kernels=count))
     return replace(layer, gemms=tuple(gemms), elementwise=tuple(elementwise))

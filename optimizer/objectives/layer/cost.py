@@ -18,6 +18,7 @@ from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
     activation_bytes,
+    input_bytes_of,
     movable_bytes,
     moved_bytes,
     resident_bytes,
@@ -141,6 +142,7 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     time = head_time(job, trained_layer(job, head_operators(job.model, local, job.stack)), local).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
+    logits = logits / (job.stack.features.loss_chunks or max(1.0, job.model.vocab / job.model.hidden))
     return replace(
         _free(len(rows)),
         forward={HEAD: time.forward.total},
@@ -195,10 +197,10 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     """
     model, stack = job.model, job.stack
     lean = without_full(plans.recompute)
-    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-    away, factor = stack.features.selective_on_host, stack["activation_factor"]
+    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+    away, factor = (stack.features.selective_on_host, stack.features.hosted_checkpoints), stack["activation_factor"]
     spared, recomputed = (
-        resident_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute)
+        resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
     )
     hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
@@ -262,11 +264,14 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     job = job_of(job, kinds[0])
     input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
-    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes)
+    offers = stack.features.activation_offload
+    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes) if offers else {}
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
-    if stack.features.selective_on_host:
-        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-        moved = moved + selective_bytes(table, lean)
+    if stack.features.selective_on_host or stack.features.hosted_checkpoints:
+        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+        moved = moved + selective_bytes(table, lean) * stack.features.selective_on_host
+        inputs = input_bytes_of(table, plans.recompute) * plans.activation_offload / 100.0
+        moved = moved + inputs * stack.features.hosted_checkpoints
     return moved * stack["activation_factor"]
 
 

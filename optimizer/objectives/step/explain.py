@@ -73,7 +73,7 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     shapes = shapes_of(job, plans)
     for kind in [kind for moe in (False, True)[: 1 + bool(job.model.experts)] for kind in job.model.kinds_with(moe)]:
         model, moe = kind.model, kind.moe
-        table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
         mixer = "" if model.has_attention else " recurrent" if model.state else " mixerless"
         what = f"{plan.recompute} in a {MOE if moe else DENSE}{mixer} layer"
         freed = float(resident_bytes(table, plans.recompute).recomputing[0])
