@@ -109,6 +109,7 @@ def narrowed(stack: Stack, target: str, can: Launcher) -> Stack:
         recompute=tuple(mode for mode in own.recompute if mode != "selective" or selective),
         recompute_modules=own.recompute_modules if can.modules else (),
         activation_offload=own.activation_offload and can.offload,
+        hosted_checkpoints=own.hosted_checkpoints and can.offload,
         settable=tuple(name for name in own.settable if name in can.settable),
         dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
         offers_overlap=own.offers_overlap and can.overlap,

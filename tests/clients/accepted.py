@@ -42,7 +42,7 @@ STACKS: Mapping[str, tuple[str, ...]] = {
     "torchtitan": ("torchtitan-2024",),
     "deepspeed": ("llm-foundry-fsdp-2023",),
     "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
-    **dict.fromkeys(TUNING, ("llm-foundry-fsdp-2023",)),
+    **{target: (target,) for target in TUNING},
 }
 # What it has.
 NAMES: Mapping[str, tuple[str, ...]] = {

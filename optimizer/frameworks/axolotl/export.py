@@ -44,6 +44,7 @@ def axolotl_yaml(job: Job, plan: Plan, own: Program) -> str:
         "optimizer": own.optimizer(job),
         "learning_rate": 0.0002 if method.adapts else 0.00002,
         "bf16": True,
+        **own.switched(job, plan),
         "attn_implementation": "flash_attention_2",
     }
     if method.adapts:

@@ -43,6 +43,7 @@ def llama_factory_yaml(job: Job, plan: Plan, own: Program) -> str:
         "neat_packing": packs(job),
         "flash_attn": "fa2",
         **trainer_values(job, plan, own),
+        **own.switched(job, plan),
         "disable_gradient_checkpointing": not checkpoints(plan),
     }
     if method.adapts:

@@ -38,7 +38,8 @@ def torchtune_command(job: Job, plan: Plan, own: Program) -> str:
         "dataset.packed": packs(job),
         "dtype": "bf16",
         "optimizer": own.optimizer(job),
-        **({} if method.adapts else {"optimizer_in_bwd": False}),
+        **({} if method.adapts else {"optimizer_in_bwd": job.update_rule.in_backward}),
+        **own.switched(job, plan),
         "enable_activation_checkpointing": plan.recompute == "full",
     }
     if plan.dp > 1:

@@ -39,6 +39,7 @@ def trl_yaml(job: Job, plan: Plan, own: Program) -> str:
         "max_length": job.seq_len,
         "packing": packs(job),
         **trainer_values(job, plan, own),
+        **own.switched(job, plan),
         "gradient_checkpointing": checkpoints(plan),
     }
     if method.adapts:

@@ -37,6 +37,10 @@ class Program:
         methods: of optimizer.job.method.METHODS.
         bases: formats in which it keeps frozen weights.
         optimizers: its names of them by ours.
+        chunks: parts of the loss that it can have, as Features.loss_chunks counts them.
+        liger: the key that switches on a loss of 0 chunks, "" where it has that anyway or not at all.
+        hosted: what keeps inputs of checkpointed layers on the host, by key; empty where it cannot.
+        in_backward: whether the optimizer can step in the backward pass.
         models: configurations that it ships by our names of models; empty where it takes any model.
     """
 
@@ -45,11 +49,15 @@ class Program:
     methods: tuple[str, ...]
     bases: tuple[str, ...]
     optimizers: Mapping[str, str]
+    chunks: tuple[int, ...]
+    liger: str = ""
+    hosted: Mapping[str, object] = field(default_factory=dict)
+    in_backward: bool = False
     models: Mapping[str, str] = field(default_factory=dict)
 
     def unexpressed(self, job: Job, plan: Plan, knobs: Knobs | None = None) -> tuple[str, ...]:
         """What the program lacks to run the plan as it is priced, in words; nothing where it can."""
-        can, device = launchers()[self.target], job.cluster.device
+        can, device, chunks = launchers()[self.target], job.cluster.device, job.stack.features.loss_chunks
         partly = plan.recompute == "full" and bool(plan.recompute_layers or plan.recompute_first)
         other = {name: value for name, value in can.only.items() if getattr(plan, name) != value}
         missing = {
@@ -62,10 +70,24 @@ class Program:
             and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
             f"groups of {plan.shard} that share weights": 0 < plan.shard < plan.dp,
             f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
-            "activations on the host": plan.activation_offload > 0,
+            "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
+            # One that has all logits at once is priced at more than any other.
+            f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
+            "steps of the optimizer in the backward pass": job.update_rule.in_backward and not self.in_backward,
+            "gradients of several micro-batches in such steps": (
+                job.update_rule.in_backward and plan.num_microbatches > 1
+            ),
             "a share of the optimizer on the host": knobs is not None and knobs.offload > 0,
         }
         return lacks(missing)
+
+    def switched(self, job: Job, plan: Plan) -> dict[str, object]:
+        """What it switches on besides: Liger's kernels, inputs of checkpointed layers on the host."""
+        liger = {self.liger: True} if self.liger and not job.stack.features.loss_chunks else {}
+        return {**liger, **(self.hosted if plan.activation_offload else {})}
+
+    def _hosts(self, plan: Plan) -> bool:
+        return bool(self.hosted) and plan.activation_offload == 100 and plan.recompute == "full"
 
     def text(self, answer: Answer, write: Text) -> str:
         """A launch file. Raises InputError when the answer holds no plan, or one that the program cannot run."""

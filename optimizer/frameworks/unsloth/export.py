@@ -38,13 +38,14 @@ def unsloth_script(job: Job, plan: Plan, own: Program) -> str:
         "load_in_16bit": method.adapts and base == "bf16",
         "full_finetuning": not method.adapts,
         "use_gradient_checkpointing": checkpoints(plan),
+        **own.switched(job, plan),
     }
     adapting: dict[str, object] = {
         "r": method.rank,
         "target_modules": modules(job),
         "lora_alpha": 2 * method.rank,
         "lora_dropout": 0.0,
-        "use_gradient_checkpointing": checkpoints(plan),
+        "use_gradient_checkpointing": loading["use_gradient_checkpointing"],
     }
     training = trainer_values(job, plan, own) | {"max_length": job.seq_len, "packing": packs(job)}
     training["gradient_checkpointing"] = checkpoints(plan)

@@ -20,6 +20,7 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.tuning.program import program
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
+from optimizer.job.switches import switched_to
 from optimizer.search.plan.planner import plan
 from tests.clients.accepted import TUNING
 from tests.frameworks.read_back import OTHERS, WITH, differing
@@ -35,7 +36,7 @@ YAMLS = {
 
 def answer(target: str, train: str = "qlora:32", gpus: int = 1, **changes: object) -> Answer:
     """An answer for a target whose plan is given."""
-    stack = aimed(load_stack("llm-foundry-fsdp-2023"), target)
+    stack = aimed(load_stack(target), target)
     job = Job(
         model=load_model("llama3.1-8b"),
         cluster=load_cluster("dgx-h100"),
@@ -157,3 +158,38 @@ def test_random_jobs_are_read_back_at_the_price_that_was_promised(tmp_path: Path
                 read += 1
                 assert differing(found, folder / name) == "", (name, WITH.get(name))
     assert read == 12
+
+
+def test_switches_have_the_words_of_each_program() -> None:
+    liger = {target: answer(target) for target in ("trl", "llama-factory", "ms-swift", "axolotl")}
+    words = {
+        "trl": "use_liger_kernel: true",
+        "llama-factory": "enable_liger_kernel: true",
+        "ms-swift": "use_liger_kernel",
+    }
+    for target, found in liger.items():
+        assert "liger" not in "".join(exported(found).texts.values())
+        job = replace(found.job, stack=switched_to(found.job.stack, {"liger": "on"}))
+        switched = exported(replace(found, job=job))
+        assert words.get(target, "") in "".join(switched.texts.values())
+        assert (YAMLS[target] in switched.texts) is (target in words)
+
+
+def test_inputs_of_checkpointed_layers_on_the_host_are_told_and_read_back(tmp_path: Path) -> None:
+    chosen = Plan(num_microbatches=16, recompute="full", activation_offload=100)
+    for target in ("trl", "llama-factory", "axolotl"):
+        found = with_plan(target, 1, chosen)
+        write_exports(found, folder := tmp_path / target)
+        assert differing(found, folder / YAMLS[target]) == ""
+    assert "activations on the host" in exported(with_plan("ms-swift", 1, chosen)).refused["ms-swift.yaml"]
+    script = exported(with_plan("unsloth", 1, chosen)).texts["unsloth_sft.py"]
+    assert script.count('use_gradient_checkpointing="unsloth"') == 2
+
+
+def test_an_optimizer_that_steps_in_the_backward_pass_is_torchtunes_alone_and_accumulates_nothing() -> None:
+    job = replace(answer("torchtune", "full", 8).job, optimizer="paged-adamw-8bit:in-backward")
+    found = replace(answer("torchtune", "full", 8), job=job, knobs=Knobs())
+    once = Plan(dp=8, micro_batch=16, zero_stage=3, recompute="full")
+    assert "optimizer_in_bwd=True" in exported(replace(found, plan=once)).texts["torchtune.sh"]
+    several = replace(once, micro_batch=8, num_microbatches=2)
+    assert "several micro-batches" in exported(replace(found, plan=several)).refused["torchtune.sh"]
