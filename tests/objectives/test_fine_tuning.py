@@ -107,7 +107,7 @@ def test_embedding_and_head_trained_whole_are_copies_in_half_precision() -> None
     small, whole = (priced(replace(job, train=train), BOTH) for train in (job.train, f"{job.train},embedding,head"))
     elements = job.model.embedding_params + job.model.head_params
     added = sum(whole.memory[term][0] - small.memory[term][0] for term in ("weights", "gradients", "optimizer"))
-    assert added / elements == pytest.approx(2 + 2 + 2 + 4)
+    assert added / elements == pytest.approx(2 + 2 + 2 + 4, rel=1e-3)
 
 
 def test_a_loss_in_chunks_has_few_logits() -> None:
