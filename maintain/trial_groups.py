@@ -15,6 +15,7 @@ from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack
+from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
@@ -31,12 +32,17 @@ Parameters = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TrialGroup:
-    """Runs of one job with different plans: what was measured [s], infinite where a plan ran out of memory."""
+    """Runs of one job with different plans: what was measured [s], infinite where a plan ran out of memory.
+
+    seconds, reserved: as predicted [s, B].
+    """
 
     name: str
-    stack: str
+    job: Job
     plans: tuple[Plan, ...]
     measured: FloatArray
+    seconds: FloatArray
+    reserved: FloatArray
     belief: Belief
 
     @property
@@ -200,4 +206,12 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
     if not oom:
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])
-    return TrialGroup(name=name, stack=members[0].stack_name, plans=tuple(plans), measured=measured, belief=belief)
+    return TrialGroup(
+        name=name,
+        job=jobs[lead],
+        plans=tuple(plans),
+        measured=measured,
+        seconds=predicted.step_time,
+        reserved=predicted.reserved,
+        belief=belief,
+    )

@@ -36,7 +36,7 @@ def offered(line: str) -> list[str]:
         ("optimize topology node.txt --link nvlink4", ["nvlink4"]),
         ("optimize pareto --hardware h100,h2", ["h100,h200"]),
         ("optimize --model gpt3 --fix micro", ["micro-batch="]),
-        ("optimize --prefer s", ["simple"]),
+        ("optimize --prefer e", ["expected"]),
         ("optimize --target meg", ["megatron-lm", "megatron-bridge"]),
         ("optimize communication --network infiniband-n", ["infiniband-ndr"]),
         ("optimize sens", ["sensitivity"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -59,6 +59,7 @@ class Offer:
     date: str = ""  # when it was written or read
     grade: str = ""  # as of Provenance, or USER
     note: str = ""  # what else is to be known
+    of: tuple[Offer, ...] = ()  # the two that it lies between
 
     @property
     def own(self) -> bool:
@@ -70,18 +71,25 @@ class Offer:
         name = " ".join(dict.fromkeys(word for word in (self.provider, self.offer) if word))
         return f"{name}, {self.term.replace('_', ' ')}"
 
+    def seller(self) -> str:
+        """Provider, term and date: "AWS, on demand, 2026-07-16"."""
+        return ", ".join(filter(None, (self.provider or self.offer, self.term.replace("_", " "), self.date)))
+
     def trace(self) -> str:
         """The offer with its date, source and the row that it stands in."""
         source = f": {self.source}" if self.source else ""
         where = "".join(f", {part}" for part in (self.region, self.date) if part)
         return f"{self.title()}{where}{source} ({self.row})"
 
-    def age(self, today: datetime.date) -> int | None:
-        """Days since its date, the first of its month or year where no more is said; None without one."""
+    @property
+    def day(self) -> datetime.date | None:
+        """Its date, the first of its month or year where no more is said; None without one."""
         match = _DATE.match(self.date)
-        if match is None:
-            return None
-        return (today - datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1))).days
+        return datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+
+    def age(self, today: datetime.date) -> int | None:
+        """Days since its date, None without one."""
+        return (today - self.day).days if self.day else None
 
 
 @cache
@@ -103,13 +111,14 @@ class PriceBook:
     offers: tuple[Offer, ...] = field(default_factory=load_offers)
     term: str = ""  # the only one to take, "" for all
     provider: str = ""  # the only one to take, "" for all
+    first: str = ""  # the term to look for before all others, "" for that which binds least
 
     def rent(self, device: str, cluster: str = "", *, alone: bool = False) -> Offer | None:
         """The rent that holds for a device in a cluster, None where the book has none.
 
-        The user's cheapest quote; else an offer of that very cluster; else the middle one of the offers of the device
-        that come with a network (the lower of two), so that every price is a row. The terms go in the order of RENTS.
-        For GPUs of one node `alone` no network is asked for.
+        The user's cheapest quote; else an offer of that very cluster; else the median over the providers of the device,
+        each with its cheapest offer that comes with a network, of those that are not `old` where there are any. The
+        terms go in the order of RENTS. For GPUs of one node `alone` no network is asked for.
         """
         key = device, cluster, alone
         if key not in self._rents:
@@ -139,7 +148,35 @@ class PriceBook:
     @property
     def terms(self) -> tuple[str, ...]:
         """The terms to look for, in their order."""
-        return (self.term,) if self.term else RENTS
+        if self.term:
+            return (self.term,)
+        return tuple(dict.fromkeys((self.first, *RENTS) if self.first else RENTS))
+
+    @cached_property
+    def day(self) -> datetime.date:
+        """The day of the newest price of the presets, from which the ages of the others count."""
+        return max(day for item in load_offers() if (day := item.day))
+
+    def old(self, offer: Offer) -> bool:
+        """Whether a price is OLD days older than the newest of the presets."""
+        return (offer.age(self.day) or 0) > OLD
+
+    def comparable(self, machines: Iterable[tuple[str, str]]) -> PriceBook:
+        """The book that looks first for the term at which every machine (device, cluster) has a rent.
+
+        Machines of which the user has a quote take that. Where no term has all, it is the book itself.
+        """
+        asked = list(machines)
+        for term in self.terms:
+            of_term = replace(self, term=term)
+            if all(of_term.rent(*machine) or self._quoted(*machine) for machine in asked):
+                return replace(self, first=term)
+        return self
+
+    def _quoted(self, device: str, cluster: str) -> bool:
+        """Whether the user has a quote of a rent of this machine, at any term."""
+        quotes = (item for item in self.offers if item.own and item.term in RENTS and item.device == device)
+        return any(item.cluster in ("", cluster) for item in quotes)
 
     def _of(self, term: str, device: str) -> list[Offer]:
         wanted = plain(self.provider)
@@ -150,16 +187,42 @@ class PriceBook:
     def _ranked(self, term: str, device: str, cluster: str, alone: bool) -> list[Offer]:
         offers = sorted(self._of(term, device), key=lambda item: item.value)
         mine = [item for item in offers if item.own and item.cluster in ("", cluster)]
-        quotes = (item for item in self.offers if item.own and item.term in RENTS and item.device == device)
-        if mine or (not self.term and any(item.cluster in ("", cluster) for item in quotes)):
+        if mine or (not self.term and self._quoted(device, cluster)):
             return mine  # where a user has any quote of this machine, the book's own prices are not asked
         named = [item for item in offers if cluster and item.cluster == cluster]
         usual = [item for item in offers if (item.fabric or alone or self.provider) and not item.own]
-        return named or (usual[(len(usual) - 1) // 2 :] if usual else [])
+        recent = [item for item in usual if not self.old(item)] or usual
+        by_provider: dict[str, Offer] = {}
+        for item in recent:
+            by_provider.setdefault(item.provider, item)
+        return named or median(list(by_provider.values()))
 
     def with_quotes(self, quotes: Sequence[Offer]) -> PriceBook:
         """The book with quotes in front."""
         return replace(self, offers=(*quotes, *self.offers))
+
+
+def median(offers: Sequence[Offer]) -> list[Offer]:
+    """The middle one of offers from the cheapest to the dearest, or one between the two in the middle; none of none.
+
+    What lies between two is sold in the larger lots of the two, and as old as the older one.
+    """
+    if len(offers) % 2 or not offers:
+        return list(offers[len(offers) // 2 :][:1])
+    two = offers[len(offers) // 2 - 1], offers[len(offers) // 2]
+    value, (larger, older) = (two[0].value + two[1].value) / 2, (max(two, key=lambda o: o.sold), min(two, key=_day))
+    between = replace(
+        larger,
+        **{"provider": " and ".join(item.provider for item in two), "offer": f"{larger.device}, the middle"},
+        **{"value": value, "low": value, "high": value, "date": older.date, "grade": max(item.grade for item in two)},
+        **{"source": "; ".join(item.source for item in two), "row": " and ".join(item.row for item in two)},
+        of=two,
+    )
+    return [between]
+
+
+def _day(offer: Offer) -> datetime.date:
+    return offer.day or datetime.date.min
 
 
 def read_quotes(path: str | Path) -> tuple[Offer, ...]:

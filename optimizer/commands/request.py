@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged, switched
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
-from optimizer.job.method import FULL, method_of, optimizer_of
+from optimizer.job.method import FULL, method_of, optimizer_of, tunes
 from optimizer.job.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     cluster = _cluster(request, assumed)
     launched = launchers()[request.target].stack if request.target in launchers() else ""
     method, rule = method_of(request.train, request.base), optimizer_of(request.optimizer)
-    fine = method.freezes or bool(rule.bytes)
+    fine = tunes(method, rule)
     stack = load_stack(request.stack or launched or default_stack(cluster.device, fine, rule.in_backward))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)
@@ -115,7 +115,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     lengths = lengths_text(request.lengths)
     seq_len = request.seq_len or _seq_len(model, lengths, assumed)
     assumed += _cut(lengths, seq_len, request)
-    tuned = method.freezes or bool(lengths)
+    tuned = fine or bool(lengths)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed, tuned=tuned)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
@@ -136,7 +136,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             )
         stack = aimed(stack, request.target)
         if request.target in launchers():
-            stack = on_device(stack, launchers()[request.target], device.name)
+            stack = on_device(stack, launchers()[request.target], device.name, request.gpus)
         limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor

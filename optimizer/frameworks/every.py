@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from optimizer.frameworks.axolotl.export import FILES as AXOLOTL_FILES
 from optimizer.frameworks.config.launch import Values, keyed_launch
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
@@ -13,6 +14,7 @@ from optimizer.frameworks.deepspeed.log import LOG as DEEPSPEED_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
 from optimizer.frameworks.gpt_neox import config as gpt_neox
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
+from optimizer.frameworks.llama_factory.export import FILES as LLAMA_FACTORY_FILES
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
 from optimizer.frameworks.log_line import LogFormat
@@ -26,6 +28,7 @@ from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
+from optimizer.frameworks.ms_swift.export import FILES as MS_SWIFT_FILES
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
@@ -35,6 +38,9 @@ from optimizer.frameworks.torchtitan import config as torchtitan
 from optimizer.frameworks.torchtitan.export import torchtitan_toml
 from optimizer.frameworks.torchtitan.export_python import FILES as TORCHTITAN_FILES
 from optimizer.frameworks.torchtitan.log import LOG as TORCHTITAN_LOG
+from optimizer.frameworks.torchtune.export import FILES as TORCHTUNE_FILES
+from optimizer.frameworks.trl.export import FILES as TRL_FILES
+from optimizer.frameworks.unsloth.export import FILES as UNSLOTH_FILES
 
 SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launches of Megatron-LM
 # Configs that split nothing but data: what a plan can be.
@@ -163,6 +169,12 @@ EVERY: tuple[Framework, ...] = (
         settable=("bucket",),
     ),
     Framework(name="Hugging Face Trainer", log=HUGGINGFACE_LOG),  # launched with DeepSpeed or Accelerate
+    Framework(name="TRL", targets={"trl": TRL_FILES}),  # on the Trainer, as the next three; read as DeepSpeed's files
+    Framework(name="Axolotl", targets={"axolotl": AXOLOTL_FILES}),
+    Framework(name="LLaMA-Factory", targets={"llama-factory": LLAMA_FACTORY_FILES}),
+    Framework(name="ms-swift", targets={"ms-swift": MS_SWIFT_FILES}),
+    Framework(name="torchtune", targets={"torchtune": TORCHTUNE_FILES}),
+    Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
 )
 FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
 CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
-from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of
+from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
 from optimizer.job.switches import within_reach
@@ -137,8 +137,8 @@ class Job:
 
     @property
     def tunes(self) -> bool:
-        """Whether a model that exists is trained on: parts of it are frozen, or its documents are known."""
-        return self.method.freezes or bool(self.lengths)
+        """Whether a model that exists is trained on, by what is trained and how, or because its documents are known."""
+        return tunes(self.method, self.update_rule) or bool(self.lengths)
 
     @property
     def update_rule(self) -> Optimizer:

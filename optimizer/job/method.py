@@ -24,6 +24,11 @@ BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516
 DEQUANTISED = ("nf4", "int4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
 ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
 GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*ATTENTION, *MLP), "attention": ATTENTION, "mlp": MLP}
+# What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
+WAYS = (
+    *((FULL, name) for name in ("", "adamw-8bit", "paged-adamw-8bit", "paged-adamw-8bit:in-backward")),
+    *((name, "") for name in (LORA, QLORA)),
+)
 SAVED = ("embedding", "head")  # what adapters' targets may name besides, to be trained whole
 IN_BACKWARD = "in-backward"  # after an optimizer's name: weights are updated as soon as their gradient is there
 PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
@@ -129,6 +134,30 @@ def method_of(train: str, base: str = "") -> Method:
         return Method(name=name, frozen=_frozen(rest, train), base=stored)
     rank, _, targets = rest.partition(":")
     return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
+
+
+def tunes(method: Method, rule: Optimizer) -> bool:
+    """Whether such a job trains a model that exists: parts are frozen, or its optimizer is one of small machines.
+
+    >>> [tunes(method_of(train), optimizer_of(name)) for train, name in (("", "muon"), ("", "adamw-8bit"))]
+    [False, True]
+    """
+    return method.freezes or bool(rule.bytes) or rule.in_backward
+
+
+def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:
+    """Ways of WAYS with less memory than this one, adapters as large and where they are.
+
+    >>> lighter_ways("full", "paged-adamw-8bit:in-backward"), lighter_ways("lora:64:attention", "lion")
+    ([('lora', ''), ('qlora', '')], [('qlora:64:attention', 'lion')])
+    >>> lighter_ways("qlora", "")
+    []
+    """
+    name, _, adapters = train.partition(":")
+    if name in (FULL, FROZEN):
+        place = max((at for at, way in enumerate(WAYS) if way == (train, optimizer)), default=WAYS.index((FULL, "")))
+        return [way for way in WAYS[place + 1 :] if name == FULL or way[0] != FULL]
+    return [(f"{QLORA}:{adapters}" if adapters else QLORA, optimizer)] if name != QLORA else []
 
 
 def _rank(text: str, train: str) -> int:

@@ -43,6 +43,7 @@ def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
         "hypervolume_reference": record("reference", reference=purchase.reference),
         "hypervolume_by_trial": purchase.trace,
         "advised": point_row(dossier.advised) if dossier.advised else None,
+        "tie": point_row(dossier.tie) if dossier.tie else None,
         "nearest": [point_row(point) | {"excesses": _records("excess", point.excesses)} for point in purchase.nearest],
         "points": [point_row(point) for point in purchase.points],
         "rejected": [{"design": item.design.label(), "reason": item.reason} for item in purchase.rejected],
@@ -50,7 +51,7 @@ def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
             record("fewest", item=item, gpus=item.point.design.gpus if item.point else None) for item in dossier.fewest
         ],
         "parity": _records("parity", dossier.parities),
-        "machines": [_machine(machine, dossier) for machine in dossier.alternatives],
+        "machines": machine_rows(dossier),
         "find_out_first": [
             asdict(item) | {"turns": _records("break_even", [each for each in changes if each.question is item])}
             for item in decision.questions
@@ -112,6 +113,11 @@ def range_row(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
     ends = {name: (value.low, value.high) for name, value in ranges.items()}
     scaled = record("range", **{"co2": None, **ends})
     return {name: list(value) for name, value in scaled.items() if value is not None}
+
+
+def machine_rows(dossier: Dossier) -> list[dict[str, Any]]:
+    """The best design of each machine."""
+    return [_machine(machine, dossier) for machine in dossier.alternatives]
 
 
 def _machine(machine: AlternativeDesign, dossier: Dossier) -> dict[str, Any]:

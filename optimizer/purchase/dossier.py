@@ -29,7 +29,7 @@ from optimizer.purchase.ranges import Range
 from optimizer.purchase.staged import Delivery, Staged, by_kind
 from optimizer.purchase.uncertainty.break_even import BreakEven, break_evens
 from optimizer.purchase.uncertainty.sensitivity import Swing, intervals, tornado
-from optimizer.purchase.uncertainty.win_probability import Decision, judged
+from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,9 @@ class Dossier:
     Attributes:
         ranges: Intervals of the points of the front, in their order.
         shown: The few points of the front that stand for all of it.
-        advised: The cheapest point of the front that meets the deadline even at the far end of its interval, or else
-            the cheapest.
+        advised: The point of the least expected regret among the best of each machine on the front: its cheapest that
+            keeps the limits over the whole of its ranges, or else its cheapest.
+        tie: The best of another machine, where what one question is worth exceeds what the advised is better by.
         alternatives: The best design of each machine, and what it would take to win.
         decision: The chance of each machine to win, and what to find out first.
         break_evens: Where an answer to a question changes the choice.
@@ -77,6 +78,7 @@ class Dossier:
     ranges: tuple[Mapping[str, Range], ...]
     shown: tuple[Point, ...]
     advised: Point | None
+    tie: Point | None
     swings: tuple[Swing, ...]
     cheapest: Point | None
     fastest: Point | None
@@ -117,20 +119,21 @@ def dossier(
         for point, spans in zip(front, ranges, strict=True)
         if spans["time_to_train"].high <= bounds.deadline and spans["cost"].high <= bounds.budget
     ]
-    advised = cheapest(safe) or cheapest(front)
-    within = cheapest_by_kind(purchase.points)
-    best = best_by_kind(purchase.points)
+    chosen = cheapest_by_kind(front) | cheapest_by_kind(safe)
+    within = cheapest_by_kind(purchase.points) | chosen
+    best = best_by_kind(purchase.points) | chosen
+    decision = judged(campaign, tuple(best.values()), seed=purchase.seed)
+    advised, tie = least_regret(decision, front)
+    advised = advised or cheapest(safe) or cheapest(front)
     frugal = min(front, key=lambda point: point.figures.energy, default=None)
     wanted = [point for point in (advised, cheapest(front), fastest(front), frugal) if point is not None]
     workshop = Workshop(campaign=campaign, planner=planner, on_point=on_point)
-    if advised is not None:
-        best[advised.design.kind] = within[advised.design.kind] = advised
-    decision = judged(campaign, tuple(best.values()), seed=purchase.seed)
     return Dossier(
         purchase=purchase,
         ranges=ranges,
         shown=shortlist(front, wanted, purchase.reference),
         advised=advised,
+        tie=tie,
         swings=tornados[front.index(advised)] if advised else (),
         cheapest=cheapest(front),
         fastest=fastest(front),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from optimizer.purchase.as_json import machine_rows
 from optimizer.purchase.charts import cost_energy, phase_chart, time_cost, tornado_chart, trace_chart
 from optimizer.purchase.phases import bottleneck
-from optimizer.purchase.price.catalogue import power_limit
+from optimizer.purchase.price.catalogue import power_limit, price_row
+from optimizer.purchase.since import changes
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.units import days, dollars, hourly, quantity
 from optimizer.purchase.wording import filled, note, table, texts
@@ -37,7 +39,11 @@ MOST_ROWS = 60  # of the designs that are listed
 
 
 def purchase_report(
-    dossier: Dossier, assumed: Sequence[str] = (), command: str = "", today: date | None = None
+    dossier: Dossier,
+    assumed: Sequence[str] = (),
+    command: str = "",
+    today: date | None = None,
+    since: Mapping[str, Any] | None = None,
 ) -> Report:
     """The whole report.
 
@@ -46,16 +52,18 @@ def purchase_report(
         assumed: What nobody said and was assumed.
         command: What makes the report again.
         today: The day on which prices are called old; without it none is.
+        since: The JSON of an earlier report: what has changed is said first.
     """
     made = f"{today.day} {today:%B %Y}. " if today else ""
     conclusion = tuple(summary(dossier))
     plans = [answer.plan.summary() for point in dossier.shown for answer in point.answers if answer.plan]
     return Report(
         title="Which machines to take",
-        subject=(question(dossier.purchase.campaign),),
+        subject=(question(dossier.purchase.campaign, [quote.offer for quote in dossier.quotes]),),
         conclusion=conclusion,
         sections=(
             section("", Tiles(_tiles(dossier)), on="page"),
+            notes("Since the report before", changes(dossier, since, machine_rows(dossier)) if since else []),
             *_front(dossier),
             *_machines(dossier),
             *_choices(dossier),
@@ -152,7 +160,9 @@ def _machine(dossier: Dossier, machine: AlternativeDesign) -> dict[str, Any]:
     """The best design of a machine, which limits it misses, and what it would take to win."""
     point = machine.point
     missed = ", ".join(excess.limit for excess in point.excesses)
-    about = {"stack": point.answers[0].job.stack, "limit": power_limit(point.design), **to_win(dossier, machine)}
+    offer = price_row(dossier.purchase.campaign, point.design)
+    about = {"stack": point.answers[0].job.stack, "limit": power_limit(point.design), "offer": offer}
+    about |= to_win(dossier, machine)
     return _values(point, missed=f" (misses the {missed})" if missed else "", **about)
 
 

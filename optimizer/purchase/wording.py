@@ -38,7 +38,7 @@ OBJECTS: Mapping[str, Callable[[Any], str]] = {
     "name": lambda point: point.design.label().replace(" ", " × ", 1),
     "low": lambda swing: quantity(swing.low, swing.unit, swing.name),
     "high": lambda swing: quantity(swing.high, swing.unit, swing.name),
-    **{method: methodcaller(method) for method in ("label", "words", "title")},
+    **{method: methodcaller(method) for method in ("label", "words", "title", "seller")},
 }
 
 

@@ -13,7 +13,7 @@ from optimizer.purchase.ranges import own_price
 from optimizer.purchase.staged import totals
 from optimizer.purchase.uncertainty.inputs import untested
 from optimizer.purchase.units import days, dollars, hourly, quantity
-from optimizer.purchase.wording import filled, say
+from optimizer.purchase.wording import filled, note, say
 
 if TYPE_CHECKING:
     from datetime import date
@@ -35,12 +35,15 @@ NEGLIGIBLE = 0.005  # below which a chance is shown as none
 LIMITS = {"deadline": "days", "budget": "dollars", "power": "megawatts", "host memory": "gigabytes"}
 
 
-def question(campaign: Campaign) -> str:
-    """What was asked, in one sentence."""
+def question(campaign: Campaign, offers: Sequence[Offer] = ()) -> str:
+    """What was asked, in one sentence, with the terms of the offers by which the machines are priced."""
     runs = " and ".join(say("run", run=run) for run in campaign.runs)
     limits = ((name, getattr(campaign.bounds, name)) for name in ("deadline", "budget", "power", "racks"))
     within = "".join(say(f"at_most_{name}", limit=limit) for name, limit in limits if limit < INFINITE)
-    return f"Train {runs}{within}, on {'bought' if campaign.buy else 'rented'} machines."
+    terms = list(dict.fromkeys(offer.term.replace("_", " ") for offer in offers))
+    how = "bought" if campaign.buy else f"rented ({', '.join(terms)})" if terms else "rented"
+    unlike = "" if campaign.buy or len(terms) < 2 else note("unlike_terms")
+    return f"Train {runs}{within}, on machines that are {how}. {unlike}".strip()
 
 
 def summary(dossier: Dossier) -> list[str]:
@@ -57,7 +60,7 @@ def summary(dossier: Dossier) -> list[str]:
     count = len(purchase.points) + len(purchase.rejected)
     lines = [
         *staged_sentences(dossier),
-        say("take", point=best, f=f, ranges=ranges),
+        *_advice(dossier, best),
         say("capital", f=f, running=f.running * f.time_to_train) if f.capex else "",
         *_contract(dossier, best),
         _dates(purchase.campaign, best),
@@ -141,6 +144,17 @@ def fewest_sentence(item: Fewest) -> str:
     if item.point:
         return say("fewest", item=item)
     return say("none_tried", item=item, fastest=say("fastest_tried", point=item.fastest) if item.fastest else "")
+
+
+def _advice(dossier: Dossier, best: Point) -> list[str]:
+    """What to take, or between which two it is open and what decides, with the figures of the first."""
+    about = {"point": best, "f": best.figures, "ranges": dossier.range_of(best)}
+    tie = dossier.tie
+    if tie is None:
+        return [say("take", **about)]
+    regret = {id(item.point): item.regret for item in dossier.decision.probabilities}
+    first, gap = dossier.decision.questions[0], regret[id(tie)] - regret[id(best)]
+    return [say("tie", point=best, other=tie, gap=gap, what=_asked(first), worth=first.worth), say("either", **about)]
 
 
 def _contract(dossier: Dossier, best: Point) -> list[str]:
@@ -331,10 +345,13 @@ def _break_even_words(change: BreakEven, campaign: Campaign) -> str:
     return f"{change.side} {value} take {change.then.design.title}"
 
 
+def _asked(item: OpenQuestion) -> str:
+    """What to find out."""
+    return say(f"what_{item.name}", item=item) if item.name in ("mfu", "rent", "capex", "failure_rate") else item.title
+
+
 def _question_words(item: OpenQuestion, dossier: Dossier) -> str:
     """One thing to find out, how often it changes the choice, what knowing it is worth, and from where on it does."""
-    known = item.name in ("mfu", "rent", "capex", "failure_rate")
     changes = [change for change in dossier.break_evens if change.question is item]
     where = ", ".join(_break_even_words(change, dossier.purchase.campaign) for change in changes)
-    what = say(f"what_{item.name}", item=item) if known else item.title
-    return say("open_question", what=what, item=item, at=f": {where}" if where else "")
+    return say("open_question", what=_asked(item), item=item, at=f": {where}" if where else "")

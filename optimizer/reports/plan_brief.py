@@ -92,7 +92,8 @@ def brief(
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
     tuned = _tuned(answer, plan, estimate) if job.tunes or budget else ()
-    plans = (("plan", plan.summary()), *tuned, *_layers(job, plan), *safer, *_on_paper(answer, plan))
+    hosted = _hosted(answer)
+    plans = (("plan", plan.summary()), *tuned, *_layers(job, plan), *hosted, *safer, *_on_paper(answer, plan))
     guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
     after = (
         *(_run(answer, plan, estimate, budget) if budget else ()),
@@ -123,14 +124,12 @@ def brief(
 def _tuned(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:
     """What people set and look at who fine-tune: accumulation, checkpointing, offload; tokens a second, peak memory."""
     job, time = answer.job, interval(answer.job, plan, estimate.step_time)
+    few = f"{sum(plan.recompute_layers)} layers" if plan.recompute_layers else "all layers"
+    some = few if plan.recompute == "full" else plan.recompute
     parts = {
         f"micro-batch {plan.micro_batch} x {plan.num_microbatches} accumulated": True,
-        "no checkpointing": plan.recompute == "none",
-        f"{plan.recompute} checkpointing": plan.recompute != "none",
+        "no checkpointing" if plan.recompute == "none" else f"checkpointing of {some}": True,
         f"{plan.activation_offload}% of activations on the host": plan.activation_offload > 0,
-        f"{answer.knobs.offload if answer.knobs else 0:.0%} of the optimizer on the host": bool(
-            answer.knobs and answer.knobs.offload
-        ),
     }
     yield "step", cut(", ".join(part for part, holds in parts.items() if holds), LINE)
     rate, low, high = (job.tokens / value for value in (estimate.step_time, time.high, time.low))
@@ -189,6 +188,12 @@ def _layers(job: Job, plan: Plan) -> Iterator[tuple[str, str]]:
     layers = stage_layers(plan, job.model.layers) if plan.pp > 1 else ()
     if len(set(layers)) > 1:
         yield "layers", cut(runs(layers), LINE)
+
+
+def _hosted(answer: Answer) -> Iterator[tuple[str, str]]:
+    """How much of the optimizer lies on the host, where any does."""
+    if answer.knobs.offload > 0:
+        yield "host", f"{answer.knobs.offload:.0%} of the optimizer state lies in its memory, updated there"
 
 
 def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:

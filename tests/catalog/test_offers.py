@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,18 @@ import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.files import csv_rows, presets_folder
-from optimizer.catalog.offers import OFFERS, RENTS, SALES, PriceBook, book_of, load_offers, quote, read_quotes
+from optimizer.catalog.offers import (
+    OFFERS,
+    RENTS,
+    SALES,
+    Offer,
+    PriceBook,
+    book_of,
+    load_offers,
+    median,
+    quote,
+    read_quotes,
+)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "quotes.csv"
 HEAD = "device,term,value,unit\n"
@@ -40,13 +52,50 @@ def test_a_row_is_where_it_says() -> None:
         assert cells["term"] == offer.term
 
 
-def test_the_middle_offer_that_comes_with_a_network_is_taken() -> None:
-    found = PriceBook().rent("h100")
+@pytest.mark.parametrize("device", ["h100", "h200", "b200", "gb200", "a100-80", "mi300x"])
+def test_the_median_over_providers_is_taken_each_with_its_cheapest_recent_offer(device: str) -> None:
+    book = PriceBook()
+    found = book.rent(device)
     assert found is not None
-    rates = sorted(o.value for o in load_offers() if o.device == "h100" and o.term == "on_demand" and o.fabric)
-    assert found.value == rates[(len(rates) - 1) // 2]
+    usual = [o for o in load_offers() if o.device == device and o.term == "on_demand" and o.fabric and not book.old(o)]
+    cheapest = {o.provider: min(p.value for p in usual if p.provider == o.provider) for o in usual}
+    assert found.value == pytest.approx(statistics.median(cheapest.values()))
     assert found.fabric
-    assert rates[0] < found.value < rates[-1]
+    assert not book.old(found)
+
+
+def test_what_lies_between_two_offers_says_so_and_is_sold_and_dated_as_the_worse() -> None:
+    def offer(provider: str, price: float, date: str, sold: tuple[int, ...]) -> Offer:
+        own = quote("h100", "on_demand", price / 3600, row=f"row of {provider}")
+        return replace(own, provider=provider, grade="A", date=date, sold=sold, source=provider)
+
+    cheap, middle, dear = offer("a", 1, "2026-11", ()), offer("b", 2, "2026-10", (72,)), offer("c", 4, "2026-09", ())
+    assert median([cheap, middle, dear]) == [middle]
+    assert median([]) == []
+    (between,) = median([cheap, middle])
+    assert between.value * 3600 == pytest.approx(1.5)
+    assert (between.provider, between.date, between.sold) == ("a and b", "2026-10", (72,))
+    assert between.row == "row of a and row of b"
+    assert between.of == (cheap, middle)
+
+
+def test_old_offers_count_where_no_other_is_known() -> None:
+    (offer,) = [item for item in load_offers() if item.row == PriceBook().rent("mi300x").row]
+    before = replace(offer, date="2020-01", value=offer.value / 2, provider="before")
+    assert PriceBook(offers=(offer, before)).rent("mi300x") is offer
+    assert PriceBook(offers=(before,)).rent("mi300x") is before
+
+
+def test_one_term_is_found_that_every_machine_has() -> None:
+    book = PriceBook()
+    assert book.comparable([("h100", "dgx-h100"), ("b200", "dgx-b200")]).first == "on_demand"
+    year = book.comparable([("h100", "dgx-h100"), ("mi325x", "")])
+    assert year.first == "reserved_1y"
+    assert {year.rent("h100").term, year.rent("mi325x").term} == {"reserved_1y"}
+    quoted = book.with_quotes([quote("mi325x", "spot", 1.0 / 3600, row="mine")])
+    mixed = quoted.comparable([("h100", "dgx-h100"), ("mi325x", "")])
+    assert (mixed.first, mixed.rent("mi325x").term) == ("on_demand", "spot")
+    assert book.comparable([("h100", ""), ("h800", "")]) == book
 
 
 def test_a_machine_s_own_offer_comes_first_and_a_provider_s_where_it_is_named() -> None:

@@ -132,7 +132,7 @@ def test_why_not_prints_the_terms_or_the_rules() -> None:
     result = run(*PLAN, "--why-not", "tp=8")
     assert result.exit_code == 0, result.output
     assert "Why not tp=8?" in result.stdout
-    assert "slower: it costs" in result.stdout
+    assert "worse: it costs" in result.stdout
     assert "all terms" in result.stdout
     several = json.loads(run(*PLAN, "--why-not", "tp=4,8,pp=1", "--json").stdout)["why_not"]
     assert several["pins"] == "tp=4,8,pp=1"

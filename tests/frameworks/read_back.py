@@ -24,7 +24,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
-from tests.clients.accepted import STACKS, drawn
+from tests.clients.accepted import STACKS, drawn, risked
 from tests.invariants.jobs import random_job
 
 MEGATRON = (
@@ -40,10 +40,13 @@ ARGUMENTS = "megatron.args"
 WITH = {
     "deepspeed.json": ("trainer-deepspeed.json", "accelerate-deepspeed.yaml"),
     "accelerate-fsdp.yaml": ("trainer-fsdp.json",),
+    "trl.yaml": ("accelerate.yaml",),
+    "llama-factory.yaml": ("accelerate.yaml",),
 }
 WITH_OTHERS = {name for names in WITH.values() for name in names}
-# Files that launch nothing by themselves, and those that hold a script within others.
-OTHERS = {*WITH_OTHERS, *(name for files in TARGETS.values() for name in files.companions), "megatron-pytorchjob.yaml"}
+# Files that launch nothing by themselves, and those that hold a script within others or over a stock configuration.
+UNREAD = ("megatron-pytorchjob.yaml", "torchtune.sh", "unsloth_sft.py")
+OTHERS = {*WITH_OTHERS, *(name for files in TARGETS.values() for name in files.companions), *UNREAD}
 # What else has a plan in it and is read by `optimize improve`.
 FILES = tuple(name for files in TARGETS.values() for name in files.files if name not in (ARGUMENTS, *OTHERS))
 
@@ -66,7 +69,7 @@ def answers(random: Random, jobs: int, targets: tuple[str, ...] = ("", *STACKS))
         answer = plan(job, top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False, read_twice=False)
         if answer.plan is not None:
             found += 1
-            yield answer
+            yield risked(answer)
 
 
 def read_config(job: Job, path: Path, *, stated: bool = False) -> tuple[Plan, Knobs]:
@@ -78,7 +81,9 @@ def read_config(job: Job, path: Path, *, stated: bool = False) -> tuple[Plan, Kn
     model = "" if stated else job.model.name
     if not stated:
         controls = replace(controls, model=model, seq_len=job.seq_len, global_batch=job.global_batch)
-    files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
+    files = read_files(
+        [str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()) if path.with_name(name).exists())]
+    )
     question = launch_as_read(read_launch(files, job.gpus, model).launch, controls, path.name)
     if stated:
         read = question.settings

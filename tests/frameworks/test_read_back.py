@@ -15,6 +15,7 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.megatron.export import unexpressed, unexpressed_plan
 from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
+from tests.clients.accepted import risked
 from tests.frameworks.read_back import ARGUMENTS, FILES, answers, differing
 from tests.thorough import cases
 
@@ -58,7 +59,7 @@ def test_known_jobs_have_one_step_time(
     )
     answer = plan(job, top=0, trials=8, priced_risk=False, read_twice=False)
     assert answer.status == "optimal"
-    write_exports(answer, tmp_path / "out")
+    write_exports(risked(answer), tmp_path / "out")
     for name in (ARGUMENTS, SCRIPT, *FILES):
         if (tmp_path / "out" / name).exists():
             assert differing(answer, tmp_path / "out" / name) == ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from maintain.default_replay import choice, replayed
+from maintain.default_replay import table as table_of_choices
 from maintain.trial_groups import (
     TrialGroup,
     adaptive,
@@ -20,8 +23,10 @@ from maintain.trial_groups import (
 )
 from maintain.trial_replay import main, tpe
 from optimizer.calibration.runs import read_runs
-from optimizer.catalog import load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.trial.belief import Belief, Gaussian
 
 TABLE = """id,source,table,stack,model,layers,hidden,ffn_hidden,heads,vocab,seq_len,gpu,gpu_mem_gb,gpus,gpus_per_node,\
@@ -29,14 +34,26 @@ tp,pp,dp,micro_batch,global_batch,recompute,dtype,step_time_s,status,group
 """
 
 
+JOB = Job(
+    model=load_model("llama3-8b"),
+    cluster=load_cluster("dgx-h100"),
+    stack=load_stack("megatron-core"),
+    gpus=64,
+    seq_len=8192,
+    global_batch=64,
+)
+
+
 def group(predicted: list[float], measured: list[float], alike: float = 0.0) -> TrialGroup:
     count = len(predicted)
     covariance = 0.01 * ((1 - alike) * np.eye(count) + alike)
     return TrialGroup(
         name="made up",
-        stack="test",
+        job=JOB,
         plans=tuple(Plan(tp=2**place, dp=2 ** (count - place)) for place in range(count)),
         measured=np.array(measured),
+        seconds=np.array(predicted),
+        reserved=np.full(count, 0.5 * JOB.usable_memory),
         belief=Belief.untried(
             Gaussian(mean=np.log(predicted), covariance=covariance),
             Gaussian(mean=np.full(count, -5.0), covariance=1e-4 * np.eye(count)),
@@ -72,9 +89,24 @@ def test_a_wrong_first_sends_the_second_trial_elsewhere() -> None:
     covariance = 0.01 * np.array([[1, 0.99, 0], [0.99, 1, 0], [0, 0, 1.0]])
     found = group([1.0, 1.001, 1.03], [1.3, 1.3, 1.0])
     belief = Belief.untried(Gaussian(mean=np.log([1.0, 1.001, 1.03]), covariance=covariance), found.belief.memory)
-    alike = TrialGroup(name="", stack="", plans=found.plans, measured=found.measured, belief=belief)
+    alike = replace(found, belief=belief)
     assert adaptive(alike, 2) == [0, 2]
     assert ranking(alike, 2) == [0, 1]
+
+
+def test_the_default_gives_up_little_for_a_plan_that_surely_fits() -> None:
+    """Half a per cent of time buys no chance of one in three to run out of memory; five per cent do not either way."""
+    found = group([1.0, 1.005, 1.01, 1.2], [np.inf, 1.0, 1.1, 1.3])
+    usable = JOB.usable_memory
+    edge = replace(found, reserved=usable * np.array([0.97, 0.5, 0.5, 0.5]))
+    assert choice(edge, "fast") != choice(replace(edge, reserved=usable * np.array([0.5] * 4)), "fast")
+    tight = replace(found, reserved=np.array([safe_memory(JOB), *[0.5 * usable] * 3]))
+    assert (choice(tight, "fast"), choice(tight, "expected")) == (0, 1)
+    assert replayed([tight], "fast").failed == (True,)
+    assert replayed([tight], "expected").regret == (0.0,)
+    assert "| fast | 1 |" in table_of_choices([tight])
+    full = replace(found, reserved=usable * np.array([1.4, 1.3, 1.2, 1.1]))
+    assert choice(full, "expected") == 3
 
 
 def test_curves_are_means_over_groups_and_seeds() -> None:

@@ -90,7 +90,7 @@ def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> 
         page.locator(f'details[data-view="{view}"] > summary').click()
         page.wait_for_selector(f'details[data-view="{view}"] table', state="attached")
     assert "The best plan with these pins" in page.locator('details[data-view="mine"]').inner_text()
-    assert "Fastest with TP" in page.locator('details[data-view="map"]').inner_text()
+    assert "Best with TP" in page.locator('details[data-view="map"]').inner_text()
     page.set_viewport_size({"width": 420, "height": 900})
     page.wait_for_function("document.documentElement.scrollWidth === 420")
     assert axe(page) == []

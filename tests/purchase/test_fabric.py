@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.answer.answer import Answer
+from optimizer.catalog.offers import PriceBook
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
 from optimizer.objectives.network.fabric import fabric
@@ -56,7 +57,7 @@ def test_a_faster_network_is_not_for_free(buy: bool) -> None:
 
 
 def test_the_surcharge_on_rent_is_what_the_network_adds_over_its_life() -> None:
-    usual, fast = (point(campaign(), nic=nic) for nic in (0.0, 100e9))
+    usual, fast = (point(campaign(book=PriceBook(provider="aws")), nic=nic) for nic in (0.0, 100e9))
     added = 1.4 * fabric(2048, 8, 1.0).price() + 2048 * 1599
     assert fast.figures.network == pytest.approx(added)
     rate = 2048 * 6.88 + added * (1 / 5 + 0.07 + 0.10) / 8766

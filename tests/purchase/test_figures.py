@@ -113,13 +113,13 @@ def test_a_rate_that_binds_longer_than_the_run_says_what_the_contract_costs() ->
 
 
 def test_a_provider_s_own_pue_moves_with_the_assumption() -> None:
-    usual, aws = campaign(), campaign(book=PriceBook(provider="aws"))
+    aws = campaign(book=PriceBook(provider="aws"))
     oci = campaign(book=PriceBook(provider="oci"))
     assert point(aws).figures.energy == pytest.approx(point(oci).figures.energy)
     lambda_ = campaign(book=PriceBook(provider="lambda"))
     assert point(aws).figures.energy / point(lambda_).figures.energy == pytest.approx(1.15 / 1.25)
     given = campaign(assumptions=assumptions(False, {"pue": "1.3"}), book=PriceBook(provider="aws"))
-    assert point(given).figures.energy / point(usual).figures.energy == pytest.approx(1.3 / 1.15)
+    assert point(given).figures.energy / point(aws).figures.energy == pytest.approx(1.3 / 1.15)
 
 
 def test_a_bigger_batch_needs_more_tokens() -> None:

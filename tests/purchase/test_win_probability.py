@@ -23,7 +23,7 @@ from optimizer.purchase.dossier import dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
 from optimizer.purchase.uncertainty.inputs import own_assumptions
-from optimizer.purchase.uncertainty.win_probability import judged, spread
+from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret, spread
 from optimizer.purchase.words import probability_sentences
 from optimizer.reports.glossary import words_in
 from optimizer.reports.render.html import report_page
@@ -94,10 +94,8 @@ def alike() -> tuple[Campaign, tuple[Point, ...]]:
     rent = h100.figures.cost / (b200.figures.paid_gpus * b200.figures.time_to_train)
     book = PriceBook().with_quotes([quote("b200", "on_demand", rent, row="here")])
     # A quote that is not firm: as wide as any other price.
-    loose = replace(question, book=replace(book, offers=(replace(book.offers[0], grade="C"), *book.offers[1:])))
-    loose = replace(
-        loose, book=PriceBook(offers=tuple(o for o in loose.book.offers if o.device != "b200" or o.row == "here"))
-    )
+    quoted = replace(book.offers[0], grade="C", date="2026-11")
+    loose = replace(question, book=PriceBook(offers=(quoted, *(o for o in book.offers[1:] if o.device != "b200"))))
     return loose, tuple(point for point in best(loose) if point.design.kind in ("h100", "b200"))
 
 
@@ -238,3 +236,16 @@ def test_what_machines_have_in_common_cancels_in_their_ranking() -> None:
     apart, half, alike = (judged(question, points, draws=FEW, shared=share) for share in (0.0, 0.5, 1.0))
     assert apart.probabilities[0].chance < half.probabilities[0].chance < alike.probabilities[0].chance
     assert judged(question, points, draws=FEW) == half
+
+
+def test_the_least_regret_is_advised_and_a_question_that_is_worth_more_than_the_rest_makes_a_tie() -> None:
+    loose, points = alike()
+    found = judged(loose, points)
+    first, other = least_regret(found, points)
+    assert first is min(found.probabilities, key=lambda item: item.regret).point
+    assert other in points
+    assert other is not first
+    firm = replace(found, questions=())
+    assert least_regret(firm, points) == (first, None)
+    assert least_regret(found, [other]) == (other, None)
+    assert least_regret(Decision(), points) == (None, None)

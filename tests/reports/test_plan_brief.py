@@ -118,6 +118,12 @@ def test_a_safer_runner_up_and_uneven_layers_have_a_line(gpt3_answer: Answer) ->
     assert "runner-up 2: +2.0% slower without optimizer on the host and uneven" in report
 
 
+def test_what_lies_on_the_host_is_said(gpt3_answer: Answer) -> None:
+    hosted = replace(gpt3_answer, knobs=replace(gpt3_answer.knobs, offload=0.62))
+    assert "62% of the optimizer state lies in its memory" in text(hosted)
+    assert "optimizer state lies in its memory" not in text(gpt3_answer)
+
+
 def test_all_of_it_is_in_the_whole_report() -> None:
     asked = ["--model", "llama3-8b", "--gpus", "8"]
     short, whole = (CliRunner().invoke(cli, [*asked, *more]).stdout for more in ((), ("--explain",)))

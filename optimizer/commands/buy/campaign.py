@@ -172,7 +172,7 @@ def _best_counts(
 
 
 def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
-    """The price book behind the prices that were typed and the quotes of --prices."""
+    """The price book behind the prices that were typed and the quotes of --prices, at one term for all machines."""
     from optimizer.catalog.offers import book_of, quote
 
     clusters = {kind.kind: kind.cluster for kind in kinds}
@@ -192,7 +192,10 @@ def _book(asked: Options, kinds: tuple[Design, ...]) -> PriceBook:
             # A price that is typed changes no size: racks and slices stay whole.
             usual = book.rent(device, cluster) if term != "purchase" else None
             quotes.append(replace(offer, sold=usual.sold, sold_as=usual.sold_as) if usual else offer)
-    return book.with_quotes(quotes)
+    book = book.with_quotes(quotes)
+    if asked["buy"]:
+        return book
+    return book.comparable((kind.cluster.device.name, kind.cluster.name) for kind in kinds)
 
 
 def _run(

@@ -42,13 +42,16 @@ def run_pareto(
     sampler: str,
     seed: int,
     min_gpus_for: float | None,
+    since: Path | None,
     **options: Any,
 ) -> int:
     """Ask, search, print; the exit code."""
     if as_json + as_csv + as_markdown > 1:
         raise click.UsageError("choose one of --json, --csv and --markdown")
+    from optimizer.purchase.since import earlier_report
+
     with waiting("reading"):
-        question = _question(options)
+        question, before = _question(options), earlier_report(since) if since else None
     from optimizer.purchase.designs.pareto import pareto as search
     from optimizer.purchase.dossier import dossier
 
@@ -78,7 +81,7 @@ def run_pareto(
     from optimizer.purchase.report import purchase_report
 
     command = typed()
-    report = partial(purchase_report, answer, question.assumed, command, date.today())
+    report = partial(purchase_report, answer, question.assumed, command, date.today(), before)
     if as_json:
         click.echo(purchase_json(answer, command, question.assumed))
     elif as_csv:

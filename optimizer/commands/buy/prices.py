@@ -36,7 +36,8 @@ def prices(*, device: str, as_json: bool, html: Path | None, **asked: Any) -> No
     ]
     today = date.today()
     devices = {offer.device for offer in rows if offer.term in RENTS}
-    taken = {id(priced.rent(name)) for name in devices}
+    rents = filter(None, map(priced.rent, sorted(devices)))
+    taken = {id(item) for rent in rents for item in rent.of or (rent,)}
     from optimizer.reports.prices_report import prices_report
 
     content = {"schema_version": 1, "offers": [_plain(o, today, id(o) in taken) for o in rows]}

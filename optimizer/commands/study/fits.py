@@ -23,14 +23,15 @@ def fits(*, context: tuple[int, ...] | None, **options: Any) -> None:
     from optimizer.answer.answer import job_dict
     from optimizer.catalog.stacks import TUNING
     from optimizer.catalog.usual_batch import TUNED
-    from optimizer.studies.fits import LENGTHS, METHODS
+    from optimizer.job.method import WAYS
+    from optimizer.studies.fits import LENGTHS
     from optimizer.studies.fits import fits as study_of
     from optimizer.studies.fits_report import fits_record, fits_report
 
     named = {"global_batch": TUNED * options["gpus"], "seq_len": (context or LENGTHS)[0], "stack": TUNING}
     job, assumed = job_of(request_of({**options, **{name: options[name] or value for name, value in named.items()}}))
     lengths = context or ((job.seq_len,) if options["seq_len"] else LENGTHS)
-    methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else METHODS
+    methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else WAYS
     with waiting(f"pricing {len(methods):,} methods"):
         study = study_of(job, lengths, methods)
     records = [fits_record(study, fit) for fit in study.fits]

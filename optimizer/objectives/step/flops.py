@@ -128,7 +128,7 @@ def job_score_flops(job: Job) -> float:
     """
     if job.documents is None:
         return causal_score_flops(job.model, job.seq_len)
-    sizes = job.documents.sizes.tolist()
+    sizes: list[float] = job.documents.sizes.tolist()
     return sum(size * causal_score_flops(job.model, size) for size in sizes) / sum(sizes)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 
-from optimizer.catalog.offers import USER
+from optimizer.catalog.offers import OLD, USER
 from optimizer.objectives.step.interval import Interval, interval
 from optimizer.purchase.campaign import Assumption, Campaign
 from optimizer.purchase.designs.points import Point
@@ -13,6 +14,7 @@ from optimizer.purchase.ranges import Range, own_price, own_range
 
 MFU = "mfu"
 PRICES = ("rent", "capex")
+DAYS_OF_YEAR = 365.25
 
 
 def own_assumptions(campaign: Campaign, point: Point) -> tuple[Assumption, ...]:
@@ -29,12 +31,25 @@ def _own(item: Assumption, campaign: Campaign, point: Point) -> Assumption:
         return _rate(item, point)
     if item.name in PRICES:
         offer = price_row(campaign, point.design)
-        if not offer.own and offer.low >= offer.high:
-            return item
-        span = Range(low=offer.low / offer.value, mid=1.0, high=offer.high / offer.value)  # over its middle [1]
-        return replace(item, value=span, source=offer.source or offer.row, date=offer.date, grade=offer.grade)
+        if offer.own or offer.low < offer.high:
+            span = Range(low=offer.low / offer.value, mid=1.0, high=offer.high / offer.value)  # over its middle [1]
+            item = replace(item, value=span, source=offer.source or offer.row, date=offer.date, grade=offer.grade)
+        return item if offer.own else replace(item, value=aged(item.value, offer.age(campaign.book.day)))
     own = own_price(item.name, point.design.cluster.device.name, point.design.cluster.name)
     return replace(item, value=own_range(own), source=own.source, date=own.date, grade=own.grade) if own else item
+
+
+def aged(span: Range, age: float | None) -> Range:
+    """The range of a price that is `age` days old, over its middle [1]: wider once it is OLD.
+
+    (low^s, 1, high^s), s = sqrt(age / OLD), at least 1: logarithms of prices wander, so that their spread grows with
+    the root of the time. A price without a date is taken to be as old as a year.
+
+    >>> aged(Range(low=0.7, mid=1.0, high=1.3), 4 * OLD)
+    Range(low=0.49, mid=1.0, high=1.69)
+    """
+    scale = max(1.0, sqrt((DAYS_OF_YEAR if age is None else age) / OLD))
+    return Range(low=round(span.low**scale, 6), mid=span.mid, high=round(span.high**scale, 6))
 
 
 def plan_intervals(point: Point) -> tuple[Interval, ...]:

@@ -131,6 +131,23 @@ def judged(
     )
 
 
+def least_regret(decision: Decision, front: Sequence[Point]) -> tuple[Point | None, Point | None]:
+    """The point of the front that is expected to lose least, and the next one where the two are a tie; else None.
+
+    They are one where finding out a single thing saves more than the first is expected to be better by: then the
+    question decides, and not the difference.
+    """
+    on_front = {id(point) for point in front}
+    first, *others = sorted(
+        (item for item in decision.probabilities if id(item.point) in on_front), key=lambda item: item.regret
+    ) or [None]
+    if first is None:
+        return None, None
+    worth = max((item.worth for item in decision.questions), default=0.0)
+    close = bool(others) and others[0].regret - first.regret < worth
+    return first.point, others[0].point if close else None
+
+
 def spread(value: Range, error: FloatArray) -> FloatArray:
     """An input whose range holds nine of ten cases, at standard normal errors [unit of the range].
 

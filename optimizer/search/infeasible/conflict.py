@@ -22,6 +22,7 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.infeasible.methods import lighter_jobs
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import lattice
@@ -200,7 +201,17 @@ def _remedied(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> 
     others = [other for other in rules if other.name != rule.name]
     relaxation = _relaxation(question, others, rule)
     note = "" if relaxation else _note(question, others, rule)
+    if isinstance(rule, Memory) and (lighter := ", ".join(_lighter(question))):
+        note = f"fits: {lighter}"
     return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
+
+
+def _lighter(question: ConflictQuestion) -> Iterator[str]:
+    """Lighter ways of training with which the job has a plan, and what its leanest reserves."""
+    for options, job in lighter_jobs(question.job):
+        other = ConflictQuestion(job=job, memory=replace(question.memory, unfit=set()))
+        if other.holds(other.rules()):
+            yield f"{options} ({other.least(structural(job), Memory()) / GB:.1f} GB)"
 
 
 def _reason(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> str:

@@ -147,7 +147,9 @@ def test_1f1b_needs_nearly_half_of_the_405b_step() -> None:
 
 
 def test_the_command_prints_the_rule_then_the_seconds() -> None:
-    asked = "--model llama3.1-405b --gpus 16384 --seq-len 8192 --global-batch 2048 --trials 0 --oom-risk 50%"
+    asked = (
+        "--model llama3.1-405b --gpus 16384 --seq-len 8192 --global-batch 2048 --trials 0 --oom-risk 50% --prefer fast"
+    )
     pins = ("--why-not", "tp=8,pp=16,dp=128")
     refused = CliRunner().invoke(cli, [*asked.split(), *pins])
     assert refused.exit_code == 0

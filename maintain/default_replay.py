@@ -1,0 +1,98 @@
+"""The default's choice replayed on measured runs: `python -m maintain.default_replay --runs FILE.csv`.
+
+On groups of runs that differ only in the plan, each left out of the fit of its stack: what the plan of the best
+expectation loses beside the best of its group, and how often it runs out of memory, beside the fastest on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import numpy as np
+
+from maintain.trial_groups import TrialGroup, groups_of
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.job.fields import EXPECTED, FIELDS
+from optimizer.job.plan import Plans
+from optimizer.objectives.expected import layout_factor, memory_factor, parts_factor
+from optimizer.objectives.step.safe_memory import safe_memory
+
+WORST = 5  # groups that are listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """The choices of one preference, by group: what they lose [1], and whether they run out of memory."""
+
+    prefer: str
+    regret: tuple[float, ...]
+    failed: tuple[bool, ...]
+
+
+def groups(runs: Sequence[Run]) -> list[TrialGroup]:
+    """Every group of at least four plans that trained, with those of its plans that ran out of memory."""
+    failing = {group.name: group for group in groups_of(runs, oom=True)}
+    return [failing.get(group.name, group) for group in groups_of(runs)]
+
+
+def choice(group: TrialGroup, prefer: str) -> int:
+    """The plan that a preference takes: of those that fit with the usual chance, else of those predicted to fit, else
+    the one of least memory.
+    """
+    job, plans, values = replace(group.job, prefer=prefer), Plans.of(group.plans), group.seconds
+    if prefer == EXPECTED:
+        values = values * parts_factor(job, plans) * layout_factor(job, plans, 0.0) * memory_factor(job, group.reserved)
+    for limit in (safe_memory(job), job.usable_memory):
+        fits = group.reserved <= limit
+        if fits.any():
+            return int(np.where(fits, values, np.inf).argmin())
+    return int(group.reserved.argmin())
+
+
+def replayed(found: Sequence[TrialGroup], prefer: str) -> Replayed:
+    """Every group's choice; one that runs out of memory loses what the next in the ranking does that trains."""
+    chosen = [choice(group, prefer) for group in found]
+    return Replayed(
+        prefer=prefer,
+        regret=tuple(group.regret([index]) for group, index in zip(found, chosen, strict=True)),
+        failed=tuple(not np.isfinite(group.measured[index]) for group, index in zip(found, chosen, strict=True)),
+    )
+
+
+def table(found: Sequence[TrialGroup]) -> str:
+    """Both preferences as a table in Markdown."""
+    lines = ["| prefer | groups | mean regret | worst groups | out of memory |", "|---|---|---|---|---|"]
+    for prefer in FIELDS["prefer"].choices:
+        result = replayed(found, prefer)
+        worst = ", ".join(f"{100 * value:.1f}" for value in sorted(result.regret, reverse=True)[:WORST])
+        mean = 100 * float(np.mean(result.regret))
+        lines.append(
+            f"| {prefer} | {len(found)} | {mean:.2f} % | {worst} | {100 * float(np.mean(result.failed)):.1f} % |"
+        )
+    return "\n".join(lines)
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--runs", "paths", type=click.Path(path_type=Path, exists=True), multiple=True, required=True, metavar="FILE.csv"
+)
+def main(paths: tuple[Path, ...]) -> None:
+    """Replay and print."""
+    found = groups([run for path in paths for run in read_runs(path)])
+    if not found:
+        raise click.UsageError("no group of at least four measured runs differs only in the plan")
+    click.echo(table(found))
+    results = {prefer: replayed(found, prefer) for prefer in FIELDS["prefer"].choices}
+    order = np.argsort([-value for value in results[EXPECTED].regret])[:WORST]
+    for index in order.tolist():
+        group = found[index]
+        taken = group.plans[choice(group, EXPECTED)].summary()
+        best = group.plans[int(group.measured.argmin())].summary()
+        click.echo(f"{100 * results[EXPECTED].regret[index]:5.1f} %  {group.name}: {taken}; best {best}")
+
+
+if __name__ == "__main__":
+    main()

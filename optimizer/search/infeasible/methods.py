@@ -1,0 +1,37 @@
+"""Lighter ways of training a model that does not fit on one node: an optimizer of fewer bytes, adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from optimizer.catalog import load_stack
+from optimizer.catalog.stacks import default_stack
+from optimizer.job.job import Job
+from optimizer.job.method import lighter_ways, method_of, optimizer_of, tunes
+
+
+def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
+    """The job by every lighter way, with the options that ask for it; nothing where it has more GPUs than a node.
+
+    Software that is the usual one of the job's own way gives place to that of the lighter one.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=16)
+    >>> [(options, lighter.stack.name) for options, lighter in lighter_jobs(job)][-1]
+    ('--train qlora', 'hf-2026')
+    """
+    if job.gpus > job.cluster.gpus_per_node:
+        return
+    usual = _usual(job, job.train, job.base, job.optimizer)
+    for train, optimizer in lighter_ways(job.train, job.optimizer):
+        options = f"--train {train}" if train != job.train else f"--optimizer {optimizer}"
+        stack = load_stack(_usual(job, train, "", optimizer)) if job.stack.name == usual else job.stack
+        yield options, replace(job, train=train, optimizer=optimizer, base="", stack=stack)
+
+
+def _usual(job: Job, train: str, base: str, optimizer: str) -> str:
+    """The software that a job takes where nobody names it."""
+    method, rule = method_of(train, base), optimizer_of(optimizer)
+    return default_stack(job.cluster.device, tunes(method, rule), rule.in_backward)
