@@ -146,6 +146,7 @@ class Features:
     dropout: bool = False  # the model is trained with it
     cuda_graphs: bool = False  # layers are replayed without the host
     bound_host: bool = True  # processes are bound to the cores beside their GPU
+    narrow_inputs: bool = False  # where products run in 8 bits, the activation's inputs are kept in them
     fp8_recipe: Annotated[str, FP8_RECIPES] = ""  # how 8-bit operands get their scales; empty: as in its runs
     narrow_products: Annotated[str, NARROW_PRODUCTS] = "all"  # products that run in the narrow format
     # bytes of an element

@@ -91,10 +91,10 @@ def _lengths(row: Mapping[str, str], assumed: list[str]) -> dict[str, Any]:
     packing = {"packing": ON if kind.startswith(("packed", PADDING_FREE)) else OFF}
     if row.get("document_tokens"):
         return {"lengths": row["document_tokens"], **packing}
-    if found := re.search(r"(\d+(?:\.\d+)?) \+- (\d+(?:\.\d+)?)", kind):
-        return {"lengths": f"{found[1]}:{found[2]}", **packing}
-    if found := re.search(r"(\d+) tokens a step", kind):
-        mean = float(found[1]) / (integer(row, "micro_batch", 1) * integer(row, "grad_accum", 1))
+    if match := re.search(r"(\d+(?:\.\d+)?) \+- (\d+(?:\.\d+)?)", kind):
+        return {"lengths": f"{match[1]}:{match[2]}", **packing}
+    if match := re.search(r"(\d+) tokens a step", kind):
+        mean = float(match[1]) / (integer(row, "micro_batch", 1) * integer(row, "grad_accum", 1))
         assumed.append(f"lengths spread by {SPREAD:.0%} of their mean")
         return {"lengths": f"{mean:g}:{SPREAD * mean:g}", **packing}
     return {}

@@ -37,7 +37,7 @@ class ActivationOffload:
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
         of_full, of_others = _offered(job)
-        kept = " and ".join(
+        resident = " and ".join(
             name
             for name, offered in (
                 ("activations of layers that are not recomputed whole", of_others),
@@ -45,7 +45,7 @@ class ActivationOffload:
             )
             if offered
         )
-        return f"{job.stack.name} keeps {kept or 'no activations'} on the host"
+        return f"{job.stack.name} keeps {resident or 'no activations'} on the host"
 
 
 def _offered(job: Job) -> tuple[bool, bool]:

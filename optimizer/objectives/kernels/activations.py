@@ -220,7 +220,8 @@ def _mlp_bytes(
     Source: NVIDIA/Megatron-LM @2659630721 (core 0.12), memory efficient token permutation, and its token_dispatcher.py,
     which scatters to the expert-tensor ranks before it weighs; torchtitan/models/moe.py.
     """
-    per_width = 2.0 * (2 if model.gated_mlp else 1) + input_bytes
+    before = input_bytes if features.narrow_inputs else 2.0
+    per_width = before * (2 if model.gated_mlp else 1) + input_bytes
     if model.feed_forwards == NOTHING:
         return {}
     if not moe or model.experts is None:

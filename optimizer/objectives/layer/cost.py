@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.model import LayerKind
+from optimizer.job.model import LayerKind, Model
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
+    ActivationBytes,
     activation_bytes,
     input_bytes_of,
     movable_bytes,
@@ -24,7 +25,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import trained_layer
+from optimizer.objectives.kernels.adapters import idle_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -197,7 +198,7 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     """
     model, stack = job.model, job.stack
     lean = without_full(plans.recompute)
-    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+    table = activations_of(job, model, shapes, moe)
     away, factor = (stack.features.selective_on_host, stack.features.hosted_checkpoints), stack["activation_factor"]
     spared, recomputed = (
         resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
@@ -236,6 +237,16 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     )
 
 
+def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> ActivationBytes:
+    """What one layer of a model keeps as the job trains it: activation_bytes without the inputs that nobody needs."""
+    stack = job.stack
+    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+    if not job.method.freezes:
+        return table
+    idle = idle_bytes(job, model, shapes, moe)
+    return replace(table, none=table.none - idle, selective=table.selective - idle)
+
+
 def modules_in(recompute: IntArray) -> frozenset[str]:
     """The modules that some of these modes of recomputation name.
 
@@ -268,7 +279,7 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes) if offers else {}
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
     if stack.features.selective_on_host or stack.features.hosted_checkpoints:
-        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+        table = activations_of(job, job.model, shapes, moe)
         moved = moved + selective_bytes(table, lean) * stack.features.selective_on_host
         inputs = input_bytes_of(table, plans.recompute) * plans.activation_offload / 100.0
         moved = moved + inputs * stack.features.hosted_checkpoints

@@ -64,10 +64,10 @@ def _saved(job: Job, whole: LocalParameters) -> LocalParameters:
     Source: huggingface/peft, src/peft/utils/other.py, ModulesToSaveWrapper.
     """
     features = job.stack.features
-    own = features.grad_bytes + features.optimizer_bytes
-    share = own / (job.grad_bytes + job.master_bytes + 2 * WIDE) if job.wide_adapters else 1.0
-    trained = whole.shared * share
-    return replace(whole, shared=2.0 * whole.shared, trained_shared=trained)
+    own = features.grad_bytes + features.update_bytes + features.optimizer_bytes
+    wide = job.grad_bytes + features.update_bytes + job.master_bytes + 2 * WIDE
+    share = own / wide if job.wide_adapters else 1.0
+    return replace(whole, shared=2.0 * whole.shared, trained_shared=share * whole.shared)
 
 
 def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> LocalParameters:
