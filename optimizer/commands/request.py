@@ -113,9 +113,9 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
     lengths = lengths_text(request.lengths)
-    seq_len = request.seq_len or _seq_len(model, lengths, assumed)
-    assumed += _cut(lengths, seq_len, request)
     tuned = fine or bool(lengths)
+    seq_len = request.seq_len or _seq_len(model, lengths, assumed, tuned=tuned)
+    assumed += _cut(lengths, seq_len, request)
     global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed, tuned=tuned)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
@@ -258,13 +258,16 @@ def _cluster(request: Request, assumed: list[str]) -> Cluster:
     return cluster
 
 
-def _seq_len(model: Model, lengths: str, assumed: list[str]) -> int:
+def _seq_len(model: Model, lengths: str, assumed: list[str], *, tuned: bool) -> int:
     """Tokens of a sequence where nobody says: the longest document, else the model's longest sequence up to a limit."""
+    from optimizer.catalog.usual_batch import TUNED_LENGTH
     from optimizer.job.lengths import longest
 
     if lengths:
         seq_len = min(model.max_seq_len, -(-longest(lengths) // LENGTH_STEP) * LENGTH_STEP)
         why = "the longest document"
+    elif tuned:
+        seq_len, why = min(model.max_seq_len, TUNED_LENGTH), "what LLaMA-Factory and Unsloth take unasked"
     else:
         seq_len, why = min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE), f"its longest is {model.max_seq_len:,}"
     if seq_len == model.max_seq_len:

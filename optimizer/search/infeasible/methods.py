@@ -10,6 +10,8 @@ from optimizer.catalog.stacks import default_stack
 from optimizer.job.job import Job
 from optimizer.job.method import WAYS, lighter_ways, method_of, optimizer_of, tunes
 
+SHORTEST = 512  # tokens of a sequence
+
 
 def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
     """The job by every lighter way, with the options that ask for it; nothing where it has more GPUs than a node.
@@ -25,6 +27,20 @@ def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
     for train, optimizer in lighter_ways(job.train, job.optimizer):
         options = f"--train {train}" if train != job.train else f"--optimizer {optimizer}"
         yield options, by_way(job, train, optimizer)
+
+
+def shorter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
+    """A job of fine-tuning with sequences of ever lower powers of two, which cut its documents.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("hf-2026"),
+    ...     gpus=1, seq_len=5568, global_batch=16, train="qlora")
+    >>> [options for options, _ in shorter_jobs(job)]
+    ['--seq-len 4096', '--seq-len 2048', '--seq-len 1024', '--seq-len 512']
+    """
+    seq_len = 1 << (job.seq_len - 1).bit_length()
+    while job.tunes and (seq_len := seq_len // 2) >= SHORTEST:
+        yield f"--seq-len {seq_len}", replace(job, seq_len=seq_len)
 
 
 def by_way(job: Job, train: str, optimizer: str) -> Job:

@@ -13,7 +13,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict, minimal
-from optimizer.search.infeasible.methods import lighter_jobs
+from optimizer.search.infeasible.methods import lighter_jobs, shorter_jobs
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -149,6 +149,18 @@ def test_what_does_not_fit_on_a_node_is_told_which_lighter_ways_do() -> None:
         assert (f"{options} (" in clash.note) is fits, options
     assert "--train qlora (" in clash.note
     assert "--optimizer adamw-8bit (" not in clash.note  # 8 billion weights and their gradients alone are more
+
+
+def test_the_longest_sequence_of_a_power_of_two_that_fits_is_told() -> None:
+    long = replace(JOB_OF_ONE, seq_len=20_000, train="qlora", stack=load_stack("hf-2026"))
+    (clash,) = [clash for clash in conflict(long) if clash.rule == "memory"]
+    fits = {
+        options: plan(shorter, top=0, trials=0, explained=False).plan is not None
+        for options, shorter in shorter_jobs(long)
+    }
+    first = next(options for options, holds in fits.items() if holds)
+    assert f"{first} (" in clash.note
+    assert clash.note.count("--seq-len") == 1
 
 
 def test_a_cluster_of_several_nodes_is_told_of_no_lighter_way() -> None:
