@@ -17,6 +17,7 @@ from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
+from optimizer.search.infeasible.methods import by_way
 
 LENGTHS = (2048, 8192, 32_768, 131_072)
 STEP = 1024  # the longest context is a multiple of it [tokens]
@@ -80,7 +81,7 @@ def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str
         raise InputError(f"{job.global_batch:,} sequences do not divide over {job.gpus:,} GPUs; give --global-batch")
     rows, longest = [], {}
     for train, optimizer in methods:
-        chosen = replace(job, train=train, optimizer=optimizer)
+        chosen = by_way(job, train, optimizer)
         longest[train, optimizer] = longest_context(chosen)
         for length in sorted(set(lengths)):
             cell = best_fit(replace(chosen, seq_len=length))

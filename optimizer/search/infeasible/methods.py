@@ -1,4 +1,4 @@
-"""Lighter ways of training a model that does not fit on one node: an optimizer of fewer bytes, adapters."""
+"""Other ways of training a model: lighter ones than that which does not fit, each with the software that it takes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import replace
 from optimizer.catalog import load_stack
 from optimizer.catalog.stacks import default_stack
 from optimizer.job.job import Job
-from optimizer.job.method import lighter_ways, method_of, optimizer_of, tunes
+from optimizer.job.method import WAYS, lighter_ways, method_of, optimizer_of, tunes
 
 
 def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
     """The job by every lighter way, with the options that ask for it; nothing where it has more GPUs than a node.
-
-    Software that is the usual one of the job's own way gives place to that of the lighter one.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("megatron-core"),
@@ -24,14 +22,20 @@ def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
     """
     if job.gpus > job.cluster.gpus_per_node:
         return
-    usual = _usual(job, job.train, job.base, job.optimizer)
     for train, optimizer in lighter_ways(job.train, job.optimizer):
         options = f"--train {train}" if train != job.train else f"--optimizer {optimizer}"
-        stack = load_stack(_usual(job, train, "", optimizer)) if job.stack.name == usual else job.stack
-        yield options, replace(job, train=train, optimizer=optimizer, base="", stack=stack)
+        yield options, by_way(job, train, optimizer)
 
 
-def _usual(job: Job, train: str, base: str, optimizer: str) -> str:
-    """The software that a job takes where nobody names it."""
-    method, rule = method_of(train, base), optimizer_of(optimizer)
+def by_way(job: Job, train: str, optimizer: str) -> Job:
+    """The job by another way of training; software that is the usual one of some way gives place to that of the way."""
+    usual = {_usual(job, *way) for way in (*WAYS, (job.train, job.optimizer))}
+    tuned = tunes(method_of(train), optimizer_of(optimizer)) and job.stack.name in usual
+    stack = load_stack(_usual(job, train, optimizer)) if tuned else job.stack
+    return replace(job, train=train, optimizer=optimizer, base=job.base if train == job.train else "", stack=stack)
+
+
+def _usual(job: Job, train: str, optimizer: str) -> str:
+    """The software that a way takes where nobody names it."""
+    method, rule = method_of(train), optimizer_of(optimizer)
     return default_stack(job.cluster.device, tunes(method, rule), rule.in_backward)
