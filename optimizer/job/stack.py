@@ -128,7 +128,15 @@ SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
-FP8_RECIPES = ("", "tensorwise", "rowwise")  # how operands of 8 bits get their scales (objectives.kernels.recipes)
+MXFP8 = "mxfp8"
+FP8_RECIPES = (
+    "",
+    "delayed",
+    "tensorwise",
+    "rowwise",
+    "blockwise",
+    MXFP8,
+)  # how operands of 8 bits get their scales (objectives.kernels.recipes)
 NARROW_PRODUCTS = ("all", "experts", "linears")  # which products a run in a narrow format quantises
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
@@ -170,6 +178,9 @@ class Features:
     # the same under a pipeline, whose micro-batches follow each other; empty: those of zero_stages but 2. FSDP that
     # keeps weights whole between micro-batches and reduces gradients once a step is ZeRO-1 there
     piped_zero_stages: tuple[int, ...] = ()
+    # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
+    # once a step
+    reduces_once: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage
     sequence_parallel: bool = True  # it offers sequence parallelism

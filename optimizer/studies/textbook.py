@@ -2,7 +2,7 @@
 
 First-order estimates of a job known only by its number of parameters: people make them before they have a model of
 their cluster. Act I: a data-parallel step by the document's constants (`LAB`) or the datasheets' (`corrected`). Act II:
-a design TP x PP x DP for GPT-3 on 1,024 H100 by the document's rules; the slips of content/act_2.toml name the errors.
+a design TP x PP x DP for GPT-3 on 1,024 H100 by the document's rules; the slips of the Learn tab name the errors.
 The formulas are those of the cost model wherever it has them; the planner uses none of these.
 """
 

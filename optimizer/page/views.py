@@ -9,13 +9,17 @@ from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
+from optimizer.page.improve.view import improve_view
+from optimizer.page.learn.ledger import class_page, entry_view, stand_view
+from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import PageTask, PlanQuestion
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import answer_view, proven_view
-from optimizer.page.plan.views.cells import map_view
 from optimizer.page.plan.views.compared import mine_view, runs_view
-from optimizer.page.plan.views.paste import paste_view
+from optimizer.page.plan.views.map import map_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
+from optimizer.page.studies.view import board_page, buy_view, fits_view
+from optimizer.page.task import PageTask
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.render.html import report_page
@@ -53,7 +57,7 @@ def launch_folder(asked: PlanQuestion) -> bytes:
     return written.getvalue()
 
 
-VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
+VIEWS: Mapping[str, Callable[..., Any]] = {
     "answer": answer_view,
     "proven": proven_view,
     "mine": mine_view,
@@ -65,10 +69,18 @@ VIEWS: Mapping[str, Callable[[PlanQuestion], Any]] = {
     "answer.json": answer_json,
     "report.html": report,
     "launch.zip": launch_folder,
+    "improve": improve_view,
+    "buy": buy_view,
+    "board.html": board_page,
+    "fits": fits_view,
+    "panel": panel_view,
+    "reveal": reveal_view,
+    "entry": entry_view,
+    "stand": stand_view,
+    "class.html": class_page,
 }
-PASTE = "paste"
 
 
 def result(task: PageTask) -> Any:
     """What a view says of a question; raises OptimizerError as the engine does."""
-    return paste_view(task.asked, task.body) if task.view == PASTE else VIEWS[task.view](task.asked)
+    return VIEWS[task.view](task.asked, *([task.body] if task.body else []))

@@ -1,4 +1,4 @@
-// The room: a changed control asks for the answer, a newer change stops the older, the address holds the question.
+// Every tab with a form: a changed control asks for the answer, a newer change stops the older, the address holds the question.
 "use strict";
 const byId = (id) => document.getElementById(id);
 const SOON = 30; // after the last movement of a slider [ms]
@@ -8,6 +8,7 @@ let running = null; // of the answer
 const later = new Map(); // by view, of what was opened
 let timer = 0;
 let pushed = 0;
+let sent = null; // files of the visitor, as they were read last
 
 function question() {
   const pairs = new URLSearchParams();
@@ -16,12 +17,13 @@ function question() {
 }
 
 function shown() {
-  return [...document.querySelectorAll("details.later[open]")].map((each) => each.dataset.view);
+  return [...document.querySelectorAll("details[data-view][open]")].map((each) => each.dataset.view);
 }
 
 function remember(address, push) {
   const parts = [address, ...shown().map((name) => "show=" + name)].filter(Boolean);
   const url = "?" + parts.join("&");
+  for (const link of document.querySelectorAll("a.carry")) link.search = "plan=" + encodeURIComponent(address);
   if (url === location.search) return;
   move(url, push);
 }
@@ -63,23 +65,23 @@ function progress(controller, what) {
 async function answer(push) {
   if (running) running.abort("newer");
   const controller = (running = new AbortController());
-  const done = progress(controller, "Searching every plan");
+  const done = progress(controller, byId("question").dataset.working);
   byId("answer").classList.add("old");
   try {
-    const found = await ask("answer", question(), controller.signal);
+    const body = sent ? { method: "POST", body: sent } : {};
+    const found = await ask(byId("question").dataset.view, question(), controller.signal, body);
     if (controller !== running) return true;
     say("");
-    put(byId("answer"), found.answer);
+    for (const [id, html] of Object.entries({ answer: found.answer, ...found.put })) put(byId(id), html);
     byId("answer").dataset.address = found.address;
     byId("answer").toggleAttribute("data-pending", found.pending);
-    putLocks(found.locks);
     putSteps(found.steps, found.values);
+    if (found.mine) putMine(found.mine);
     document.title = found.title + " - mfu-optimizer";
     shorten(found.title);
     remember(found.address, push);
     byId("answer").classList.remove("old");
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
-    putMine(found.mine);
     refresh();
     prove(controller);
     return true;
@@ -99,7 +101,7 @@ async function prove(controller) {
   if (!still()) return;
   const done = waiting(byId("verdict"), "What is proven about it is being worked out", controller);
   try {
-    const found = await ask("proven", byId("answer").dataset.address, controller.signal);
+    const found = await ask(byId("question").dataset.next, byId("answer").dataset.address, controller.signal);
     if (!still()) return;
     const page = new DOMParser().parseFromString(found.answer, "text/html");
     for (const id of ["verdict", "proven"]) put(byId(id), page.getElementById(id).innerHTML);
@@ -134,12 +136,13 @@ function waiting(place, what, controller) {
 
 function put(place, html) {
   const open = [...place.querySelectorAll("details[open] > summary")].map((each) => each.textContent);
-  const focused = place.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
+  const active = place.contains(document.activeElement) ? document.activeElement : null;
+  const id = active && active.id, label = active && active.getAttribute("aria-label");
   place.innerHTML = html;
   for (const each of place.querySelectorAll("details > summary")) {
     if (open.includes(each.textContent)) each.parentElement.open = true;
   }
-  const again = focused && [...place.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused);
+  const again = id ? byId(id) : label && [...place.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === label);
   if (again) again.focus();
 }
 
@@ -149,14 +152,8 @@ function shorten(title) {
   byId("short").hidden = !title;
 }
 
-function putLocks(html) {
-  const focused = byId("locks").contains(document.activeElement) && document.activeElement.id;
-  byId("locks").innerHTML = html;
-  if (focused && byId(focused)) byId(focused).focus();
-}
-
 function putSteps(steps, values) {
-  for (const slide of document.querySelectorAll(".slide")) {
+  for (const slide of steps ? document.querySelectorAll(".slide") : []) {
     const name = slide.dataset.for;
     byId("in-" + name).placeholder = values[name];
     if (slide === document.activeElement && slide.dataset.held) continue;
@@ -169,7 +166,7 @@ function putSteps(steps, values) {
 }
 
 function refresh() {
-  for (const each of document.querySelectorAll("details.later[open]")) open(each);
+  for (const each of document.querySelectorAll("details[data-view][open]")) open(each);
 }
 
 async function open(details) {
@@ -239,33 +236,18 @@ async function copy(text, button) {
 // The files chosen, each with its name, or the text of the box: together one launch.
 async function paste(chosen, text) {
   const files = await Promise.all(chosen.map(async (file) => [file.name, await file.text()]));
-  if (!files.length) files.push(["", text]);
-  const body = JSON.stringify({ pasted: files });
-  const controller = new AbortController();
-  const done = progress(controller, "Reading");
-  try {
-    const found = await ask("paste", question(), controller.signal, { method: "POST", body });
-    say("");
-    put(byId("pasted-answer"), found.html);
-    if (found.address) {
-      move("?" + [found.address, ...shown().map((name) => "show=" + name)].join("&"), true);
-      await again();
-    }
-  } catch (error) {
-    say(controller.signal.aborted ? "Stopped." : error.message);
-  } finally {
-    done();
-  }
+  const before = sent;
+  sent = JSON.stringify({ pasted: files.length ? files : [["", text]] });
+  if (!(await answer(true))) sent = before;
 }
 
-// The form and the answer of the address, as the server writes them; what was pasted stays.
+// The form and the answer of the address, as the server writes them.
 async function again() {
   const response = await fetch(location.search || "./");
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  const pasted = byId("pasted").value;
+  sent = null;
   const wide = [...document.querySelectorAll("form details[open]")].map((each) => each.className);
   byId("question").replaceWith(page.getElementById("question"));
-  byId("pasted").value = pasted;
   for (const each of document.querySelectorAll("form details")) if (wide.includes(each.className)) each.open = true;
   const fresh = page.getElementById("answer");
   say(page.getElementById("problem").textContent);
@@ -300,8 +282,7 @@ document.addEventListener("change", (event) => {
   } else if (event.target.id === "in-file") {
     if (event.target.files.length) paste([...event.target.files], "");
     event.target.value = ""; // so that the same file can be chosen again
-  }
-  else if (event.target.closest("#question") && event.target.name) soon(true);
+  } else if (event.target.closest("#question") && event.target.name) soon(true);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.target.id !== "in-mine") return;
@@ -317,8 +298,7 @@ document.addEventListener("click", (event) => {
   if (target.matches(".pin")) mine(target.dataset.pins, target.getAttribute("aria-pressed") !== "true");
   if (target.id === "add-mine") addMine();
   if (target.id === "undo") history.back();
-  if (target.id === "copy-flags") copy(byId("flags").textContent, target);
-  if (target.id === "copy-link") copy(location.href, target);
+  if (target.dataset.copy) copy(target.dataset.copy === "link" ? location.href : byId(target.dataset.copy).textContent, target);
   if (target.id === "read-pasted") paste([], byId("pasted").value);
   if (target.matches(".to-control")) {
     event.preventDefault();
@@ -328,7 +308,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener(
   "toggle",
   (event) => {
-    if (!event.target.matches("details.later")) return;
+    if (!event.target.matches("details[data-view]")) return;
     remember(byId("answer").dataset.address, false);
     if (event.target.open) open(event.target);
     else if (later.has(event.target.dataset.view)) later.get(event.target.dataset.view).abort("newer");
@@ -338,17 +318,23 @@ document.addEventListener(
 addEventListener("popstate", (event) => {
   pushed = event.state ? event.state.changes : 0;
   byId("undo").disabled = pushed === 0;
-  again();
+  if (byId("question")) again();
 });
 
-byId("undo").disabled = true;
+for (const name of ["dragover", "drop"]) {
+  addEventListener(name, (event) => {
+    if (!byId("in-file") || !event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    if (name === "drop") paste([...event.dataTransfer.files], "");
+  });
+}
 
 if (byId("answer").dataset.address) {
   byId("answer").dataset.answered = 1;
   remember(byId("answer").dataset.address, false);
   settled();
-} else if (byId("problem").hidden) answer(false);
+} else if (byId("question") && byId("problem").hidden) answer(false);
 
 addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("details.numbers")) each.open = true;
+  for (const each of document.querySelectorAll("main details:not([data-view])")) each.open = true;
 });

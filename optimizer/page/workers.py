@@ -8,14 +8,16 @@ import os
 import signal
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.base.interruption import start_server
-from optimizer.page.plan.question import PageTask, PlanQuestion
+from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.task import PageTask, TabQuestion
 
 MOST = 4  # processes
 MOST_RESULTS = 256  # texts that were worked out
@@ -26,7 +28,7 @@ LOOK = 0.1  # between two looks whether a visitor is still there [s]
 FORKING = "forkserver"
 Key = TypeVar("Key")
 ENGINE = (
-    *("optimizer.page.plan.views.every", "optimizer.search.plan.planner", "optimizer.commands.request"),
+    *("optimizer.page.views", "optimizer.search.plan.planner", "optimizer.commands.request"),
     *("optimizer.catalog.hardware", "ortools.sat.python.cp_model", "scipy.special", "jinja2"),
 )
 
@@ -100,8 +102,9 @@ class Workers:
     def __init__(self, count: int = 0) -> None:
         self._free: list[PageWorker] = []
         self._queue: dict[asyncio.Future[PageWorker], PageTask] = {}  # who waits for a worker, the longest first
-        self._answered: OrderedDict[PlanQuestion, PageWorker] = OrderedDict()
+        self._answered: OrderedDict[TabQuestion, PageWorker] = OrderedDict()
         self._results: OrderedDict[PageTask, Any] = OrderedDict()
+        self._ahead: dict[PageTask, asyncio.Task[Any]] = {}  # that nobody has asked for yet
         self._running: dict[PageTask, tuple[asyncio.Task[Any], set[object]]] = {}
         self._workers = [PageWorker() for _ in range(count or min(MOST, os.cpu_count() or 1))]
         for worker in self._workers:
@@ -126,6 +129,8 @@ class Workers:
             return _raised(self._results[task])
         if task not in self._running:
             self._running[task] = (asyncio.create_task(self._work(task)), set())
+        else:
+            self._ahead.pop(task, None)  # somebody waits for it now
         work, waiting = self._running[task]
         me = object()
         waiting.add(me)
@@ -142,6 +147,21 @@ class Workers:
             if not waiting and not work.done():
                 begun = task not in self._queue.values()
                 asyncio.get_running_loop().call_later(GRACE if begun else 0.0, self._stop, task)
+
+    def ahead(self, tasks: Iterable[PageTask]) -> None:
+        """Work out what somebody will soon ask for, behind everything that is asked for now."""
+
+        async def here() -> bool:
+            return False
+
+        for task in tasks:
+            if task not in self._results and task not in self._running:
+                self._ahead[task] = asyncio.create_task(self.result(task, here))
+                self._ahead[task].add_done_callback(partial(self._came, task))
+
+    def _came(self, task: PageTask, done: asyncio.Task[Any]) -> None:
+        self._ahead.pop(task, None)
+        done.exception()  # whoever asks for it is told
 
     def end(self) -> None:
         """Stop every process."""
@@ -216,7 +236,7 @@ class Workers:
     def _order(self, waiting: asyncio.Future[PageWorker]) -> tuple[bool, bool]:
         """Who comes first, of equals the one who waits longest: a proof last, and best where its plans are at hand."""
         task = self._queue[waiting]
-        behind = task.view in BEHIND
+        behind = task.view in BEHIND or task in self._ahead
         return behind, behind and self._answered.get(task.asked.searched) not in self._free
 
 
@@ -235,7 +255,7 @@ def _raised(result: Any) -> Any:
 
 def work(pipe: Connection) -> None:
     """What a worker process does, until its pipe is closed."""
-    from optimizer.page.plan.views.every import result
+    from optimizer.page.views import result
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
     with suppress(Exception):

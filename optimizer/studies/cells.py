@@ -1,10 +1,8 @@
-"""The map of TP x PP: the best plan of each cell, or why no plan of it can run."""
+"""The map of TP x PP of a job: the best plan of each cell, or why no plan of it can run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +15,6 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.linear_stage import reserved_memory
-from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.page.plan.controls import powers
-from optimizer.page.plan.engine import answered
-from optimizer.page.plan.question import PlanQuestion
-from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.proof_lines import shown
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import at_most_offload
@@ -30,8 +23,6 @@ from optimizer.search.why.comparison import broken_alone, pinned_job
 
 FITS, FULL, FORBIDDEN = "fits", "memory", "forbidden"
 MOST_TP, MOST_PP = 16, 64
-# From the fastest to twice as slow; dark words can be read on all of them.
-FAST, SLOW = (94, 174, 222), (237, 245, 250)
 LeastOfCells = dict[tuple[int, int], tuple[float, Plan]]  # the least value of each tp and pp, and its plan
 
 
@@ -61,12 +52,6 @@ class Cell:
         if self.kind == FULL and self.plan:
             return f"does not fit: the plan of least memory reserves {self.reserved / GB:.1f} GB, {self.plan.summary()}"
         return self.why
-
-
-def map_view(asked: PlanQuestion) -> dict[str, Any]:
-    """The map with its table."""
-    job = answered(asked).answer.job
-    return {"html": fragment("map.html", **map_values(job, cells(job)))}
 
 
 def cells(job: Job) -> list[Cell]:
@@ -138,27 +123,10 @@ def forbidding(job: Job, tp: int, pp: int) -> str:
     return f"{rule.name}: {rule.explain(pinned)}"
 
 
-def map_values(job: Job, every: Sequence[Cell]) -> dict[str, Any]:
-    """What map.html shows: the bluer a cell, the better; hatched where nothing fits, grey where a rule forbids."""
-    fitting = [cell for cell in every if cell.kind == FITS]
-    fastest = min(fitting, key=lambda cell: cell.value, default=None)
-    tps, words = sorted({cell.tp for cell in every}), objective_of(job)
-    return {
-        "better": words.better,
-        "title": f"The best {words.label} of each TP and PP within {safe_memory(job) / GB:.1f} GB",
-        "fastest": fastest,
-        "words": f"{words.best.capitalize()} with TP {fastest.tp} and PP {fastest.pp}: {fastest.text}."
-        if fastest
-        else "No cell holds a plan that fits.",
-        "pps": sorted({cell.pp for cell in every}),
-        "lines": [(tp, [(cell, _colour(cell, fastest)) for cell in every if cell.tp == tp]) for tp in tps],
-        "rows": [(f"{cell.tp} × {cell.pp}", cell.text, cell.words) for cell in every],
-    }
+def powers(most: int) -> list[int]:
+    """The powers of two up to `most`.
 
-
-def _colour(cell: Cell, fastest: Cell | None) -> str:
-    """From FAST to SLOW, of a cell that fits."""
-    if cell.kind != FITS or fastest is None:
-        return ""
-    slower = min(1.0, cell.value / fastest.value - 1.0)
-    return "#" + "".join(f"{round(a + (b - a) * slower):02x}" for a, b in zip(FAST, SLOW, strict=True))
+    >>> powers(6)
+    [1, 2, 4]
+    """
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
