@@ -35,6 +35,7 @@ def plan(
     optimizer: str | None = None,
     lengths: str | None = None,
     packing: str | None = None,
+    runs: str | Path | None = None,
     bubble_ceiling: Number | None = None,
     hbm_limit: Number | None = None,
     oom_risk: Number | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
-    prices, root = book(options), options.pop("root")
+    prices, root, runs = book(options), options.pop("root"), options.pop("runs")
     controls = Controls(hbm=hbm or 0.0, **options)
     texts = read_files(files, *started, root)
     try:
@@ -52,6 +53,10 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         _refuse_logs(files)
         raise
     question = launch_as_read(source.launch, controls, ", ".join(files))
+    if runs:
+        from optimizer.calibration.known import knowing
+
+        question = replace(question, job=replace(question.job, stack=knowing(question.job.stack, runs)))
     if diff and question.launch.unpriced:
         raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; what it gains is not known")
     with waiting("planning"):
