@@ -64,7 +64,8 @@ def exported(answer: Answer) -> Exported:
         )
     texts: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for name in (target,) if target in TARGETS else TARGETS:
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
+    for name in (target,) if target in TARGETS else usual:
         written, lacking = _for_target(TARGETS[name], answer)
         texts |= written
         refused |= lacking
