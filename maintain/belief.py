@@ -22,7 +22,7 @@ from optimizer.calibration.groups import source_name
 from optimizer.calibration.known import known_error, known_errors, thinned
 from optimizer.calibration.memory_fit import memory_errors
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL
+from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, TUNING, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
@@ -259,7 +259,8 @@ def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--likeness", is_flag=True, help="Fit how alike errors are as well.")
-def main(files: tuple[Path, ...], likeness: bool) -> None:
+@click.option("--tuning", is_flag=True, help="Write those of software that fine-tunes, to a file of their own.")
+def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
     if likeness:
@@ -270,13 +271,16 @@ def main(files: tuple[Path, ...], likeness: bool) -> None:
             likenesses[quantity] = levelled(likely, places, errors, parts)
         (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
     known = [*known_errors(runs, source_name)]
-    for stack, lenders in ALSO.items():
+    if tuning:
+        others = {row.root for row in published_errors()}
+        known = [row for row in known if row.root not in others]
+    for stack, lenders in ({} if tuning else ALSO).items():
         lent = runs_of(files, load_stack(stack))
         for quantity, names in lenders.items():
             rows = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
             known += [row for row in rows if row.quantity == quantity]
-    table = thinned(known)
-    (presets_folder() / RUNS).write_text(belief_csv(table, [file.name for file in files]), encoding="utf-8")
+    table, file = thinned(known), TUNING if tuning else RUNS
+    (presets_folder() / file).write_text(belief_csv(table, [each.name for each in files]), encoding="utf-8")
 
 
 if __name__ == "__main__":
