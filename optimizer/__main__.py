@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 from optimizer.base.interruption import SHELLS, Stop
 
+SELDOM = 100_000  # objects between two looks for circles of them: modules make many objects and few circles
+
 
 def main() -> None:
     """Entry point of the command: it ends without a word of Python's wherever it is interrupted."""
+    gc.set_threshold(SELDOM)
     stop = Stop()
     stop.listen()
     try:

@@ -62,6 +62,15 @@ class Program:
         self.message.variables.add().domain.extend([low, high])
         return len(self.message.variables) - 1
 
+    def _binaries(self, count: int) -> list[int]:
+        """So many variables of 0 and 1."""
+        from ortools.sat.python import cp_model_helper
+
+        first, binary = len(self.message.variables), cp_model_helper.IntegerVariableProto()
+        binary.domain.extend([0, 1])
+        self.message.variables.extend([binary] * count)
+        return list(range(first, first + count))
+
     def choice(self, values: Sequence[int]) -> int:
         """An integer of these, in increasing order."""
         self.message.variables.add().domain.extend(intervals(np.asarray(values, dtype=np.int64)))
@@ -88,7 +97,7 @@ class Program:
         and implies one of them.
         """
         rows = len(next(iter(columns.values())))
-        self.points = [self.variable(0, 1) for _ in range(rows)]
+        self.points = self._binaries(rows)
         self.exactly_one(self.points)
         literals = np.array(self.points)
         for name, column in columns.items():
@@ -232,7 +241,7 @@ class Program:
         clashing = set(response.sufficient_assumptions_for_infeasibility) if status == INFEASIBLE else set()
         return Solution(
             status=status,
-            values=tuple(int(value) for value in response.solution) if solved else None,
+            values=tuple(map(int, response.solution)) if solved else None,
             bound=response.best_objective_bound,
             core=tuple(name for name, literal in self.literals.items() if literal in clashing),
         )

@@ -7,10 +7,11 @@ others at their defaults; presets/stacks holds the fitted ones with their source
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import exp, log
 from typing import Annotated
 
+from optimizer.job.known import Known
 from optimizer.job.model import Provenance
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.variables import DISPATCHERS, SCHEDULES
@@ -242,9 +243,15 @@ class Stack:
     runs: int = 0  # runs behind the fit
     residuals: Mapping[str, float] = field(default_factory=dict, hash=False)  # errors of the fit
     devices: tuple[str, ...] = ()  # devices of these runs
-    intervals: Mapping[str, float] = field(default_factory=dict, hash=False)  # half-widths of intervals, in log
+    # errors on runs of one's own, beside those of presets/belief.csv
+    known: tuple[Known, ...] = field(default=(), hash=False)
     # span of these runs, by coordinate (optimizer.objectives.step.interval)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+
+    def named(self, name: str) -> Stack:
+        """The stack under another name, which its own runs follow."""
+        own = [replace(row, software=name) if row.software == self.name else row for row in self.known]
+        return replace(self, name=name, known=tuple(own))
 
     def __getitem__(self, name: str) -> float:
         """The value of one parameter: fitted, else fixed, else its default.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -149,6 +150,7 @@ def _hire(context: Any, work: Work) -> Worker:
 
 def _serve(pipe: Connection, work: Work) -> None:
     """The life of a worker: tasks in, outcomes out, until the other side hangs up."""
+    gc.freeze()  # what was imported is never garbage, and is not looked at again after every few plans
     # Ctrl-C reaches the whole terminal; what to stop is the parent's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

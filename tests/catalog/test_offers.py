@@ -117,7 +117,7 @@ def test_terms_bind_as_little_as_the_book_allows() -> None:
     assert PriceBook(term="on_demand").rent("mi325x") is None
     block = PriceBook(term="capacity_block").rent("h100")
     assert block is not None
-    assert block.value * 3600 == pytest.approx(3.93)
+    assert block.value * 3600 == pytest.approx(5.2)
 
 
 @pytest.mark.parametrize("device", ["h100", "b200", "mi300x", "tpu-v6e", "l40s"])

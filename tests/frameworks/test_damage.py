@@ -25,6 +25,7 @@ FILES = {
     "nemo.yaml": launches.NEMO,
     "bridge.yaml": launches.BRIDGE,
     "primus.yaml": launches.PRIMUS,
+    "neox.yml": launches.GPT_NEOX,
     "maxtext.yml": launches.MAXTEXT,
     "maxtext.sh": launches.MAXTEXT_COMMAND,
     "config_registry.py": launches.REGISTRY_BEFORE,

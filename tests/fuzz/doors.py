@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,9 +29,13 @@ class Trouble(AssertionError):
 
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """`inputs` made by its grammar go through `enter`, in a folder of their own; its result holds no NaN."""
+    """`inputs` made by its grammar go through `enter`, in a folder of their own; its result holds no NaN.
+
+    cost: how many inputs that stop before the first plan take as long as one of these.
+    """
 
     name: str
+    cost: int = 1
     inputs: st.SearchStrategy[Any] = field(repr=False)
     enter: Callable[[Any, Path], object]
 
@@ -230,11 +234,11 @@ def documents(name: str) -> st.SearchStrategy[str]:
     return st.deferred(lambda: damaged_document(whole()).map(write))
 
 
-def launches(suffix: str) -> st.SearchStrategy[str]:
-    """Launch files of this kind."""
+def launches(*endings: str) -> st.SearchStrategy[str]:
+    """Launch files with these endings."""
     from tests.frameworks.test_damage import FILES
 
-    return damaged_text([text for name, text in FILES.items() if name.endswith(suffix)])
+    return damaged_text([text for name, text in FILES.items() if name.endswith(endings)])
 
 
 def logs() -> st.SearchStrategy[str]:
@@ -285,12 +289,21 @@ def no_search() -> Iterator[None]:
 
 def command(arguments: list[str], folder: Path) -> object:
     """Enter by the command line."""
+    return _entered(arguments, folder, no_search())
+
+
+def page(arguments: list[str], folder: Path) -> object:
+    """Enter by the command line and go to the end, where the report is a page."""
+    return _entered([*arguments, "--html", "report.html"], folder, nullcontext())
+
+
+def _entered(arguments: list[str], folder: Path, as_far: AbstractContextManager[None]) -> object:
     from optimizer.cli import cli
 
     before = os.getcwd()
     os.chdir(folder)
     try:
-        with no_search():
+        with as_far:
             found = CliRunner().invoke(cli, arguments, prog_name="optimize", input="")
     finally:
         os.chdir(before)
@@ -329,7 +342,7 @@ JOB: Mapping[str, tuple[str, ...]] = {
     "--gpus": ("8", "64"),
     "--cluster": ("dgx-h100",),
     "--device": ("h100", "a100-80"),
-    "--stack": ("megatron-core", "megatron-core@any"),
+    "--stack": ("megatron-core", "megatron-core@any", "megatron-core@0.12", "megatron-core@", "@0.12", "nemo@25.04@1"),
     "--seq-len": ("2048",),
     "--global-batch": ("64",),
     "--dtype": ("bf16", "fp8", "any", "bf16,fp8"),
@@ -337,6 +350,19 @@ JOB: Mapping[str, tuple[str, ...]] = {
     "--oom-risk": ("10%", "0.5"),
     "--fix": ("tp=2", "pp=2..8", "vpp=1,6", "layout=even", "layers=16,16", "recompute=full", "dp=1..", "tp=.."),
     "--routing": ("forced", "1.3", "0.1"),
+    "--train": (
+        "full",
+        "lora",
+        "lora:64",
+        "lora:8:qkv,down",
+        "lora::",
+        "qlora:16:all",
+        "dora",
+        "frozen:vision",
+        "frozen:",
+    ),
+    "--base": ("bf16", "nf4", "mxfp4"),
+    "--optimizer": ("adamw", "muon", "paged-adamw-8bit", "sgd"),
     "--set": (
         "layers=4",
         "device.memory=96GB",
@@ -359,6 +385,10 @@ PLAN = JOB | {
     "--trials": ("0",),
     "--time-limit": ("5",),
     "--seed": ("1",),
+    "--prefer": ("expected", "fast"),
+    "--try-cost": ("30min", "0", "1e9"),
+    "--minimize": ("energy", "cost"),
+    "--flex": ("batch=5%", "batch=", "seq=1"),
     "--why-not": ("tp=4,pp=8",),
     "--export": ("out",),
 }
@@ -377,6 +407,7 @@ STUDIES = {
     "communication": options("communication", *SMALL, values=JOB | {"--strategy": ("dp", "tp"), "--network": ("ndr",)}),
     "scaling": options("scaling", *SMALL[:2], values=JOB | {"--gpus": ("8,16",), "--measured": ("64=38%",)}),
     "sensitivity": options("sensitivity", *SMALL, values=JOB | {"--lost-nodes": ("1", "1,2")}),
+    "fits": options("fits", *SMALL[:2], values=JOB | {"--gpus": ("1", "8"), "--context": ("8k:1M", "2048", "1:1e9")}),
     "pareto": options(
         *("pareto", *SMALL[:2], "--tokens", "1e12", "--hardware", "h100"),
         values={
@@ -437,6 +468,33 @@ STUDIES = {
     ),
     "trial": options("trial", *SMALL, values=JOB | {"--plans": ("3",), "--steps": ("20",), "--out": ("t",)}),
 }
+# What leaves some points of a report, or all of them, without a plan.
+SCARCE = {
+    "--hbm-limit": ("1 B", "75GB"),
+    "--bubble-ceiling": ("0.1%",),
+    "--oom-risk": ("0.1%",),
+    "--fix": ("tp=8", "pp=2"),
+}
+EACH = SCARCE | {
+    "--seq-len": ("131072", "2048"),
+    "--global-batch": ("1", "64"),
+    "--dtype": ("any",),
+    "--train": ("lora",),
+}
+PAGES = {
+    "plan": options(*SMALL, "--trials", "0", values=EACH | {"--gpus": ("1", "16"), "--within": ("3%",)}),
+    "scaling": options(
+        "scaling", *SMALL[:2], values=EACH | {"--gpus": ("1,8,16", "8,7", "1", "1,2"), "--measured": ("8=38%",)}
+    ),
+    "communication": options(
+        "communication", *SMALL, values=EACH | {"--strategy": ("dp", "tp"), "--network": ("ndr",)}
+    ),
+    "fits": options("fits", *SMALL, values=EACH | {"--context": ("2048", "131072,2048", "1M")}),
+    "timeline": options("timeline", *SMALL, values=EACH | {"--layout": ("even", "best")}),
+    "sensitivity": options(
+        *("sensitivity", *SMALL, "--fix", "pp=1", "--fix", "cp=1"), values=EACH | {"--lost-nodes": ("1", "8")}
+    ),
+}
 DOORS = (
     Door(name="config.json", inputs=documents("config.json"), enter=read(model_file, "config.json")),
     Door(name="model.toml", inputs=documents("model.toml"), enter=read(model_file, "model.toml")),
@@ -452,7 +510,7 @@ DOORS = (
     Door(name="nccl.json", inputs=network("nccl*.json"), enter=read(nccl_file, "nccl.json")),
     Door(name="topo", inputs=network("topo*.txt"), enter=read(topo_file, "topo.txt")),
     Door(name="bash", inputs=launches(".sh"), enter=read(launch_file, "train.sh")),
-    Door(name="yaml", inputs=launches(".yaml"), enter=read(launch_file, "train.yaml")),
+    Door(name="yaml", inputs=launches(".yaml", ".yml"), enter=read(launch_file, "train.yaml")),
     Door(name="python", inputs=launches(".py"), enter=read(launch_file, "config_registry.py")),
     Door(name="torchtitan.toml", inputs=launches(".toml"), enter=read(launch_file, "train.toml")),
     Door(name="deepspeed.json", inputs=launches(".json"), enter=read(launch_file, "ds.json")),
@@ -462,4 +520,5 @@ DOORS = (
     Door(name="address", inputs=addresses(), enter=address),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
+    *(Door(name=f"{name} page", inputs=inputs, enter=page, cost=5) for name, inputs in PAGES.items()),
 )

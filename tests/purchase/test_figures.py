@@ -73,7 +73,7 @@ def test_prices_come_with_their_source() -> None:
     own = rent_offer(campaign(book=rented_at(h100=1.0)), design)
     assert (own.value, own.row, own.own) == (1.0, "a test", True)
     year = rent_offer(campaign(book=PriceBook(term="reserved_1y", provider="market")), design)
-    assert year.value * 3600 == pytest.approx(2.5)
+    assert year.value * 3600 == pytest.approx(2.8)
     assert year.commitment == pytest.approx(365.25 * DAY)
     assert purchase_price(campaign(), design)[0] == pytest.approx(270_000 / 8)
     # Baseboards are raised by the server's share: 206,000 / 8 x 1.64.
@@ -108,7 +108,7 @@ def test_a_rate_that_binds_longer_than_the_run_says_what_the_contract_costs() ->
     question = campaign(book=PriceBook(term="reserved_1y", provider="market"))
     found = point(question, gpus=16384).figures
     assert found.time_to_train < 365 * DAY
-    assert found.committed == pytest.approx(16384 * 365.25 * 24 * 2.5)
+    assert found.committed == pytest.approx(16384 * 365.25 * 24 * 2.8)
     assert point(campaign(), gpus=4096).figures.committed == pytest.approx(point(campaign(), gpus=4096).figures.cost)
 
 

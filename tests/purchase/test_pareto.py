@@ -148,8 +148,8 @@ def test_the_design_shapes_the_cluster() -> None:
 
 
 def test_an_unknown_price_is_said_before_the_search() -> None:
-    with pytest.raises(InputError, match=r"no spot price of mi300x.*--rent mi300x="):
-        pareto(campaign(book=PriceBook(term="spot")), grid("mi300x"), planner=no_plan)
+    with pytest.raises(InputError, match=r"no spot price of mi325x.*--rent mi325x="):
+        pareto(campaign(book=PriceBook(term="spot")), grid("mi325x"), planner=no_plan)
 
 
 def test_an_unknown_variable_or_sampler_is_refused() -> None:

@@ -113,16 +113,30 @@ def least_per_step(work: StageWork, offload: FloatArray) -> FloatArray:
     """What no setting of the knobs beats for what happens once per step on the first stage of each plan [s].
 
     offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
+    """
+    collectives, updated = least_collectives(work)
+    return collectives + updated * least_update_time(work.layer_costs.job, offload)
+
+
+def least_collectives(work: StageWork) -> tuple[FloatArray, FloatArray]:
+    """What no setting of the knobs beats for the collectives once per step on the first stage of each plan [s], and
+    what it updates [elements].
+
     R + G - overlap (min(R, computation) + min(G, computation)) at the largest bucket and the largest share of SMs, all
     but the last bucket hideable and nobody slowed down, grows with the collectives' times R and G, which no other
-    setting makes shorter; the optimizer is linear in what is offloaded.
+    setting makes shorter.
     """
     inputs = per_step_inputs(work, FASTEST)
     hides = hidden(*(inputs[name] for name in ("reduce", *COVERED)))
-    updating = inputs["updated"] * np.minimum(
-        *(update_time(work.layer_costs.job, share) for share in (offload, np.ones(1)))
-    )
-    return np.asarray((inputs["reduce"] + inputs["gather"] - hides + updating)[0])
+    return np.asarray((inputs["reduce"] + inputs["gather"] - hides)[0]), inputs["updated"][0]
+
+
+def least_update_time(job: Job, offload: FloatArray) -> FloatArray:
+    """What the optimizer takes for one element with this share of its state on the host, or more [s].
+
+    It is linear in what is offloaded.
+    """
+    return np.minimum(update_time(job, offload), update_time(job, np.ones(1)))
 
 
 def per_step_inputs(work: StageWork, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,7 +31,15 @@ class Finding:
 
 
 def possible(job: Job, plan: Plan) -> Plan:
-    """The plan with the layers on its stages as written if they can lie so, else evenly split."""
+    """The plan with the layers on its stages as written if they can lie so, else evenly split.
+
+    Virtual stages are no more than layers: a plan with more breaks a rule, and to price each would take minutes.
+    """
+    plan = _lying(job, plan)
+    return replace(plan, vpp=min(plan.vpp, max(1, job.model.layers // plan.pp)))
+
+
+def _lying(job: Job, plan: Plan) -> Plan:
     return plan if all(finding.holds for finding in placement_findings(job, plan)) else plan.lying(Placement())
 
 
@@ -46,12 +54,12 @@ def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
 def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding, ...]:
     """Every rule of the job by its own `check`, memory at these knobs, and the layers on the stages."""
     placement = placement_findings(job, plan)
-    plans = Plans.of([possible(job, plan)])
-    rules = (*structural(job), Memory(knobs=knobs))
+    stated, plans = (Plans.of([shown(job, plan)]) for shown in (_lying, possible))
+    rules = (*((rule, stated) for rule in structural(job)), (Memory(knobs=knobs), plans))
     with np.errstate(over="ignore", invalid="ignore"):
         findings = [
-            Finding(name=rule.name, holds=bool(np.all(rule.check(job, plans))), reason=rule.explain(job))
-            for rule in rules
+            Finding(name=rule.name, holds=bool(np.all(rule.check(job, about))), reason=rule.explain(job))
+            for rule, about in rules
         ]
     return (*findings, *_set(job, knobs), *_on_host(job, plans, knobs), *placement)
 

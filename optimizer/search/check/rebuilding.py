@@ -90,7 +90,8 @@ class Searched:
             return NO_BOUNDS
         if self.job.layout_given:
             return replace(NO_BOUNDS, knob_bound=self.swept.knob_bound)
-        return bounds_of(self.job, self.space, self.tuning, self._even, self.value)
+        # A plan that is worse than an even split was changed: bounds that far up would rule out nothing, for minutes.
+        return bounds_of(self.job, self.space, self.tuning, self._even, min(self.value, self._even))
 
     @cached_property
     def _even(self) -> float:

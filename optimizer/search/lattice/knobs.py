@@ -68,14 +68,14 @@ def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
     return KnobColumns(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in NAMES})
 
 
-def tuned(layer_costs: LayerCosts, *, trials: int = 0, seed: int = 0, study: str | None = None) -> Tuned:
+def tuned(layer_costs: LayerCosts, knobs: KnobColumns | None = None) -> Tuned:
     """The best settings of every plan, by the seconds that they change: no objective weighs those otherwise.
 
     As much of the optimizer state is on the host as memory asks for, of the classes of risk that of the least value;
-    the other settings are those of `unhosted`.
+    the other settings are `knobs`, or those of `unhosted` without trials.
     """
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
-    knobs = unhosted(layer_costs, trials=trials, seed=seed, study=study)
+    knobs = knobs or unhosted(layer_costs)
     options = [
         Tuned(knobs=each, values=valued(layer_costs, stages, each), fits=fits & fits_host(layer_costs, each))
         for offload, fits in _offloads(layer_costs, stages)

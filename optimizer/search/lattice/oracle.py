@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from optimizer.search.lattice.knobs import (
     tuned,
     valued,
 )
+from optimizer.search.lattice.own_settings import OwnSettings
 
 NEAR_BEST = 0.05
 FASTEST = 100  # best plans that are left whatever their bounds
@@ -52,6 +53,10 @@ class Tuning:
     trials: int = 0
     seed: int = 0
     study: str | None = None
+
+    def own(self) -> OwnSettings:
+        """Where the settings of the plans of a job are found, each once."""
+        return OwnSettings(trials=self.trials, seed=self.seed, study=self.study)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +106,7 @@ class Sweep:
         complete: whether none was left out.
         ideal: a value that no step stays below, by its time at an MFU of 1 [unit of the objective].
         knob_bound: a value that no setting of the knobs beats on any plan priced [unit of the objective].
+        own: settings of the plans that were tuned.
     """
 
     points: Points | None
@@ -110,6 +116,7 @@ class Sweep:
     complete: bool
     ideal: float
     knob_bound: float
+    own: OwnSettings = field(default_factory=OwnSettings, compare=False)
 
 
 def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_limit: float | None = None) -> Sweep:
@@ -121,7 +128,7 @@ def fold(
     job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning = Tuning(), time_limit: float | None = None
 ) -> Sweep:
     """Price batches of plans one after the other, keeping what matters, and tune what is left."""
-    deadline = Deadline.after(time_limit)
+    deadline, own = Deadline.after(time_limit), tuning.own()
     points_left: Points | None = None
     space, fitting, complete = 0, 0, True
     try:
@@ -136,7 +143,7 @@ def fold(
         complete = False
     best = -1
     if points_left is not None and fitting:
-        points_left = _tuned(points_left, tuning, deadline) if tuning.fixed is None else points_left
+        points_left = _tuned(points_left, own, deadline) if tuning.fixed is None else points_left
         best = int(np.argmin(np.where(points_left.fits, points_left.values, np.inf)))
     least = (
         np.inf
@@ -152,6 +159,7 @@ def fold(
         complete=complete,
         ideal=objective_of(job).rate(job) * useful / (job.gpus * job.peak_flops) if space else 0.0,
         knob_bound=least,
+        own=own,
     )
 
 
@@ -192,7 +200,7 @@ def offloaded_value(layer_costs: LayerCosts) -> FloatArray:
     return valued(layer_costs, stages, at_most_offload(layer_costs))
 
 
-def _tuned(points: Points, tuning: Tuning, deadline: Deadline) -> Points:
+def _tuned(points: Points, settings: OwnSettings, deadline: Deadline) -> Points:
     """The points, those that matter at their own settings: in the order of their bounds until none can be the best, and
     the first of them at least while there is time.
     """
@@ -201,7 +209,8 @@ def _tuned(points: Points, tuning: Tuning, deadline: Deadline) -> Points:
     best, done = np.inf, 0
     while done < len(order) and points.least[order[done]] < best * (1.0 if done >= MOST_TUNED else 1.0 + NEAR_BEST):
         part = order[done : done + SLICE]
-        own = tuned(points.layer_costs.take(part), trials=tuning.trials, seed=tuning.seed, study=tuning.study)
+        some = points.layer_costs.take(part)
+        own = tuned(some, settings.of(some))
         values[part], fits[part] = own.values, own.fits
         chosen = _put(chosen, part, own.knobs)
         best = min(best, float(np.min(np.where(own.fits, own.values, np.inf))))

@@ -19,8 +19,9 @@ from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.host_memory import most_offload, slower_on_host
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.knobs import at_most_offload, at_risk, unhosted
+from optimizer.search.lattice.knobs import at_most_offload, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
+from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
@@ -51,6 +52,7 @@ class _Search:
     tuning: Tuning
     deadline: Deadline
     layouts: Solved
+    own: OwnSettings
     cut_short: int = 0
     undecided: list[float] = field(default_factory=list)
     best: Candidate | None = None
@@ -71,16 +73,19 @@ def lay_out(
     even: Candidate | None = None,
     time_limit: float | None = None,
     below: float = np.inf,
+    own: OwnSettings | None = None,
+    with_knob_bound: bool = True,
 ) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
-    below: layouts of a higher value are of no interest and not looked for [unit of objective].
+    below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
+    job's plans as far as they are known. with_knob_bound: else the bound is left at 0.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
     than the best step.
     """
-    search = _search(job, tuning, time_limit)
+    search = _search(job, tuning, time_limit, own=own)
     split = even.value if even else np.inf
     layer_costs, floor, space = _lowest(job, cost_batches, tuning, split)
     any_knobs = tuning.fixed is None
@@ -90,7 +95,7 @@ def lay_out(
     fits = np.ones(len(bounds), dtype=np.bool_)
     for number, each in enumerate(classes := risk_classes(job)):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < search.limit)
-        some, rows = _at(layer_costs.take(low), floor.take(low), tuning, each.risk if number else None)
+        some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
         in_class[low] = _class(search, some, rows, in_class[low], low, each.factor)
         fits &= np.isfinite(in_class) | (number > 0)
         every = np.minimum(every, in_class * each.factor)
@@ -98,7 +103,7 @@ def lay_out(
         search.best = even
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided]))
-    knob_bound = _knob_bound(layer_costs, floor, bounds, tuning, value)
+    knob_bound = _knob_bound(layer_costs, floor, bounds, tuning, value) if with_knob_bound else 0.0
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),
@@ -114,12 +119,12 @@ def lay_out(
     )
 
 
-def _at(layer_costs: LayerCosts, floor: StepFloor, tuning: Tuning, risk: float | None) -> tuple[LayerCosts, StepFloor]:
+def _at(layer_costs: LayerCosts, floor: StepFloor, risk: float | None) -> tuple[LayerCosts, StepFloor]:
     """Plans with their floors in a class of risk; as they are for None."""
     if risk is None or not len(layer_costs):
         return layer_costs, floor
     some = at_risk(layer_costs, risk)
-    return some, step_floor(some, tuning.fixed or Knobs())
+    return some, floor.of(some)
 
 
 def _class(
@@ -144,7 +149,7 @@ def _class(
         values[part] = np.maximum(bounds[part], _fitting(rows, some, search.tuning, search.limit / factor))
         low = part[values[part] * factor < search.limit]
         if len(low):
-            own = _own(search.tuning, layer_costs.take(low))
+            own = _own(search, layer_costs.take(low))
             values[low] = _visit(search, _prospects(search, own, factor), numbers[low]) / factor
     search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
     return values
@@ -176,7 +181,7 @@ def place(
     every = [
         (some, factor)
         for each in risk_classes(job)
-        for some, factor in _prospects(search, _own(tuning, at_risk(layer_costs, each.risk)), each.factor)
+        for some, factor in _prospects(search, _own(search, at_risk(layer_costs, each.risk)), each.factor)
     ]
     by_number: list[Candidate | None] = []
     for index in range(len(plans)):
@@ -198,7 +203,7 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     search, open_plans = _search(job, tuning, None), set[int]()
     search.limit = best * (1 - SAME)
     for number, each in enumerate(classes := risk_classes(job)):
-        in_class, rows = _at(layer_costs, floor, tuning, each.risk if number else None)
+        in_class, rows = _at(layer_costs, floor, each.risk if number else None)
         fitting = _below(in_class, rows, bounds, tuning, search.limit / each.factor)
         low = np.flatnonzero(fitting * each.factor < search.limit)
         if len(low):
@@ -215,16 +220,18 @@ def _knob_bound(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, t
     in_class, least = bounds.copy(), best
     for number, each in enumerate(risk_classes(layer_costs.job)):
         low = np.flatnonzero(in_class * each.factor < best)
-        some, rows = _at(layer_costs.take(low), floor.take(low), tuning, each.risk if number else None)
+        some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
         if len(low):
             in_class[low] = np.maximum(in_class[low], _fitting(rows, some, tuning, best / each.factor))
         least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
     return least
 
 
-def _search(job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT) -> _Search:
-    layouts = Solved(seed=tuning.seed, effort=effort)
-    return _Search(job=job, tuning=tuning, deadline=Deadline.after(time_limit), layouts=layouts)
+def _search(
+    job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT, own: OwnSettings | None = None
+) -> _Search:
+    layouts, deadline = Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
+    return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
 
 
 def _below(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
@@ -278,7 +285,7 @@ def _lowest(
 
 def _undecided(search: _Search, layer_costs: LayerCosts, factor: float) -> set[int]:
     """Plans of which the bounds alone do not say that no layout is below the limit of a search."""
-    own = _own(search.tuning, layer_costs)
+    own = _own(search, layer_costs)
     return {
         int(plan)
         for some, scale in _prospects(search, own, factor)
@@ -340,11 +347,9 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
         search.best, search.limit = candidate, candidate.value
 
 
-def _own(tuning: Tuning, layer_costs: LayerCosts) -> PlanFloors:
+def _own(search: _Search, layer_costs: LayerCosts) -> PlanFloors:
     """The plans at their own settings, or all at the fixed ones."""
-    if tuning.fixed is not None:
-        return plan_floors(layer_costs, tuning.fixed)
-    return plan_floors(layer_costs, unhosted(layer_costs, trials=tuning.trials, seed=tuning.seed, study=tuning.study))
+    return plan_floors(layer_costs, search.tuning.fixed or search.own.of(layer_costs))
 
 
 def _solve(search: _Search, prospects: Prospects, position: int, number: int, scale: float) -> Candidate | float:

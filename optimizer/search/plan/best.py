@@ -101,7 +101,7 @@ class Outlook:
         if self.job.layout_given:
             return as_given(self.swept)
         below = self.job.tokens / least if least else float("inf")
-        return lay_out(self.job, self.space, self.tuning, even=self.even, below=below)
+        return lay_out(self.job, self.space, self.tuning, even=self.even, below=below, own=self.swept.own)
 
     def worth_beyond(self, least: float = 0.0) -> float:
         """Tokens for a unit, of the best plan where that is more than `least`; else some number up to it [1/unit]."""
@@ -147,7 +147,7 @@ def best_layouts(
     even = best_even(job, swept.points) if swept.points else None
     value = even.value if even else float("inf")
     deadline = Deadline.after(time_limit)
-    layouts = known or lay_out(job, space.until(deadline), tuning, even=even, time_limit=time_limit)
+    layouts = known or lay_out(job, space.until(deadline), tuning, even=even, time_limit=time_limit, own=swept.own)
     if layouts.complete or not swept.points or not layouts.best:
         return layouts, value
     return _with_the_leaders(job, swept.points, layouts, layouts.best, tuning, deadline.left), value

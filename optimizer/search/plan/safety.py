@@ -13,7 +13,7 @@ from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
-from optimizer.search.lattice.oracle import Tuning, fold
+from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.given import as_given
@@ -21,7 +21,7 @@ from optimizer.search.plan.alternatives import estimate_of, value_of
 
 
 def safety_of(
-    job: Job, space: Space, best: Candidate, tuning: Tuning, time_limit: float | None = None
+    job: Job, space: Space, swept: Sweep, best: Candidate, tuning: Tuning, time_limit: float | None = None
 ) -> Safety | None:
     """The best plan on paper of a job, beside the job's own `best`.
 
@@ -37,7 +37,9 @@ def safety_of(
     try:
         layouts = as_given(fold(bold, cost_batches, tuning, time_limit)) if job.layout_given else None
         even = replace(best, value=own)
-        layouts = layouts or lay_out(bold, cost_batches, tuning, even=even, time_limit=time_limit)
+        layouts = layouts or lay_out(
+            bold, cost_batches, tuning, even=even, time_limit=time_limit, own=swept.own, with_knob_bound=False
+        )
     except TimeLimit:
         return None
     if not layouts.complete or layouts.best is None:

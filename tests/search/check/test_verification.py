@@ -31,6 +31,7 @@ from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
 from optimizer.search.why.comparison import why_not
+from tests.fuzz.run import patience
 from tests.search.jobs import small_job
 from tests.thorough import cases
 
@@ -251,6 +252,22 @@ def test_tampering_is_named(
 ) -> None:
     tamper(document)
     assert names <= broken(document)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "rule"),
+    [
+        (("alternatives", 4, "plan"), "vpp", "alternatives[4] interleaving"),
+        (("plan",), "vpp", "interleaving"),
+        (("plan",), "tp", "gpu-product"),
+        (("plan",), "zero_stage", "zero-stage"),
+    ],
+)
+def test_a_plan_of_absurd_size_is_refused_at_once(printed: str, place: Path_, name: str, rule: str) -> None:
+    document = json.loads(printed) | {"robust": {}}
+    _change(*place, name, value=4000)(document)
+    with patience():
+        assert {rule, "robust"} <= {part.partition(".")[0] for part in broken(document)}
 
 
 @pytest.mark.parametrize("section", ["estimate", "certificate", "alternatives", "near_ties", "flags", "status"])

@@ -116,9 +116,10 @@ def test_knob_search_is_reproducible_and_can_be_stored(tmp_path: Path) -> None:
     layer_costs = layer_costs_of(
         small_job(8), Plans.of([Plan(dp=8, num_microbatches=6), Plan(tp=2, dp=4, num_microbatches=12)])
     )
-    first, second = (tuned(layer_costs, trials=12, seed=3) for _ in range(2))
+    first, second = (tuned(layer_costs, Tuning(trials=12, seed=3).own().of(layer_costs)) for _ in range(2))
     assert [knobs_at(first.knobs, n) for n in range(2)] == [knobs_at(second.knobs, n) for n in range(2)]
-    stored = tuned(layer_costs, trials=4, seed=3, study=f"sqlite:///{tmp_path}/study.db")
+    study = Tuning(trials=4, seed=3, study=f"sqlite:///{tmp_path}/study.db")
+    stored = tuned(layer_costs, study.own().of(layer_costs))
     assert (stored.values <= tuned(layer_costs).values).all()
     assert (tmp_path / "study.db").exists()
 

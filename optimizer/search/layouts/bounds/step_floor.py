@@ -10,12 +10,18 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
 from optimizer.objectives.step.linear_stage import recomputing, states_of_model
-from optimizer.objectives.step.per_step import least_per_step, per_step_inputs, update_time, work_of, work_per_step
+from optimizer.objectives.step.per_step import (
+    least_collectives,
+    least_update_time,
+    update_time,
+    work_of,
+    work_per_step,
+)
 from optimizer.objectives.step.price import ONE_F_ONE_B, filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
@@ -39,7 +45,9 @@ class StepFloor:
     at most [s]. once: what happens once per step under the best layout, tuned: the part of it that knobs can change,
     hosted: what all of the optimizer state on the host adds to it [s], hosted_surplus: and to `surplus` [unit of the
     objective]. alternates: 1 where 1F1B is run, else 0, forward: share of its layers' time that a stage's forward pass
-    takes at most, and up to half [1].
+    takes at most, and up to half [1]. per_step: `once` without the step's overhead, collectives: the least that those
+    in it take at any knobs [s], updated: what a rank updates [elements], obliged: the part of `surplus` that is of what
+    has to be recomputed [unit of the objective].
     """
 
     job: Job
@@ -58,6 +66,10 @@ class StepFloor:
     hosted_surplus: FloatArray
     alternates: FloatArray
     forward: FloatArray
+    per_step: FloatArray
+    collectives: FloatArray
+    updated: FloatArray
+    obliged: FloatArray
 
     @cached_property
     def rate(self) -> FloatArray:
@@ -139,6 +151,16 @@ class StepFloor:
         """The floors with this share of the optimizer state on the host, of which they have none [1]."""
         return replace(self, once=self.once + share * self.hosted, surplus=self.surplus + share * self.hosted_surplus)
 
+    def of(self, layer_costs: LayerCosts) -> StepFloor:
+        """The floors of the same plans where memory has other room: what any knobs leave is all that it moves."""
+        job, share = layer_costs.job, host_share(layer_costs)
+        return replace(
+            self,
+            job=job,
+            tuned=self.per_step - (self.collectives + self.updated * least_update_time(job, share)),
+            least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
+        )
+
     def take(self, index: IntArray) -> StepFloor:
         """Some of the plans."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
@@ -204,7 +226,8 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         [recomputing(layer_costs, kind)[1] * layer_costs.by_kind[kind].recompute for kind in layers]
     )
     work = work_of(layer_costs, mean_stage(model, plans))
-    once = work_per_step(work, knobs).total[0]
+    once = work_per_step(work, knobs)
+    per_step, (collectives, updated) = once.total[0], least_collectives(work)
     none, every = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
     share, surplus = host_share(layer_costs), objective_of(job).surplus(layer_costs)
     obliged = surplus.recomputing(
@@ -219,14 +242,18 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         outside_layers=layer_costs.stage_seconds,
         whole=whole + obliged_layers(job, plans)[1] * recompute_time,
         filled=filled_bubble(layer_costs),
-        once=once + overhead,
-        tuned=once - least_per_step(work, share),
-        hosted=per_step_inputs(work, knobs)["updated"][0] * (every - none),
+        once=per_step + overhead,
+        tuned=per_step - (collectives + updated * least_update_time(job, share)),
+        hosted=once.inputs["updated"][0] * (every - none),
         surplus=surplus.spared(knobs.offload) + obliged,
         least_surplus=surplus.spared(share, 1.0) + obliged,
         hosted_surplus=surplus.spared(1.0) - surplus.spared(0.0),
         alternates=((plans.schedule == ONE_F_ONE_B) & (plans.pp > 1)).astype(np.float64),
         forward=_forward_share(layer_costs),
+        per_step=per_step,
+        collectives=collectives,
+        updated=updated,
+        obliged=spread(obliged, (len(plans),)),
     )
 
 

@@ -1,0 +1,35 @@
+"""Settings that are found once are those that are found each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.search.lattice import own_settings
+from optimizer.search.lattice.knobs import NAMES, at_risk, unhosted
+from optimizer.search.lattice.own_settings import OwnSettings
+
+PLANS = Plans.of(
+    [Plan(tp=8, pp=8, dp=16, vpp=vpp, num_microbatches=96, sequence_parallel=True) for vpp in (1, 2, 3, 4)]
+)
+
+
+@pytest.mark.parametrize("trials", [0, 8, 12])
+def test_plans_seen_before_keep_their_settings_at_any_risk(gpt3_job: Job, trials: int) -> None:
+    """More than ten trials learn from each other, over all plans at once, and are made again."""
+    costs = layer_costs_of(gpt3_job, PLANS)
+    own = OwnSettings(trials=trials)
+    with mock.patch.object(own_settings, "unhosted", wraps=unhosted) as found:
+        own.of(costs.take(np.array([1, 3])))
+        again = own.of(at_risk(costs, 0.01))
+        own.of(replace(costs, job=replace(gpt3_job, prefer="fast")))
+    assert [len(call.args[0]) for call in found.call_args_list] == ([2, 2] if trials <= 10 else [2, 4, 4])
+    alone = unhosted(costs, trials=trials)
+    for name in NAMES:
+        assert getattr(again, name).tolist() == getattr(alone, name).tolist()
