@@ -1,73 +1,101 @@
-"""How true the intervals are by kind: `python -m maintain.interval_coverage --runs FILE [--runs FILE]`.
+"""How true what is believed of errors is: `python -m maintain.interval_coverage FILE [FILE]`.
 
-Every run is judged by the interval that its stack would have without the runs of its group, made from the stack's other
-groups and the errors of other stacks.
+Every part of every stack's runs is left out of its fit and judged by what is believed without it. Then one run, and
+three, of each stack, device and model are given, and the rest is judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
 
-from maintain.left_out import Judged, judged, left_out
-from optimizer.calibration.runs import Run, read_runs
-from optimizer.objectives.step.interval import EXPERTS, RECOMPUTED, STARVED
+from maintain.belief import Forecast, believed, forecasts, runs_of
+from maintain.left_out import CELL
+from optimizer.calibration.groups import gathered
+from optimizer.calibration.runs import Run
+from optimizer.job.known import QUANTITIES
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import likeness, told
+from optimizer.objectives.step.interval import SIDES
 
-FEW = 30  # runs of a stack
-
-
-def _vendor(row: Judged, vendor: str) -> bool:
-    return row.run.job is not None and row.run.job.cluster.device.vendor == vendor
-
-
-TIMES: Mapping[str, Callable[[Judged], bool]] = {
-    "dense": lambda row: row.category == "",
-    "MoE": lambda row: row.category == EXPERTS,
-    "below 10 % MFU": lambda row: row.category == STARVED,
-    "MoE below 10 % MFU among them": lambda row: row.category == STARVED and _moe(row),
-    "NVIDIA's and AWS's runs of megatron-bridge-2025": lambda row: row.stack == "megatron-bridge-2025",
-    "AMD": lambda row: _vendor(row, "AMD"),
-    "TPU": lambda row: _vendor(row, "Google"),
-    "inside of the other groups": lambda row: row.inside,
-    "outside of them": lambda row: not row.inside,
-}
-MEMORY: Mapping[str, Callable[[Judged], bool]] = {
-    "plain, nothing recomputed": lambda row: row.category == "",
-    "MoE": lambda row: row.category == EXPERTS,
-    "recomputed": lambda row: row.category == RECOMPUTED,
-    "sharded weights among these": lambda row: row.run.plan is not None and row.run.plan.zero_stage >= 3,
-}
+MOST = 30  # runs of one stack, source, device and model
+DRAWS = 5  # of the runs that are given
 
 
-def _moe(row: Judged) -> bool:
-    return row.run.job is not None and row.run.job.model.experts is not None
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """One part that was left out: share of its runs within their intervals, their mean error, the mean half-width."""
+
+    by: str
+    runs: int
+    covered: float
+    error: float
+    width: float
+
+    @classmethod
+    def of(cls, by: str, errors: FloatArray, mean: FloatArray, spread: FloatArray) -> Coverage:
+        """Of log(measured / predicted) against its mean and spread [1]."""
+        return cls(
+            by=by,
+            runs=len(errors),
+            covered=float(np.mean(np.abs(errors - mean) <= SIDES * spread)),
+            error=float(np.mean(np.abs(np.expm1(mean - errors)))),
+            width=float(np.mean(SIDES * spread)),
+        )
+
+
+def coverages(found: Iterable[Forecast]) -> list[Coverage]:
+    """Every part as it is believed: the mean widens, as it does in answers; and of cells given one and three."""
+    rows = []
+    for forecast in found:
+        own = forecast.part.own
+        widened = np.hypot(forecast.spread, forecast.mean)
+        rows.append(Coverage.of(forecast.part.by, own, np.zeros(len(own)), widened))
+        if forecast.part.by == CELL and len(own) > 1:
+            rows += [Coverage.of(f"{few} of them given", *judged) for few, judged in _given(forecast)]
+    return rows
+
+
+def _given(forecast: Forecast) -> list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]:
+    """The rest of a cell once some of its runs are known, over several draws of these."""
+    random, count, own = np.random.default_rng(0), len(forecast.mean), forecast.part.own
+    judged = []
+    for few in (few for few in (1, 3) if few < count):
+        parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+        for _ in range(DRAWS):
+            chosen = random.permutation(count)[:few]
+            rest = np.setdiff1d(np.arange(count), chosen)
+            after = forecast.given(chosen.tolist())
+            mean, spread = told((forecast.mean, forecast.spread), after, forecast.noise)
+            parts.append((own[rest], mean[rest], spread[rest]))
+        judged.append((few, tuple(np.concatenate(column) for column in zip(*parts, strict=True))))
+    return judged
+
+
+def table(runs: Sequence[Run]) -> list[str]:
+    """A row for each quantity and what was left out, every part weighing alike."""
+    lines = ["| left out | of | parts | runs | covered | mean error | half-width |", "|---|---|---|---|---|---|---|"]
+    for quantity in QUANTITIES:
+        _, places, errors, parts = believed(runs, quantity, MOST)
+        rows = coverages(forecasts(likeness(quantity), places, errors, parts))
+        groups: Mapping[object, list[Coverage]] = gathered(rows, lambda row: row.by)
+        for by, some in groups.items():
+            cells = [np.mean([getattr(row, name) for row in some]) for name in ("covered", "error", "width")]
+            total = sum(row.runs for row in some)
+            shares = " | ".join(f"{cell:.1%}" for cell in cells)
+            lines.append(f"| {by} | {quantity} | {len(some)} | {total:,} | {shares} |")
+    return lines
 
 
 @click.command()
-@click.option("--runs", type=click.Path(path_type=Path), multiple=True, required=True, metavar="FILE.csv")
-def main(runs: tuple[Path, ...]) -> None:
-    """Print Markdown tables of coverage and width, of times and of memory."""
-    measured = [run for file in runs for run in read_runs(file)]
-    for quantity, kinds in (("time", TIMES), ("memory", MEMORY)):
-        click.echo("\n".join(table(measured, quantity, kinds)) + "\n")
-
-
-def table(runs: Sequence[Run], quantity: str, kinds: Mapping[str, Callable[[Judged], bool]]) -> list[str]:
-    """Runs, groups, coverage and median half-width of each kind."""
-    rows = judged(left_out(runs, quantity), quantity)
-    counts = {stack: sum(row.stack == stack for row in rows) for stack in {row.stack for row in rows}}
-    kinds = {**kinds, f"stacks of fewer than {FEW} runs": lambda row: counts[row.stack] < FEW}
-    lines = [f"| {quantity} | runs | groups | covered | half-width |", "|---|---|---|---|---|"]
-    for name, is_of_kind in kinds.items():
-        some = [row for row in rows if is_of_kind(row)]
-        if some:
-            groups = len({(row.stack, row.group) for row in some})
-            share, width = np.mean([row.covered for row in some]), np.median([row.width for row in some])
-            lines.append(f"| {name} | {len(some):,} | {groups} | {share:.0%} | {width:.2f} |")
-    return lines
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def main(files: tuple[Path, ...]) -> None:
+    """Print a Markdown table of coverage, error and width."""
+    click.echo("\n".join(table(runs_of(files))))
 
 
 if __name__ == "__main__":

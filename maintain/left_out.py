@@ -1,120 +1,127 @@
-"""What every stack errs on runs left out of its fit: the errors behind the intervals."""
+"""What every stack errs on runs left out of its fit: a source, a model, a device, a whole stack, its far ends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optimizer.calibration.groups import folds, gathered
-from optimizer.calibration.intervals import (
-    QUANTILES,
-    half_widths,
-    memory_categories,
-    memory_errors,
-    time_categories,
-    time_errors,
-    weighted_quantile,
-)
-from optimizer.calibration.leave_out import HeldOut, held_out
-from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
+from optimizer.calibration.calibrate import informed
+from optimizer.calibration.fit import time_errors
+from optimizer.calibration.groups import device_name, gathered, model_name, places_by, source_name
+from optimizer.calibration.leave_out import LogErrors, refitted
+from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack
+from optimizer.job.job import Job
+from optimizer.job.known import TIME
+from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import EXPERTS, EXTRAPOLATED, INTERPOLATED
+from optimizer.objectives.belief.places import generation
+
+FEWEST = 3  # runs of a stack that a fit without the others needs
+CELL, STACK, LARGEST = "stack, device and model", "stack", "largest model, GPU count or sequence"
+WHOLES: Mapping[str, Callable[[Run], object]] = {
+    "source": source_name,
+    "model": model_name,
+    "device generation": lambda run: generation(run.job.cluster.device) if run.job else "",
+    CELL: lambda run: (device_name(run), model_name(run)),
+}
+EXTREMES: Sequence[Callable[[Job], float]] = (
+    lambda job: job.model.params,
+    lambda job: job.gpus,
+    lambda job: job.seq_len,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """Runs of one stack that were left out of its fit: their errors, and the category of each ("" for plain)."""
+    """Runs of one stack that a fit did not see.
 
-    stack: str
-    runs: tuple[Run, ...]
-    outcome: HeldOut
-    categories: NDArray[np.str_]
+    Attributes:
+        by: what was left out, a key of WHOLES, LARGEST or STACK.
+        name: which one.
+        places: of the runs left out, among all runs.
+        stack: places of all runs of the stack.
+        errors: log(measured / predicted) of these under the stack without the runs left out [1].
+    """
 
-
-def left_out(runs: Sequence[Run], quantity: str) -> list[LeftOut]:
-    """What the stacks of the runs err in "time" or "memory", a stack's runs having parts to leave out."""
-    clean = [run for run in runs if run.job is not None and not run.doubted]
-    known = [run for run in clean if (run.step_time if quantity == "time" else run.memory)]
-    errors, categories = (time_errors, time_categories) if quantity == "time" else (memory_errors, memory_categories)
-    by_stack = []
-    for name, members in gathered(known, lambda run: run.stack_name).items():
-        stack, parts = load_stack(str(name)), folds(members)
-        free = [key for key in stack.parameters if (key in MEMORY_PARAMETERS) == (quantity == "memory")]
-        if len(parts) > 1 and free:
-            outcome = held_out(members, parts, stack, free, errors)
-            by_stack.append(
-                LeftOut(stack=str(name), runs=tuple(members), outcome=outcome, categories=categories(outcome, members))
-            )
-    return by_stack
-
-
-def errors_of(by_stack: Sequence[LeftOut], quantity: str) -> dict[str, tuple[float, ...]]:
-    """Quantiles of the errors by category and kind, every stack weighing alike, and in it every group of like runs."""
-    quantiles: dict[str, tuple[float, ...]] = {}
-    for kind in (INTERPOLATED, EXTRAPOLATED):
-        sizes: dict[str, list[FloatArray]] = {}
-        weights: dict[str, list[FloatArray]] = {}
-        for some in by_stack:
-            of_kind = some.outcome.like if kind == INTERPOLATED else ~some.outcome.inside
-            # What lies outside is too little to separate MoE from others.
-            categories = np.where((kind == EXTRAPOLATED) & (some.categories == EXPERTS), "", some.categories)
-            for category in np.unique(categories[of_kind]):
-                chosen = of_kind & (categories == category)
-                group = (some.outcome.groups if kind == INTERPOLATED else some.outcome.parts)[chosen]
-                _, place, count = np.unique(group, return_inverse=True, return_counts=True)
-                sizes.setdefault(str(category), []).append(np.abs(some.outcome.errors[chosen]))
-                weights.setdefault(str(category), []).append(1.0 / count[place] / len(count))
-        for category, values in sizes.items():
-            size, weight = np.concatenate(values), np.concatenate(weights[category])
-            quantiles[f"{quantity}{category}_{kind}"] = tuple(weighted_quantile(size, weight, q) for q in QUANTILES)
-    return quantiles
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One run left out with its like: its error, the width made without its group and others than its stack."""
-
-    run: Run
-    stack: str
-    group: int
-    category: str
-    inside: bool
-    error: float
-    width: float
+    by: str
+    name: str
+    places: NDArray[np.intp]
+    stack: NDArray[np.intp]
+    errors: FloatArray
 
     @property
-    def covered(self) -> bool:
-        """Whether the interval holds the measured value."""
-        return self.error <= self.width
+    def own(self) -> FloatArray:
+        """Errors of the runs left out [1]."""
+        return np.asarray(self.errors[np.searchsorted(self.stack, self.places)])
 
 
-def judged(by_stack: Sequence[LeftOut], quantity: str) -> list[Judged]:
-    """Every run under the interval that its stack would have without it, its like, and its part in others' errors."""
-    rows: list[Judged] = []
-    for some in by_stack:
-        others = errors_of([other for other in by_stack if other is not some], quantity)
-        for category in np.unique(some.categories):
-            for group in np.unique(some.outcome.groups[some.categories == category]):
-                here = (some.categories == category) & (some.outcome.groups == group) & some.outcome.like
-                rest = (some.categories == category) & (some.outcome.groups != group)
-                name = f"{quantity}{category}"
-                widths = half_widths(name, np.abs(some.outcome.errors[rest]), some.outcome.part(rest), others)
-                for place in np.flatnonzero(here):
-                    inside = bool(some.outcome.inside[place])
-                    rows.append(
-                        Judged(
-                            run=some.runs[some.outcome.places[place]],
-                            stack=some.stack,
-                            group=int(group),
-                            category=str(category),
-                            inside=inside,
-                            error=float(abs(some.outcome.errors[place])),
-                            width=widths[f"{name}_{INTERPOLATED if inside else EXTRAPOLATED}"],
-                        )
-                    )
-    return rows
+def left_out(runs: Sequence[Run], quantity: str) -> Iterator[LeftOut]:
+    """Every part of every stack's runs, left out of its fit.
+
+    A stack moves by one Gauss-Newton step from its fit to all its runs, as optimizer.calibration.leave_out has it; one
+    of which fewer than FEWEST runs are left has the parameters that its fit started from.
+    """
+    errors = time_errors if quantity == TIME else memory_errors
+    for name, numbers in places_by(runs, lambda run: run.stack_name).items():
+        members = [runs[number] for number in numbers]
+        parts = _parts(members)
+        distinct = dict.fromkeys(part for _, _, part in parts)
+        known = _without(members, list(distinct), load_stack(str(name)), quantity, errors)
+        for by, called, part in parts:
+            yield LeftOut(
+                by=by,
+                name=f"{name}: {called}" if called else str(name),
+                places=np.array(numbers)[list(part)],
+                stack=np.array(numbers),
+                errors=known[part],
+            )
+
+
+def _parts(members: Sequence[Run]) -> list[tuple[str, str, tuple[int, ...]]]:
+    """What is left out together: by what, which one, and the places among the runs of the stack."""
+    parts = [(by, str(one), tuple(part)) for by, key in WHOLES.items() for one, part in places_by(members, key).items()]
+    jobs = [run.job for run in members if run.job]
+    for number, extreme in enumerate(EXTREMES):
+        values = np.array([extreme(job) for job in jobs])
+        if values.min() < values.max():
+            parts.append((LARGEST, str(number), tuple(np.flatnonzero(values == values.max()).tolist())))
+    return [*parts, (STACK, "", tuple(range(len(members))))]
+
+
+def _without(
+    members: Sequence[Run], parts: Sequence[tuple[int, ...]], stack: Stack, quantity: str, errors: LogErrors
+) -> dict[tuple[int, ...], FloatArray]:
+    """Errors of all runs of the stack without each part."""
+    home = load_stack(stack.parent) if stack.parent else Stack(name="defaults")
+    telling = informed(members)
+    free = [
+        name
+        for name in stack.parameters
+        if (name in MEMORY_PARAMETERS if quantity != TIME else name in telling and name not in MEMORY_PARAMETERS)
+    ]
+    kept = [part for part in parts if free and len(members) - len(part) >= FEWEST]
+    values = {part: {name: home[name] for name in free} for part in parts}
+    values |= zip(kept, refitted(members, [np.array(part) for part in kept], stack, free, errors, home), strict=True)
+    return {part: -errors(members, values[part]) for part in parts}
+
+
+def usable(runs: Sequence[Run], quantity: str) -> list[Run]:
+    """The clean runs that tell of a quantity."""
+    clean = [run for run in runs if run.job is not None and run.plan is not None and not run.doubted]
+    return [run for run in clean if (run.step_time if quantity == TIME else run.memory)]
+
+
+def sampled(runs: Sequence[Run], most: int) -> list[Run]:
+    """At most so many runs of one stack, source, device and model, by chance, the same ones every time."""
+    random = np.random.default_rng(0)
+    kin = gathered(
+        range(len(runs)),
+        lambda place: (runs[place].stack_name, *(key(runs[place]) for key in (source_name, device_name, model_name))),
+    )
+    kept = [places if len(places) <= most else random.permutation(places)[:most].tolist() for places in kin.values()]
+    return [runs[place] for place in sorted(place for places in kept for place in places)]

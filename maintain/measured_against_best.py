@@ -1,13 +1,17 @@
 """Whether the default plans as well as anybody has run: `python -m maintain.measured_against_best RUNS.csv...`.
 
 A job is what rows share that differ in plan and software alone: model, GPUs, machine, sequence, batch and number
-format. The fastest measured step of each is held to the best plan of the default stack and to its bound.
+formats, those of gradients and states among them. The fastest measured step of each is held to the default's answer
+(the best expectation), to the fastest plan of the default stack (`--prefer fast`), and to two bounds of the seconds of
+a step: of any plan of the default stack, and of any plan of the software of that run with its switches. The latter is
+what no run of that software should beat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import click
@@ -19,54 +23,111 @@ from optimizer.calibration.groups import gathered
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack
 from optimizer.catalog.stacks import default_stack
+from optimizer.job.fields import EXPECTED, FAST
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Stack
+from optimizer.job.switches import switches
 from optimizer.objectives.step.price import price
+from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.check.plan_rules import possible, rule_findings
 from optimizer.search.plan.planner import plan
 
 SLOWER = (0.05, 0.15)  # by which a planned step should not be the slower one [1]
-BELOW = 0.03  # by which a measured step should not lie below the bound [1]
-OF_THE_DATA = ("balanced_experts", "routing")  # what the stack of a row says of its data
-COLUMNS = "run | model | GPUs | tokens | batch | format | measured [s] | best | bound | as run | as read | plan"
+BELOW = 0.03  # by which a measured step should not lie below a bound [1]
+# What the stack of a row says of its data, and of number formats beside that of its products.
+OF_THE_JOB = ("balanced_experts", "routing", "grad_bytes", "optimizer_bytes", "fp8_recipe", "narrow_products")
+COLUMNS = (
+    "run | model | GPUs | tokens | batch | format | measured [s] | default | fastest | bound | of its software | as run"
+    " | as read | plan | why"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestAgainstMeasured:
-    """One job: its fastest run, and the default's answer.
+    """One job: its fastest run, and the default's answers.
 
     Attributes:
         run: the fastest measured one.
         runs: how many were measured.
-        best: step of the best plan, infinite where none fits [s].
+        job: the job in the default stack, as it was answered.
+        default: step of the plan of the best expectation, infinite where none fits [s].
+        fastest: step of the fastest plan, infinite where none fits [s].
         bound: what no plan of the default stack beats, 0 where none is known [s].
-        plan: that plan, None where none fits.
+        its_bound: what no plan of the run's own software beats, 0 where none is known [s].
+        plan: that of the best expectation, None where none fits.
         as_run: step of the plan that was run, in the default stack [s].
         as_read: step of the plan that was run, in the stack that prices the row [s].
+        reserved: memory of the plan that was run, in the default stack [B].
     """
 
     run: Run
     runs: int
-    best: float
+    job: Job
+    default: float
+    fastest: float
     bound: float
+    its_bound: float
     plan: Plan | None
     as_run: float
     as_read: float
+    reserved: float
 
     @property
     def measured(self) -> float:
         """The fastest measured step [s]."""
         return self.run.step_time or np.inf
 
-    @property
-    def slower(self) -> float:
-        """Best planned over best measured step, minus one [1]."""
-        return self.best / self.measured - 1.0
+    def slower(self, step: float) -> float:
+        """A planned over the best measured step, minus one [1]."""
+        return step / self.measured - 1.0
+
+    def below(self, bound: float) -> float:
+        """Share by which the measured step lies below a bound [1]."""
+        return 1.0 - self.measured / bound if bound else 0.0
+
+    @cached_property
+    def why(self) -> str:
+        """Where the default's loss comes from, each part with its share of the measured step; no more than it loses.
+
+        model: the run's own software is priced slow; software: the default stack is slower with that plan, and the
+        switches that differ; no plan of the default: the rules that the plan breaks there, or its memory; cautious: the
+        fastest plan has moving parts.
+        """
+        ran, lost = self.run.plan, self.slower(self.default)
+        if ran is None or self.run.job is None or lost <= 0:
+            return ""
+        cautious = self.default - self.fastest if np.isfinite(self.default) else 0.0
+        beyond = self.default - self.as_run if self._broken else 0.0
+        parts = {
+            "model": self.slower(self.as_read),
+            f"software ({', '.join(self._differing) or 'rates'})": (self.as_run - self.as_read) / self.measured,
+            f"no plan of the default ({', '.join(self._broken)})": beyond / self.measured,
+            "cautious": cautious / self.measured,
+        }
+        return ", ".join(f"{name} {share:+.0%}" for name, share in parts.items() if share >= 0.01)
 
     @property
-    def below(self) -> float:
-        """Share by which the measured step lies below the bound [1]."""
-        return 1.0 - self.measured / self.bound if self.bound else 0.0
+    def _differing(self) -> list[str]:
+        """Switches that the run's software and the default stack have in different states."""
+        theirs = self.run.job.stack if self.run.job else self.job.stack
+        states = [(switch, switch.state(theirs), switch.state(self.job.stack)) for switch in switches().values()]
+        return [
+            f"{switch.name} {state or 'its own'}"
+            for switch, state, ours in states
+            if state != ours and switch.possible(self.job.cluster.device, self.job.dtype)
+        ]
+
+    @cached_property
+    def _broken(self) -> list[str]:
+        """Rules of the default's job that the plan that was run breaks."""
+        if self.run.plan is None:
+            return []
+        names = [
+            each.name for each in rule_findings(self.job, self.run.plan) if not each.holds and each.name != "memory"
+        ]
+        full = self.reserved > safe_memory(self.job)
+        return [*names, *(f"memory {self.reserved / safe_memory(self.job):.2f} of what is safe",) * full]
 
 
 def measured_jobs(runs: Iterable[Run]) -> list[list[Run]]:
@@ -83,23 +144,37 @@ def _identity(job: Job) -> tuple[object, ...]:
 
 
 def compared(runs: Sequence[Run], stack: str = "") -> BestAgainstMeasured:
-    """The answer to the job of these runs, the fastest first, by a stack or the default one of the device."""
+    """The answers to the job of these runs, the fastest first, by a stack or the default one of the device."""
     run = runs[0]
     job, ran = run.job, run.plan
     if job is None or ran is None:
         raise InputError(f"run {run.id} cannot be priced: {run.refused}")
-    ours = replace(job, stack=_for_its_data(load_stack(stack or default_stack(job.cluster.device)), job.stack))
-    answer = _answered(ours)
-    certificate, estimate = answer.certificate, answer.estimate
+    ours = replace(job, stack=_for_its_job(load_stack(stack or default_stack(job.cluster.device)), job.stack))
+    expected, fast = (_answered(replace(ours, prefer=prefer)) for prefer in (EXPECTED, FAST))
+    as_run, reserved = _priced(ours, ran)
     return BestAgainstMeasured(
         run=run,
         runs=len(runs),
-        best=estimate.step_time if estimate else np.inf,
-        bound=certificate.lower_bound if certificate and estimate else 0.0,
-        plan=answer.plan,
-        as_run=_priced(ours, ran),
-        as_read=_priced(job, ran),
+        job=expected.job,
+        default=_step(expected),
+        fastest=_step(fast),
+        bound=_bound(fast),
+        its_bound=_bound(_answered(replace(job, prefer=FAST))),
+        plan=expected.plan,
+        as_run=as_run,
+        as_read=_priced(job, ran)[0],
+        reserved=reserved,
     )
+
+
+def _step(answer: Answer) -> float:
+    """Step of an answer's plan, infinite where it has none [s]."""
+    return answer.estimate.step_time if answer.estimate else np.inf
+
+
+def _bound(answer: Answer) -> float:
+    """What the certificate of an answer proves of every plan, 0 where it has none [s]."""
+    return answer.certificate.lower_bound if answer.certificate and answer.estimate else 0.0
 
 
 def _answered(job: Job) -> Answer:
@@ -112,28 +187,31 @@ def _answered(job: Job) -> Answer:
     return answer
 
 
-def _for_its_data(stack: Stack, read: Stack) -> Stack:
-    """The stack with what the row says of the routing of its tokens."""
-    data = {name: getattr(read.features, name) for name in OF_THE_DATA}
-    return replace(stack, features=replace(stack.features, **data))
+def _for_its_job(stack: Stack, read: Stack) -> Stack:
+    """The stack with what the row says of the routing of its tokens and of the formats of gradients and states."""
+    same = {name: getattr(read.features, name) for name in OF_THE_JOB}
+    return replace(stack, features=replace(stack.features, **same))
 
 
-def _priced(job: Job, ran: Plan) -> float:
-    """Step of a plan [s]."""
-    return float(price(job, Plans.of([ran])).step_time[0])
+def _priced(job: Job, ran: Plan) -> tuple[float, float]:
+    """Step [s] and memory [B] of a plan, its layers evenly split where they cannot lie as they did."""
+    costs = price(job, Plans.of([possible(job, ran)]))
+    return float(costs.step_time[0]), float(costs.reserved[0])
 
 
 def report(rows: Sequence[BestAgainstMeasured], worst: int) -> Iterator[str]:
-    """Shares of slow answers, and the jobs that are furthest from what was measured, in Markdown."""
+    """Shares of slow answers and of beaten bounds, and the jobs of which the default loses most, in Markdown."""
     count = len(rows)
     yield f"{count} jobs of {sum(row.runs for row in rows)} runs"
-    for share in SLOWER:
-        slow = sum(row.slower > share for row in rows)
-        yield f"planned more than {share:.0%} slower than the best measured: {slow}, {slow / max(count, 1):.1%}"
-    below = sum(row.below > BELOW for row in rows)
-    yield f"measured more than {BELOW:.0%} below the bound: {below}, {below / max(count, 1):.1%}"
+    for name in ("default", "fastest"):
+        for share in SLOWER:
+            slow = sum(row.slower(getattr(row, name)) > share for row in rows)
+            yield f"{name} more than {share:.0%} slower than the best measured: {slow}, {slow / max(count, 1):.1%}"
+    for bound, of in (("bound", "the default stack"), ("its_bound", "its own software")):
+        below = sum(row.below(getattr(row, bound)) > BELOW for row in rows)
+        yield f"measured more than {BELOW:.0%} below the bound of {of}: {below}, {below / max(count, 1):.1%}"
     yield from ("", f"| {COLUMNS} |", "|---" * len(COLUMNS.split("|")) + "|")
-    for row in sorted(rows, key=lambda row: -row.slower)[:worst]:
+    for row in sorted(rows, key=lambda row: -row.slower(row.default))[:worst]:
         yield _line(row)
 
 
@@ -141,7 +219,7 @@ def _line(row: BestAgainstMeasured) -> str:
     job, ran = row.run.job, row.run.plan
     if job is None or ran is None:
         return ""
-    steps = (row.best, row.bound, row.as_run, row.as_read)
+    steps = (row.default, row.fastest, row.bound, row.its_bound, row.as_run, row.as_read)
     cells = (
         f"{row.run.id} {row.run.stack_name}",
         job.model.name,
@@ -150,6 +228,7 @@ def _line(row: BestAgainstMeasured) -> str:
         f"{row.measured:.3f}",
         *(f"{step / row.measured - 1:+.1%}" for step in steps),
         f"{row.plan.summary() if row.plan else 'none'}; ran {ran.summary()}",
+        row.why,
     )
     return f"| {' | '.join(map(str, cells))} |"
 

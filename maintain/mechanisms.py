@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from optimizer.base.errors import InputError
+from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import gathered
-from optimizer.calibration.intervals import time_errors
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack
 from optimizer.job.variables import DISPATCHERS

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optimizer.calibration.calibrate import informed
+from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import gathered, plan_group
-from optimizer.calibration.intervals import time_errors
 from optimizer.calibration.leave_out import refitted
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import batches, predict

@@ -33,6 +33,7 @@ def plan(
     train: str | None = None,
     base: str | None = None,
     optimizer: str | None = None,
+    runs: str | Path | None = None,
     bubble_ceiling: Number | None = None,
     hbm_limit: Number | None = None,
     oom_risk: Number | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -32,21 +32,6 @@ def chromium_here(*needed: str) -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser
         browser.close()
-
-
-@contextmanager
-def windows_of(browser: Any) -> Iterator[Callable[[], Any]]:
-    """Opens windows of one profile, which load the same program once; a tab behind another waits for every click."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    opener = context.new_page()
-
-    def window() -> Any:
-        with opener.expect_popup() as found:
-            opener.evaluate("void open('about:blank', '_blank', 'popup')")
-        return found.value
-
-    yield window
-    context.close()
 
 
 def outside(page: Any) -> list[str]:

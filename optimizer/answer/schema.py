@@ -81,7 +81,7 @@ READ: dict[Any, Any] = {
     Knobs: part(Knobs, bucket=Unsigned, comm_sm_share=Portion, offload=Portion),
     Limits: part(
         Limits,
-        **dict.fromkeys(("max_micro_batch", "max_vpp", "min_cp_tokens"), readers.Count),
+        **dict.fromkeys(("max_vpp", "min_cp_tokens"), readers.Count),
         **dict.fromkeys(("hbm", "vocab_padding"), Unsigned),
         bubble=Portion,
         oom_risk=Risk | None,

@@ -1,4 +1,4 @@
-"""Fit a Stack to measured runs: times, then memory, then the intervals from runs left out."""
+"""Fit a Stack to measured runs: times, then memory, then what they say of its errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from optimizer.base.errors import InputError
 from optimizer.calibration import settle
-from optimizer.calibration.fit import TIME_PARAMETERS, fit_times
+from optimizer.calibration.fit import TIME_PARAMETERS, fit_times, time_errors
 from optimizer.calibration.groups import BY, places_by, source_name
-from optimizer.calibration.intervals import time_errors, with_intervals
+from optimizer.calibration.known import with_known
 from optimizer.calibration.least_squares import Optimum
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, MemoryFit, fit_memory
 from optimizer.calibration.rows.recipe import stated_parameters
-from optimizer.calibration.runs import Run
+from optimizer.calibration.runs import Run, nothing_to_fit
 from optimizer.calibration.scores import Errors, errors_of
 from optimizer.catalog import load_stack, stack_names
 from optimizer.job.model import Provenance
@@ -82,14 +82,14 @@ def calibrate(
 
     Two starts guard against the two valleys of the launch time; the one of less cost wins. Parameters that the runs do
     not tell keep the values of `start`, or `anew` their defaults; those on a bound are fixed there (see settle). Memory
-    parameters follow, then the intervals, the ranges and the residuals.
+    parameters follow, then the errors, the ranges and the residuals.
 
     Raises InputError when no clean run has a step time and all that pricing needs.
     """
     clean = [run for run in runs if run.job is not None and not run.doubted]
     timed = [run for run in clean if run.step_time]
     if not timed:
-        raise InputError(_nothing_to_fit(runs))
+        raise InputError(nothing_to_fit(runs))
     names = () if keep == "all" else MEMORY_PARAMETERS if keep else tuple(PARAMETERS)
     parent = load_stack(start.parent) if (anew or keep) and start.parent else None
     origin = settle.anew(start, tuple(PARAMETERS), parent) if anew or keep else start
@@ -108,11 +108,10 @@ def calibrate(
     timed = [run for run in clean if run.step_time]
     errors = time_errors(timed, stack.parameters)
     source = "fitted to " + ", ".join(sorted({source_name(run) for run in timed}))
-    report("intervals: runs left out")
-    stack = with_intervals(replace(stack, residuals={}), clean, home=origin)
+    report("errors: runs left out")
+    stack = with_known(replace(stack, name=name or start.name, residuals={}), clean, home=origin)
     stack = replace(
         stack,
-        name=name or start.name,
         parent=start.parent if anew or start.name not in stack_names() else start.name,
         runs=len(timed),
         residuals=_residuals(errors, memory) | dict(stack.residuals),
@@ -230,9 +229,3 @@ def robust_z(errors: FloatArray) -> FloatArray:
     centre = np.median(errors)
     spread = max(NORMAL_MAD * float(np.median(np.abs(errors - centre))), SMALLEST_SPREAD)
     return np.asarray((errors - centre) / spread, dtype=np.float64)
-
-
-def _nothing_to_fit(runs: Sequence[Run]) -> str:
-    reasons = list(dict.fromkeys(run.refused for run in runs if run.refused))[:3]
-    why = f": {'; '.join(reasons)}" if reasons else ""
-    return f"none of {len(runs)} rows has a step time, a blank quality and all that pricing needs{why}"

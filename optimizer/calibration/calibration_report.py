@@ -9,8 +9,9 @@ from dataclasses import astuple
 import numpy as np
 
 from optimizer.calibration.calibrate import Calibration
+from optimizer.catalog.stacks import stack_names
+from optimizer.job.known import MEMORY, TIME
 from optimizer.job.stack import PARAMETERS, Stack
-from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.render.json import json_text
 from optimizer.reports.report import Report, Table, Value, columns, notes, section
 
@@ -50,7 +51,7 @@ def calibration_report(calibration: Calibration) -> Report:
             ),
             notes("Fixed", [f"{name} {item.value:.4g}: {item.why}" for name, item in stack.fixed.items()]),
             notes("Memory", _memory(calibration)),
-            notes(f"{LEVEL:.0%} intervals, from runs left out of the fit", _intervals(calibration)),
+            notes("What its errors are known from", _known(calibration)),
             section(wrong, Table(SUSPECT, suspects)),
             notes("Set aside", _not_counted(calibration)),
         ),
@@ -60,7 +61,7 @@ def calibration_report(calibration: Calibration) -> Report:
 
 def calibration_json(calibration: Calibration) -> str:
     """The fitted stack, how well its runs tell its parameters, residuals by group, suspect runs, rows set aside."""
-    names = ("name", "runs", "devices", "parameters", "fixed", "intervals", "ranges", "residuals", "provenance")
+    names = ("name", "runs", "devices", "parameters", "fixed", "known", "ranges", "residuals", "provenance")
     return json_text(
         {
             "stack": {name: getattr(calibration.stack, name) for name in names},
@@ -112,16 +113,13 @@ def _memory(calibration: Calibration) -> list[str]:
     return lines
 
 
-def _intervals(calibration: Calibration) -> list[str]:
-    intervals = calibration.stack.intervals
-    lines = []
-    for quantity, what in (("time", "step time"), ("memory", "memory")):
-        if f"{quantity}_n" in intervals:
-            inside, outside = (np.expm1(intervals[f"{quantity}_{how}"]) for how in ("interpolated", "extrapolated"))
-            lines.append(f"{what}: within {inside:.1%}, extrapolated within {outside:.1%}")
-    if intervals.get("time_slope"):
-        lines.append(f"below 40% MFU the width of step times grows as (40% / MFU)^{intervals['time_slope']:g}")
-    return lines or ["too few runs: the pooled widths of all stacks are used"]
+def _known(calibration: Calibration) -> list[str]:
+    stack = calibration.stack
+    if stack.name in stack_names():
+        return ["presets/belief.csv, which python -m maintain.belief writes"]
+    words = {TIME: "step time", MEMORY: "memory"}
+    counts = {what: sum(row.quantity == quantity for row in stack.known) for quantity, what in words.items()}
+    return [f"{what}: {count:,} of its runs, like ones together" for what, count in counts.items() if count]
 
 
 def _suspects(calibration: Calibration) -> list[Sequence[Value]]:

@@ -79,6 +79,12 @@ def table_weights(runs: Sequence[Run]) -> FloatArray:
     return np.asarray(weights / weights.mean(), dtype=np.float64)
 
 
+def time_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:
+    """log(predicted / measured step time) of every run [1]."""
+    measured = np.array([run.step_time for run in runs], dtype=np.float64)
+    return log_error(batches(runs), measured, parameters)
+
+
 def log_error(grouped: Sequence[PlanBatch], measured: FloatArray, parameters: Mapping[str, float]) -> FloatArray:
     """log(predicted / measured) of every run [1]."""
     return np.asarray(np.log(step_times(grouped, len(measured), parameters) / measured))

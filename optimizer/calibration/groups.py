@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.calibration.runs import Run
+from optimizer.job.known import YOURS
 from optimizer.objectives.step.interval import COORDINATES
 
 Item = TypeVar("Item")
@@ -29,6 +30,11 @@ def source_name(run: Run) -> str:
     if source.startswith(HOST):
         return re.split(r"@|/issues/|/pull/", source.removeprefix(HOST))[0].strip() or "not named"
     return source.split(":")[0].split(" (")[0].strip() or "not named"
+
+
+def site_name(run: Run) -> str:
+    """Whose machines a run was on: those of its source, else the user's."""
+    return source_name(run) if run.row.get("source") else YOURS
 
 
 def model_name(run: Run) -> str:

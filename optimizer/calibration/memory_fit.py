@@ -70,6 +70,11 @@ def log_memory_error(grouped: Sequence[PlanBatch], runs: Sequence[Run], paramete
     return np.asarray(np.log(np.choose(kinds, predicted_memory(grouped, len(runs), parameters)) / measured))
 
 
+def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> FloatArray:
+    """log(predicted / measured memory) of every run [1]."""
+    return log_memory_error(batches(runs), runs, parameters)
+
+
 def predicted_memory(
     grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -40,6 +40,7 @@ from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
 from optimizer.job.variables import DISPATCHERS
+from optimizer.objectives.belief.places import family
 from optimizer.objectives.layer.cost import share_on_host
 from optimizer.objectives.pipeline.stages import filled_stages
 
@@ -152,6 +153,13 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
 
 
+def nothing_to_fit(runs: Sequence[Run]) -> str:
+    """Why none of some rows is a clean measurement."""
+    reasons = list(dict.fromkeys(run.refused for run in runs if run.refused))[:3]
+    why = f": {'; '.join(reasons)}" if reasons else ""
+    return f"none of {len(runs)} rows has a step time, a blank quality and all that pricing needs{why}"
+
+
 def stack_for(row: Row, assumed: list[str]) -> str:
     """The stack preset that a row names, else that of the same software, else its vendor's usual one, with a remark.
 
@@ -173,16 +181,7 @@ def _taken_for(row: Row, stack: Stack) -> Stack:
     named = row.get("stack", "")
     if not named or family(named) == family(stack.name):
         return stack
-    return replace(stack, name=named, devices=(), ranges={}, intervals={})
-
-
-def family(stack: str) -> str:
-    """A stack's name without the year of its era.
-
-    >>> family("torchtitan-2024"), family("megatron-te-2026-no-overlap")
-    ('torchtitan', 'megatron-te-no-overlap')
-    """
-    return re.sub(r"-20\d\d", "", stack)
+    return replace(stack, name=named, devices=(), ranges={}, known=())
 
 
 def _usual_stack(row: Row) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from optimizer.base.names import toml_value
+from optimizer.base.names import toml_table, toml_value
 from optimizer.job.stack import FEATURES, PARAMETERS, Features, Stack
 
-OPTIONAL = ("fixed", "intervals", "ranges")  # tables that are left out where they are empty
+OPTIONAL = ("fixed", "ranges")  # tables that are left out where they are empty
 
 
 def stack_toml(stack: Stack) -> str:
@@ -31,7 +31,6 @@ def stack_toml(stack: Stack) -> str:
             if name in fixed
         },
         "residuals": {key: f"{value:.4g}" for key, value in stack.residuals.items()},
-        "intervals": {key: f"{value:.4g}" for key, value in stack.intervals.items()},
         "ranges": {key: f"[{low:.10g}, {high:.10g}]" for key, (low, high) in stack.ranges.items()},
         "provenance": {key: toml_value(text) for key, text in sources.items() if text},
     }
@@ -39,4 +38,6 @@ def stack_toml(stack: Stack) -> str:
     for table, rows in tables.items():
         if rows or table not in OPTIONAL:
             lines += ["", f"[{table}]", *(f"{key} = {text}" for key, text in rows.items())]
+    for row in stack.known:
+        lines += ["", *toml_table("[[known]]", vars(row))]
     return "\n".join(lines) + "\n"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import log
+from dataclasses import dataclass, replace
+from math import exp, log
 
 import numpy as np
 
-from optimizer.calibration.groups import BY, gathered, places_by, plan_group
+from optimizer.calibration.groups import BY, gathered, places_by, plan_group, site_name
+from optimizer.calibration.known import known_errors
 from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
+from optimizer.job.known import MEMORY, TIME, Known
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.formula import COMPUTE
-from optimizer.objectives.step.interval import Interval, interval, mfu
+from optimizer.objectives.step.interval import SIDES, Interval, interval, mfu
 from optimizer.objectives.step.time_terms import burning
 
 LARGE_SHARE = 0.25  # of the predicted time, for a term other than compute to be named
@@ -28,7 +31,8 @@ class PricedRun:
 
     Attributes:
         run: the row.
-        step_time: predicted [s].
+        step_time: predicted, with what given runs say of it [s].
+        without: predicted without them [s].
         interval: of the step time.
         reserved: memory of the fullest GPU [B].
         allocated: the same without fragments [B].
@@ -38,6 +42,7 @@ class PricedRun:
 
     run: Run
     step_time: float | None = None
+    without: float | None = None
     interval: Interval | None = None
     reserved: float | None = None
     allocated: float | None = None
@@ -74,10 +79,14 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Every row in its order, and the scores: of all rows first, then by source, stack, device and model."""
+    """Every row in its order, and the scores: of all rows first, then by source, stack, device and model.
+
+    given: number of runs that every prediction knew.
+    """
 
     rows: tuple[PricedRun, ...]
     scores: tuple[Score, ...]
+    given: int = 0
 
     @property
     def doubtful(self) -> int:
@@ -99,16 +108,23 @@ class Validation:
         return [score for score in self.scores if score.by == kind]
 
 
-def validate(runs: Sequence[Run]) -> Validation:
-    """Price every run with the stack it names, and compare."""
-    rows = priced(runs)
+def validate(runs: Sequence[Run], given: Sequence[Run] = ()) -> Validation:
+    """Price every run with the stack it names, knowing the given ones, and compare; a given run is not judged."""
+    known, seen = known_errors(given, site_name), {tuple(run.row.items()) for run in given}
+    rows = priced([_knowing(run, known) for run in runs if tuple(run.row.items()) not in seen])
     clean = [row for row in rows if row.clean]
     scores = [score("all", "all", clean)] if clean else []
     of_clean = [row.run for row in clean]
     for by, key in BY.items():
         groups = sorted((str(name), places) for name, places in places_by(of_clean, key).items())
         scores += [score(by, name, [clean[place] for place in places]) for name, places in groups]
-    return Validation(rows=tuple(rows), scores=tuple(scores))
+    return Validation(rows=tuple(rows), scores=tuple(scores), given=len({id(run) for run in given if run.job}))
+
+
+def _knowing(run: Run, known: tuple[Known, ...]) -> Run:
+    if run.job is None or not known:
+        return run
+    return replace(run, job=replace(run.job, stack=replace(run.job.stack, known=known)))
 
 
 def priced(runs: Sequence[Run]) -> list[PricedRun]:
@@ -119,14 +135,18 @@ def priced(runs: Sequence[Run]) -> list[PricedRun]:
         if run.job is None or run.plan is None:
             rows.append(PricedRun(run=run))
             continue
-        step, reserved = float(costs.step_time[place]), float(costs.reserved[place])
+        step, site = float(costs.step_time[place]), site_name(run)
+        slower = exp(error_of(run.job, run.plan, mfu(run.job, step), TIME, site)[0])
+        more = exp(error_of(run.job, run.plan, 1.0, MEMORY, site)[0])
+        reserved = float(costs.reserved[place]) * more
         rows.append(
             PricedRun(
                 run=run,
-                step_time=step,
-                interval=interval(run.job, run.plan, step),
+                step_time=step * slower,
+                without=step,
+                interval=interval(run.job, run.plan, step, TIME, site),
                 reserved=reserved,
-                allocated=float(costs.allocated[place]),
+                allocated=float(costs.allocated[place]) * more,
                 fits=reserved <= run.job.usable_memory,
                 terms={term: float(seconds[place]) for term, seconds in costs.time.items()},
             )
@@ -175,8 +195,8 @@ def _memory_errors(rows: Sequence[PricedRun]) -> Errors | None:
 def _memory_covered(row: PricedRun) -> bool:
     if row.run.job is None or row.run.plan is None or row.run.memory is None:
         return False
-    within = interval(row.run.job, row.run.plan, _predicted_memory(row), "memory")
-    return within.low <= row.run.memory <= within.high
+    _, spread = error_of(row.run.job, row.run.plan, 1.0, MEMORY, site_name(row.run))
+    return abs(log(row.run.memory / _predicted_memory(row))) <= SIDES * spread
 
 
 def _verdicts(rows: Sequence[PricedRun]) -> Verdicts:

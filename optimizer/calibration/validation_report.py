@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from optimizer.calibration.groups import BY, device_name, gathered, model_name, source_name
@@ -20,6 +20,7 @@ from optimizer.reports.report import Record, Report, Section, Table, Value, cell
 TITLES = {**dict(zip(BY, BY, strict=True)), "stack": "software stack"}
 TIMES = "runs [1] | MAPE [%] | median [%] | 90th pct [%] | bias [%] | in 90% interval [%] | fit/OOM [%] | regret [%]"
 TIME_COLUMNS = columns(TIMES)
+GIVEN = columns("software, device, model ~ | runs [1] | without [%] | given [%] | in 90% interval [%]")
 WORST = columns("run ~ | measured [s] | predicted [s] | error [%] | suspected reason ~")
 LEGEND = (
     "Errors are predicted / measured − 1; fit/OOM is the balanced accuracy of the verdict on memory; regret is how "
@@ -53,6 +54,7 @@ def validation_report(validation: Validation, file: str) -> Report:
         sections=(
             section("Step time", *([scatter(validation)] if overall and overall.time else []), on="page"),
             section("What the columns say", LEGEND if groups else "", on="page"),
+            *given_section(validation),
             *groups,
             notes("Memory", memory_lines(overall) if overall else ()),
             notes("Choice of plans", choice_lines(overall) if overall else ()),
@@ -73,6 +75,25 @@ def _groups(validation: Validation, by: str, name: str) -> list[Section]:
         section(few, Table(heads, rows[:MOST_ROWS]), on="screen"),
         section(f"By {name}", Table(heads, rows), on="page"),
     ]
+
+
+def given_section(validation: Validation) -> list[Section]:
+    """What the given runs change, for each software, device and model; nothing without such runs."""
+    if not validation.given:
+        return []
+    timed = [row for row in validation.rows if row.clean and row.ratio and row.without]
+    groups = gathered(timed, lambda row: f"{row.run.stack_name}, {device_name(row.run)}, {model_name(row.run)}")
+    rows = []
+    for name, some in groups.items():
+        errors = [abs((time or 0.0) / (row.run.step_time or 1.0) - 1.0) for row in some for time in (row.without,)]
+        given = [abs((row.ratio or 1.0) - 1.0) for row in some]
+        held = [row.interval.low <= (row.run.step_time or 0.0) <= row.interval.high for row in some if row.interval]
+        rows.append((str(name), len(some), fmean(errors), fmean(given), fmean(held)))
+    rows.sort(key=lambda row: -row[1])
+    means = [fmean(float(row[place]) for row in rows) for place in (2, 3, 4)] if rows else []
+    mean = [(f"mean of {len(rows):,} groups", sum(row[1] for row in rows), *means)] if rows else []
+    title = f"Given {validation.given:,} run{'s' * (validation.given != 1)}: mean error of each group's other runs"
+    return [section(title, Table(GIVEN, [*mean, *rows[:MOST_ROWS]]))]
 
 
 def time_cells(score: Score) -> list[Value]:

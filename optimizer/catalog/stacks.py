@@ -1,4 +1,4 @@
-"""Stack presets, one TOML file each in presets/stacks, written by `optimize calibrate`; intervals of other software."""
+"""Stack presets, one TOML file each in presets/stacks, written by `optimize calibrate`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from optimizer.job.switches import switched_to
 from optimizer.job.target import AT
 
 DEFAULT_STACK = "megatron-core"
-INTERVALS = "intervals.toml"
 USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
 
 
@@ -67,7 +66,7 @@ def known_stack(name: str) -> Stack:
     if path := own_file("stack", plain):
         from optimizer.catalog.readers.stack_file import read_stack
 
-        own = replace(read_stack(path), name=path.stem)
+        own = read_stack(path).named(path.stem)
         return aimed(own, target) if target else own
     return preset_stack(name)
 
@@ -98,7 +97,7 @@ def _preset(name: str) -> Stack:
     }
     values: dict[str, Any] = {
         table: {key: float(value) for key, value in data.get(table, {}).items()}
-        for table in ("parameters", "residuals", "intervals")
+        for table in ("parameters", "residuals")
     }
     known = data.get("fixed", {})
     values["fixed"] = {
@@ -107,23 +106,3 @@ def _preset(name: str) -> Stack:
     values["ranges"] = {key: (float(low), float(high)) for key, (low, high) in data.get("ranges", {}).items()}
     values["features"], values["provenance"] = Features(**features), Provenance(**data["provenance"])
     return Stack(**{**data, **values, "devices": tuple(data.get("devices", ()))})
-
-
-@cache
-def pooled_intervals() -> Mapping[str, float]:
-    """Half-widths in log of prediction intervals by quantity and kind, pooled over every stack with measured runs.
-
-    For software without measured runs of its own.
-    """
-    return {key: float(value) for key, value in _intervals()["intervals"].items()}
-
-
-@cache
-def errors_of_others() -> Mapping[str, tuple[float, ...]]:
-    """Errors in log of runs left out of the fits of all stacks, by quantity, category and kind: their quantiles."""
-    return {key: tuple(map(float, values)) for key, values in _intervals()["errors"].items()}
-
-
-@cache
-def _intervals() -> Mapping[str, Any]:
-    return tomllib.loads((presets_folder() / INTERVALS).read_text(encoding="utf-8"))

@@ -44,6 +44,7 @@ class Request:
     train: str = ""  # as optimizer.job.method.method_of reads it
     base: str = ""  # one of optimizer.job.method.BASES
     optimizer: str = ""  # one of optimizer.job.method.optimizers()
+    runs: str = ""  # CSV of measured runs of one's own
     minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
     prefer: str = FIELDS["prefer"].default  # one of optimizer.objectives.minimised.registry.PREFERRED
     try_cost: float = FIELDS["try_cost"].default  # time of the cluster that a failed start takes [s]
@@ -139,6 +140,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     if release := releases().get(stack.name.partition("@")[0]):
         on = ", ".join(f"{name}={state}" for name, state in release.on.items())
         assumed += [f"{release.family} {release.name} as its recipes have it: {on} (--fix, --stack)"] * bool(on)
+    if request.runs:
+        from optimizer.calibration.known import knowing
+
+        stack = knowing(stack, request.runs)
     job = Job(
         model=model,
         cluster=cluster,

@@ -69,7 +69,7 @@ def _degrees(job: Job, counts: IntArray) -> tuple[int, ...]:
 
 def _sizes(job: Job, batches: IntArray | None) -> set[int]:
     """Micro-batches of up to twice the limit that divide the batch, or one of these."""
-    most = 2 * job.limits.max_micro_batch
+    most = 2 * job.largest_micro_batch
     if batches is None:
         return {size for size in divisors(job.global_batch) if size <= most}
     return set(_dividing(batches, most))

@@ -137,7 +137,7 @@ def filled(reading: LogLine, other: LogLine) -> LogLine:
     >>> filled(LogLine(step=3), LogLine(step=2, seconds=1.5)).seconds
     1.5
     """
-    names = ("seconds", "tokens_rate", "sequences_rate", "loss", "grad_norm")
+    names = ("seconds", "elapsed", "tokens_rate", "sequences_rate", "loss", "grad_norm")
     missing = {name: getattr(other, name) for name in names if getattr(reading, name) is None}
     return replace(reading, **missing) if any(value is not None for value in missing.values()) else reading
 

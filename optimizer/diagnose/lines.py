@@ -16,6 +16,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.catalog.readers.text import ENCODINGS
 from optimizer.frameworks.every import RANKS
+from optimizer.frameworks.log_line import Mark
 
 MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
 GZIP = b"\x1f\x8b"
@@ -56,13 +57,13 @@ class LogText:
     """
 
     lines: tuple[LoggedLine, ...]
-    marks: frozenset[str] = frozenset()
+    marks: frozenset[Mark] = frozenset()
     count: int = 0
     unfinished: bool = False
     remarks: tuple[str, ...] = ()
 
 
-def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogText:
+def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> LogText:
     """The lines of a log file, plain or packed by gzip, in UTF-8 or UTF-16, that have one of the marks, or of the
     signals in whatever case; all others of a large log are passed over quickly.
 
@@ -87,14 +88,19 @@ def read_lines(path: Path, marks: Sequence[str], signals: Sequence[str]) -> LogT
     )
     return LogText(
         lines=lines,
-        marks=frozenset(mark for mark in marks if mark in whole),
+        marks=frozenset(mark for mark in marks if (mark in whole if isinstance(mark, str) else mark.search(whole))),
         count=len(ends) + unfinished,
         unfinished=unfinished,
         remarks=tuple(remarks),
     )
 
 
-def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
+def pattern_of(mark: Mark) -> str:
+    """A mark as the text of a pattern."""
+    return re.escape(mark) if isinstance(mark, str) else mark.pattern
+
+
+def _with(text: str, wanted: Sequence[Mark]) -> dict[int, int]:
     r"""Where the lines that have one of these texts begin and end.
 
     >>> _with("one\ntwo\nthree", ("e",))
@@ -102,6 +108,11 @@ def _with(text: str, wanted: Sequence[str]) -> dict[int, int]:
     """
     spans = {}
     for each in wanted:
+        if not isinstance(each, str):
+            for match in each.finditer(text):
+                end = text.find("\n", match.start())
+                spans[text.rfind("\n", 0, match.start()) + 1] = len(text) if end < 0 else end
+            continue
         place = text.find(each)
         while place >= 0:
             start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)

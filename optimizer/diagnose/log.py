@@ -11,8 +11,8 @@ from optimizer.base.content import in_words
 from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import Record, Stream, streams_of, together
 from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
-from optimizer.diagnose.lines import LoggedLine, LogText, read_lines
-from optimizer.frameworks.every import LOGS, MARKS
+from optimizer.diagnose.lines import LoggedLine, LogText, pattern_of, read_lines
+from optimizer.frameworks.every import LOGS
 from optimizer.frameworks.log_line import LogFormat, LogLine
 
 BUFFERED = 5  # lines by which a failure may stand before the last step, which another rank printed
@@ -40,17 +40,18 @@ class LoggedRun:
         return self.stream.records
 
 
-def read_log(path: str | Path) -> list[LoggedRun]:
-    """The runs in a log file, in its order.
+def read_log(path: str | Path, formats: Sequence[LogFormat] = LOGS) -> list[LoggedRun]:
+    """The runs in a log file, in its order; `formats` are those that its lines may have.
 
     Raises InvalidFile when it cannot be read, or has no line of a known program and no failure.
     """
     path = Path(path)
-    text = read_lines(path, MARKS, SIGNALS)
-    runs = list(_runs(path, text))
+    text = read_lines(path, tuple(mark for each in formats for mark in each.marks), SIGNALS)
+    runs = list(_runs(path, text, formats))
     if not runs:
         problem = (
-            f"no line of its {text.count:,} tells of a training step of {in_words([log.name for log in LOGS], 'or')}; "
+            f"no line of its {text.count:,} tells of a training step of "
+            f"{in_words([log.name for log in formats], 'or')}; --pattern reads the lines of any other program; "
             "give the log that the program printed, of the rank that prints the steps"
         )
         if path.suffix.lower() in LAUNCHES:
@@ -59,11 +60,11 @@ def read_log(path: str | Path) -> list[LoggedRun]:
     return runs
 
 
-def _runs(path: Path, text: LogText) -> Iterator[LoggedRun]:
+def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[LoggedRun]:
     """The runs of each program that wrote into a file; a failure is that of the run before it."""
     spans: list[tuple[LogFormat, list[tuple[LoggedLine, Record]]]] = []
     taken: list[tuple[int, int]] = []
-    for program in LOGS:
+    for program in formats:
         rows = [row for row in _rows(program, text) if not any(a <= row[0].number <= b for a, b in taken)]
         steps = [line.number for line, record in rows if _is_step(record)]
         if not steps or (taken and len(steps) < FEW):
@@ -95,16 +96,16 @@ def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     marks = text.marks.intersection(program.marks)
     if not marks:
         return []
-    marked_by = re.compile("|".join(map(re.escape, marks))).search
+    marked_by = re.compile("|".join(map(pattern_of, marks))).search
     marked = [line for line in text.lines if marked_by(line.text)]
     if program.tells and not any(program.tells in line.text for line in marked):
         return []
     read = [(line, reading) for line in marked if (reading := _understood(program, line.text)) is not None]
-    counted = program.settle([reading for _, reading in read])
+    settled = program.settle([reading for _, reading in read])
     rows = [
         (line, Record(reading=reading, line=line.number, time=line.time))
-        for (line, reading), counts in zip(read, counted, strict=True)
-        if counts
+        for (line, _), reading in zip(read, settled, strict=True)
+        if reading is not None
     ]
     if text.unfinished and len(rows) > 1 and rows[-1][0].number == text.count:
         last, before = rows[-1], next((row for row in reversed(rows[:-1]) if _is_step(row[1])), rows[-2])

@@ -19,6 +19,8 @@ from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
 from optimizer.diagnose.steady import CLOCK, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
+from optimizer.frameworks.every import LOGS
+from optimizer.frameworks.log_line import LogFormat
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
@@ -112,14 +114,14 @@ class Measured:
         return self.steady.seconds if self.steady else None
 
 
-def logged_runs(paths: Sequence[Path]) -> list[LoggedRun]:
-    """The runs in these files, ranks of one run put together.
+def logged_runs(paths: Sequence[Path], formats: Sequence[LogFormat] = LOGS) -> list[LoggedRun]:
+    """The runs in these files, ranks of one run put together; `formats` are those that their lines may have.
 
     Raises InvalidFile for the first file that tells of no run.
     """
     if not paths:
         raise InvalidFile("optimize read", ["needs a log"])
-    return merged([run for path in paths for run in read_log(path)])
+    return merged([run for path in paths for run in read_log(path, formats)])
 
 
 def read_runs_of(paths: Sequence[Path], facts: Mapping[str, str]) -> list[Measured]:

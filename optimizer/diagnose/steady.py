@@ -48,10 +48,12 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
             if seconds is not None and record.reading.seconds is None:
                 basis = RATE
             if seconds is None and before is not None:
-                basis = CLOCK  # with all that happened between the two lines
-                if gap >= 1 and before.time is not None and record.time is not None:
-                    seconds = (record.time - before.time) / gap
-            steps = max(1, gap) if record.reading.averaged or basis == CLOCK else 1
+                whole = record.reading.elapsed is not None and before.reading.elapsed is not None
+                basis = PRINTED if whole else CLOCK  # with all that happened between the two lines
+                ends = [one.reading.elapsed if whole else one.time for one in (before, record)]
+                if gap >= 1 and ends[0] is not None and ends[1] is not None:
+                    seconds = (ends[1] - ends[0]) / gap
+            steps = max(1, gap) if record.reading.averaged or basis == CLOCK or record.reading.elapsed else 1
             if seconds is not None and isfinite(seconds) and seconds > 0:
                 timed.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
             before = record

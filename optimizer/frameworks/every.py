@@ -10,9 +10,12 @@ from optimizer.frameworks.config.launch import Values, keyed_launch
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
 from optimizer.frameworks.deepspeed.log import LOG as DEEPSPEED_LOG
+from optimizer.frameworks.deepspeed.log import STEPS_LOG
 from optimizer.frameworks.framework import ConfigFormat, ExportFiles, Framework
 from optimizer.frameworks.gpt_neox import config as gpt_neox
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
+from optimizer.frameworks.litgpt import config as litgpt
+from optimizer.frameworks.litgpt.log import LOG as LITGPT_LOG
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
 from optimizer.frameworks.log_line import LogFormat
@@ -26,6 +29,7 @@ from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
+from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
@@ -35,6 +39,9 @@ from optimizer.frameworks.torchtitan import config as torchtitan
 from optimizer.frameworks.torchtitan.export import torchtitan_toml
 from optimizer.frameworks.torchtitan.export_python import FILES as TORCHTITAN_FILES
 from optimizer.frameworks.torchtitan.log import LOG as TORCHTITAN_LOG
+from optimizer.frameworks.torchtune import config as torchtune
+from optimizer.frameworks.torchtune.log import LOG as TORCHTUNE_LOG
+from optimizer.frameworks.verl.log import LOG as VERL_LOG
 
 SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launches of Megatron-LM
 # Configs that split nothing but data: what a plan can be.
@@ -56,6 +63,22 @@ def by_flags(name: str, file: str, recognised: Callable[[Values], bool]) -> Conf
 # A framework whose files or lines another one has too, or trains with, comes before it.
 EVERY: tuple[Framework, ...] = (
     Framework(
+        name="torchtune",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("torchtune", torchtune, "torchtune YAML"),
+        log=TORCHTUNE_LOG,
+        only={"vpp": (1,), "pp": (1,), "ep": (1,), "recompute": ("none", "full")},
+        zero_stages=(0, 2, 3),
+    ),
+    Framework(
+        name="litgpt",
+        stack="llm-foundry-fsdp-2023",
+        config=by_keys("litgpt", litgpt, "litgpt YAML"),
+        log=LITGPT_LOG,
+        only=SHARDED,
+        zero_stages=(0, 3),
+    ),
+    Framework(
         name="MaxText",
         stack="maxtext",
         config=by_keys("MaxText", maxtext, "MaxText YAML"),
@@ -68,6 +91,12 @@ EVERY: tuple[Framework, ...] = (
         stack="megatron-core",
         config=by_flags(megatron.PRIMUS, "Primus YAML", megatron.is_primus),
         log=PRIMUS_LOG,
+        settable=SETTABLE,
+    ),
+    Framework(
+        name=megatron.SWIFT,
+        stack="megatron-core",
+        config=by_flags(megatron.SWIFT, "ms-swift commands", megatron.is_swift),
         settable=SETTABLE,
     ),
     Framework(
@@ -163,11 +192,15 @@ EVERY: tuple[Framework, ...] = (
         settable=("bucket",),
     ),
     Framework(name="Hugging Face Trainer", log=HUGGINGFACE_LOG),  # launched with DeepSpeed or Accelerate
+    Framework(name="nanoGPT", log=NANOGPT_LOG),
+    Framework(name="verl", log=VERL_LOG),
+    Framework(
+        name="DeepSpeed's steps", log=STEPS_LOG
+    ),  # of every program with its engine: what these print counts first
 )
 FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
 CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)
 FOLLOWED: tuple[str, ...] = tuple(key for each in CONFIGS for key in each.followed)
 LOGS: tuple[LogFormat, ...] = tuple(framework.log for framework in EVERY if framework.log)
 RANKS = tuple(log.rank for log in LOGS if log.rank)
-MARKS = tuple(dict.fromkeys(mark for log in LOGS for mark in log.marks))
 TARGETS: Mapping[str, ExportFiles] = {name: files for framework in EVERY for name, files in framework.targets.items()}

@@ -134,6 +134,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         optimizer=str(settings.get("optimizer", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
+    if plan.micro_batch > job.largest_micro_batch:
+        job = job.with_limits(max_micro_batch=plan.micro_batch)
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share
     offload = settings.get("offload", 0.0)
     knobs = Knobs(bucket=bucket_of(settings), comm_sm_share=min(0.3, max(0.01, share)), offload=offload)
@@ -254,7 +256,7 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
         name: float(limit.high) for name, limit in LIMITS.items() if limit.kind == SHARE and limit.default
     }
     widest |= {name: max(limit.default, getattr(plan, limit.of)) for name, limit in LIMITS.items() if limit.of}
-    widest["max_tp"] = max(cluster.scale_up_size, plan.tp)
+    widest |= {"max_tp": max(cluster.scale_up_size, plan.tp), "max_micro_batch": 0}
     return Limits(
         **widest,
         fixed={name: values[0] for name, values in choices.items() if len(values) == 1},

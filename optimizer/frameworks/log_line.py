@@ -6,22 +6,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+Mark = str | re.Pattern[str]
+BAR_RATE = re.compile(r"\|[^|]*\[[\d:]+<[\d:?]+,\s*([\d.]+)\s?(s/it|it/s)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogLine:
     """The values of one line; None stands for what it does not say.
 
-    step, last_step: number of the step and of the run's last. seconds: of one step [s]; `averaged` over all steps since
-    the line before; `alone`: such a time counts only where no line has a numbered step. tokens_rate: tokens of one GPU
+    step, last_step: number of the step and of the run's last. micro_batch: number of the micro-batch, of a line that is
+    of one. seconds: of one step [s]; `averaged` over all steps since the line before; `alone`: such a time counts only
+    where no line has a numbered step. elapsed: since the run began [s]. tokens_rate: tokens of one GPU
     per second, sequences_rate: of the whole run [1/s]. reserved, allocated: peaks of memory [B]. skipped, nans: steps
     whose update was dropped, or whose loss was no number. facts: settings of the run by column of a table of runs.
     """
 
     step: int | None = None
     last_step: int | None = None
+    micro_batch: int | None = None
     seconds: float | None = None
     averaged: bool = False
     alone: bool = False
+    elapsed: float | None = None
     tokens_rate: float | None = None
     sequences_rate: float | None = None
     loss: float | None = None
@@ -33,9 +39,9 @@ class LogLine:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def nothing_to_settle(readings: Sequence[LogLine]) -> Sequence[bool]:
-    """Every reading of a program counts."""
-    return [True] * len(readings)
+def nothing_to_settle(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
+    """Every reading of a program counts as it is."""
+    return readings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +50,34 @@ class LogFormat:
 
     Attributes:
         name: what the program is called.
-        marks: texts of which one is in every line that `read` understands.
+        marks: texts or patterns of which one is in every line that `read` understands.
         read: what a line says, None for nothing.
         tells: a text that must be somewhere in its logs, "" where its steps tell them.
-        settle: which of all lines of a file count, where a line alone does not tell.
+        settle: what each of all readings of a file counts as, None for nothing, where a line alone does not tell.
         remark: what a reader of its numbers must know.
         rank: where a line names the process that wrote it, None where none does.
     """
 
     name: str
-    marks: tuple[str, ...]
+    marks: tuple[Mark, ...]
     read: Callable[[str], LogLine | None]
     tells: str = ""
-    settle: Callable[[Sequence[LogLine]], Sequence[bool]] = nothing_to_settle
+    settle: Callable[[Sequence[LogLine]], Sequence[LogLine | None]] = nothing_to_settle
     remark: str = ""
     rank: re.Pattern[str] | None = None
+
+
+def rate_of_bar(text: str) -> float | None:
+    """The seconds of a step that a progress bar shows, None without [s].
+
+    Source: tqdm/tqdm, tqdm/std.py (format_meter), whose rate is an exponential mean.
+
+    >>> rate_of_bar("10%|#    | 100/1000 [03:51<34:39,  2.50it/s]"), rate_of_bar("0%|    | 0/10 [00:00<?, ?it/s]")
+    (0.4, None)
+    """
+    match = BAR_RATE.search(text)
+    rate = float(match[1]) if match else 0.0
+    return (rate if match[2] == "s/it" else 1.0 / rate) if match and rate else None
 
 
 def decimal(text: str | None) -> float | None:

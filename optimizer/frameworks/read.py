@@ -12,8 +12,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
 from optimizer.frameworks.bash.config import QUIET, TrainingCommand, training_with_config
-from optimizer.frameworks.bash.flags import flat
-from optimizer.frameworks.bash.pieces import Piece, text_of
+from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
 from optimizer.frameworks.config.launch import checked
@@ -153,7 +152,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     find = sources(script, scripts)
     reading, options = read_script(script.data, find, script.outside)
     for command in reading.commands:
-        words = [text_of(word) for word in flat(command.words)]
+        words = command.texts
         if words and words[0] not in QUIET and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
     away = _away(script, (*reading.missing, *reading.started))
@@ -185,7 +184,7 @@ def _script_launch(
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
-        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources)
+        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
         with_deepspeed(source, configs)
         return source
     return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)

@@ -19,6 +19,12 @@ SWITCHED_OFF = ("tp_overlap", "p2p_overlap")
 WITHOUT = {"tp_overlap": 0.4}
 
 
+STATED = (
+    *("cuda_graphs", "graphed", "grad_bytes", "optimizer_bytes"),
+    *("fused_accumulation", "fused_experts", "fp8_recipe"),
+)  # features of a stack that a launch may say
+
+
 def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> Stack:
     """The stack with what the launch switches on or off; what it does not mention stays as the stack's runs had it.
 
@@ -34,7 +40,7 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
         own = features.attention
         keeps = settings["attention"] == "flash" and own.startswith("flash")
         features = replace(features, attention=own if keeps else settings["attention"])
-    for name in ("cuda_graphs", "graphed", "grad_bytes", "optimizer_bytes", "fused_accumulation"):
+    for name in STATED:
         if name in settings:
             features = replace(features, **{name: settings[name]})
     values: dict[str, float] = {}

@@ -11,7 +11,7 @@ from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
 from optimizer.job.model import Model
-from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, Stack
+from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
@@ -24,6 +24,8 @@ TRY_COST: float = FIELDS["try_cost"].default
 # Of going out of memory, of a plan that is predicted to reserve just what is usable.
 EVEN_RISK = LIMITS["oom_risk"].high
 ADAMW = "adamw"
+USUAL_MICRO_BATCH = 16  # most sequences of a micro-batch where nobody says otherwise
+WIDE_ACTIVATION = 2**26  # elements of one activation of a micro-batch, tokens x hidden, which fill any kernel
 FP32_ADAM = 12  # bytes of an element's master weight and two moments
 
 
@@ -34,7 +36,7 @@ class Limits:
     bubble: float = LIMITS["bubble"].default  # ceiling on (pp - 1) / (vpp m + pp - 1) [1]
     hbm: float = LIMITS["hbm"].default  # usable memory per GPU, 0 for the device's own [B]
     max_tp: int = LIMITS["max_tp"].default  # largest tp, 0 for the scale-up domain
-    max_micro_batch: int = LIMITS["max_micro_batch"].default  # most sequences of a micro-batch
+    max_micro_batch: int = LIMITS["max_micro_batch"].default  # most sequences of a micro-batch, 0: largest_micro_batch
     max_vpp: int = LIMITS["max_vpp"].default  # most virtual stages of a stage
     min_cp_tokens: int = LIMITS["min_cp_tokens"].default  # fewest tokens of a sequence on a context-parallel rank
     vocab_padding: float = LIMITS["vocab_padding"].default  # largest growth of the vocabulary by padding [1]
@@ -81,6 +83,10 @@ class Job:
         problems += [problem for problem in clashes if problem]
         if self.optimizer and self.optimizer not in optimizers():
             problems.append(f"the optimizer must be one of {', '.join(optimizers())}, but got {self.optimizer!r}")
+        device = self.cluster.device
+        if self.stack.features.fp8_recipe == MXFP8 and "fp4" not in device.peak_flops:
+            do = "another --cluster, or --fix fp8_recipe=blockwise"
+            problems.append(f"mxfp8 needs a device with 4-bit units, which {device.name} has not ({do})")
         if problems:
             raise InputError("; ".join(problems))
         method_of(self.train, self.base)
@@ -95,6 +101,24 @@ class Job:
     def usable_memory(self) -> float:
         """Memory the framework's allocator may reserve on a GPU: HBM less what lies outside of it [B]."""
         return (self.limits.hbm or self.cluster.device.memory) - self.stack["context_memory"]
+
+    @property
+    def largest_micro_batch(self) -> int:
+        """Most sequences of a micro-batch: the limit set; else 16, or as many as make WIDE_ACTIVATION elements.
+
+        Small models are run with more, as their kernels are short: MPT-350m with 128 sequences of 512 tokens.
+
+        Source: mosaicml/llm-foundry @8c8dd48f7, scripts/train/benchmarking/README.md.
+
+        >>> from optimizer.catalog import load_cluster, load_model, load_stack
+        >>> few = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+        ...     gpus=8, seq_len=2048, global_batch=512)
+        >>> small = replace(few, model=load_model("mpt-350m"), seq_len=512)
+        >>> few.largest_micro_batch, small.largest_micro_batch, few.with_limits(max_micro_batch=4).largest_micro_batch
+        (16, 128, 4)
+        """
+        usual = max(USUAL_MICRO_BATCH, WIDE_ACTIVATION // (self.seq_len * self.model.hidden))
+        return self.limits.max_micro_batch or usual
 
     def with_host_memory(self, size: float) -> Job:
         """The job on nodes whose hosts have so much memory [B]."""

@@ -7,10 +7,11 @@ others at their defaults; presets/stacks holds the fitted ones with their source
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import exp, log
 from typing import Annotated
 
+from optimizer.job.known import Known
 from optimizer.job.model import Provenance
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.variables import DISPATCHERS, SCHEDULES
@@ -127,7 +128,15 @@ SETTABLE = ("bucket", "comm_sm_share", "offload")
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
-FP8_RECIPES = ("", "tensorwise", "rowwise")  # how operands of 8 bits get their scales (objectives.kernels.recipes)
+MXFP8 = "mxfp8"
+FP8_RECIPES = (
+    "",
+    "delayed",
+    "tensorwise",
+    "rowwise",
+    "blockwise",
+    MXFP8,
+)  # how operands of 8 bits get their scales (objectives.kernels.recipes)
 NARROW_PRODUCTS = ("all", "experts", "linears")  # which products a run in a narrow format quantises
 ATTENTION = ("unfused", "fused_softmax", "flash1", "flash", "flash3")
 
@@ -162,6 +171,9 @@ class Features:
     # the same under a pipeline, whose micro-batches follow each other; empty: those of zero_stages but 2. FSDP that
     # keeps weights whole between micro-batches and reduces gradients once a step is ZeRO-1 there
     piped_zero_stages: tuple[int, ...] = ()
+    # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
+    # once a step
+    reduces_once: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage
     sequence_parallel: bool = True  # it offers sequence parallelism
@@ -231,9 +243,15 @@ class Stack:
     runs: int = 0  # runs behind the fit
     residuals: Mapping[str, float] = field(default_factory=dict, hash=False)  # errors of the fit
     devices: tuple[str, ...] = ()  # devices of these runs
-    intervals: Mapping[str, float] = field(default_factory=dict, hash=False)  # half-widths of intervals, in log
+    # errors on runs of one's own, beside those of presets/belief.csv
+    known: tuple[Known, ...] = field(default=(), hash=False)
     # span of these runs, by coordinate (optimizer.objectives.step.interval)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+
+    def named(self, name: str) -> Stack:
+        """The stack under another name, which its own runs follow."""
+        own = [replace(row, software=name) if row.software == self.name else row for row in self.known]
+        return replace(self, name=name, known=tuple(own))
 
     def __getitem__(self, name: str) -> float:
         """The value of one parameter: fitted, else fixed, else its default.

@@ -11,7 +11,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands.help_text import help_text
 from optimizer.commands.values import whole_number
 
-NEEDED = ("marimo", "starlette", "uvicorn", "zmq")
+NEEDED = ("starlette", "uvicorn")
 
 
 @click.command(help=help_text("page"))

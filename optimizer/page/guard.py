@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,21 +13,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 TOKEN = "access_token"
 HOSTS = ("127.0.0.1", "localhost")
 LARGEST_BODY = 8 * 2**20  # of a request [B]: a log that is uploaded travels in base64
-# The tabs need nothing from outside; marimo starts inline scripts and workers of its own.
+# The tabs need nothing from outside, and no script but those that the server has.
 POLICY = "; ".join(
     (
-        "default-src 'self'",
-        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "default-src 'none'",
+        "script-src 'self'",
         "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "font-src 'self' data:",
-        "worker-src 'self' blob:",
-        "connect-src 'self' data: blob: ws://127.0.0.1:{port} ws://localhost:{port}",
-        "frame-src 'self' data: blob:",
+        "img-src 'self' data:",
+        "connect-src 'self'",
         "frame-ancestors 'none'",
         "form-action 'self'",
-        "base-uri 'self'",
-        "object-src 'none'",
+        "base-uri 'none'",
     )
 )
 
@@ -39,14 +34,12 @@ class Guard:
     Attributes:
         app: the other one.
         token: comes once in the address, ?access_token=..., and then from a cookie of this port.
-        tabs: paths that are served with a slash at their end.
-        meta: what the tabs may read of how the server was started, as `mo.app_meta().request.meta`.
+        tabs: paths that are served with a slash at their end; "/" leads to the first.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int, tabs: tuple[str, ...], meta: Mapping[str, str]) -> None:
-        self.app, self.token, self.tabs, self.meta = app, token, tabs, dict(meta)
+    def __init__(self, app: ASGIApp, token: str, port: int, tabs: tuple[str, ...]) -> None:
+        self.app, self.token, self.tabs = app, token, tabs
         self.cookie = f"optimize-page-{port}"
-        self.policy = POLICY.replace("{port}", str(port))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -61,13 +54,12 @@ class Guard:
             answer = _refused(401, "open the address that `optimize page` printed; it carries the access_token.")
         elif not length.isdecimal() or int(length) > LARGEST_BODY:
             answer = _refused(413, f"more than {LARGEST_BODY >> 20} MiB.")
-        elif scope["type"] == "http" and (scope["path"] in self.tabs or TOKEN in asked.query_params):
+        elif scope["type"] == "http" and (scope["path"] in ("/", *self.tabs) or TOKEN in asked.query_params):
             answer = self._redirected(asked)
         if answer is not None:
             await answer(scope, receive, send)
         else:
-            scope["meta"] = self.meta
-            await self.app(scope, _bounded(receive), self._dressed(send))
+            await self.app(scope, _bounded(receive), _dressed(send))
 
     def _is_known(self, asked: HTTPConnection) -> bool:
         given = [*asked.query_params.getlist(TOKEN), asked.cookies.get(self.cookie, "")]
@@ -75,7 +67,8 @@ class Guard:
 
     def _redirected(self, asked: HTTPConnection) -> Response:
         """To the same address without the token, which a person may then copy; the cookie remembers it."""
-        path = asked.scope["path"] + ("/" if asked.scope["path"] in self.tabs else "")
+        path = self.tabs[0] if asked.scope["path"] == "/" else asked.scope["path"]
+        path += "/" if path in self.tabs else ""
         rest = urlencode([(name, value) for name, value in asked.query_params.multi_items() if name != TOKEN])
         headers = {
             "location": f"/{quote(path.lstrip('/'))}" + (f"?{rest}" if rest else ""),
@@ -84,18 +77,19 @@ class Guard:
         }
         return Response(status_code=303, headers=headers)
 
-    def _dressed(self, send: Send) -> Send:
-        """The sender that adds what keeps every page to this machine."""
 
-        async def dressed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["content-security-policy"] = self.policy
-                headers["referrer-policy"] = "no-referrer"
-                headers["x-content-type-options"] = "nosniff"
-            await send(message)
+def _dressed(send: Send) -> Send:
+    """The sender that adds what keeps every page to this machine."""
 
-        return dressed
+    async def dressed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["content-security-policy"] = POLICY
+            headers["referrer-policy"] = "no-referrer"
+            headers["x-content-type-options"] = "nosniff"
+        await send(message)
+
+    return dressed
 
 
 def _is_here(headers: Headers) -> bool:

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
 import socket
-import sys
 import threading
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
-from optimizer.page.guard import LARGEST_BODY, TOKEN, Guard
+from optimizer.page.guard import TOKEN, Guard
 from optimizer.page.half_open import closing_half_open
-from optimizer.page.plan.workers import Workers
+from optimizer.page.routes import routes
+from optimizer.page.tabs import tabs_of
+from optimizer.page.workers import Workers
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 PATIENCE = 2  # for open requests when the server ends [s]
-SESSION_S = 600  # that a visitor who lost the connection finds the lab as it was [s]
-LAB = "optimizer.page.learn.app"  # a marimo app, served at LEARN's path where it is installed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tab:
-    """What is served at a path."""
-
-    path: str
-    title: str
-    about: str  # a sentence: what is done there
-
-
-PLAN = Tab(
-    path="/plan", title="Plan", about="A model and a cluster in, the proven best plan out: move a slider and see."
-)
-LEARN = Tab(path="/learn", title="Learn", about="The Parallelism Paradox: predict, then see what the cost model says.")
 
 
 def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
@@ -59,11 +38,10 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?{TOKEN}={token}"
     workers = Workers()
-    meta = {"learn_out": str(learn_out.absolute()) if learn_out else ""}
     config = Config(
-        guarded(token, port, meta, workers),
+        guarded(token, port, workers, learn_out.absolute() if learn_out else None),
         log_level="critical",
-        ws_max_size=LARGEST_BODY,
+        ws="none",
         timeout_graceful_shutdown=PATIENCE,
         lifespan="off",
         http=closing_half_open(),
@@ -77,38 +55,12 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
         server.run(sockets=[listening])
 
 
-def guarded(token: str, port: int, meta: Mapping[str, str], workers: Workers) -> ASGIApp:
-    """Every tab of this installation behind the guard, as an ASGI application."""
+def guarded(token: str, port: int, workers: Workers, sheet: Path | None = None) -> ASGIApp:
+    """Every tab behind the guard, as an ASGI application; `sheet` gathers what students answer."""
     from starlette.applications import Starlette
-    from starlette.responses import HTMLResponse
-    from starlette.routing import Mount, Route
 
-    from optimizer.page.plan.routes import plan_tab
-    from optimizer.reports.render.html import filled
-
-    lab = _lab_file()
-    tabs = (PLAN, LEARN) if lab else (PLAN,)
-    text = filled("optimizer.page", "entrance.html", tabs=tabs)
-
-    async def entrance(_request: Request) -> Response:
-        return HTMLResponse(text)
-
-    routes = [Route("/", entrance), Mount(PLAN.path, plan_tab(workers))]
-    if lab:
-        import marimo
-
-        builder = marimo.create_asgi_app(quiet=True, include_code=False, session_ttl=SESSION_S)
-        routes.append(Mount("/", builder.with_app(path=LEARN.path, root=lab).build()))
-    return Guard(Starlette(routes=routes), token, port, tuple(tab.path for tab in tabs), meta)
-
-
-def _lab_file() -> str | None:
-    """Where the marimo app of the Learn tab is; None where this installation has none."""
-    try:
-        spec = find_spec(LAB)
-    except ModuleNotFoundError:
-        return None
-    return spec.origin if spec else None
+    tabs = tabs_of(sheet)
+    return Guard(Starlette(routes=routes(tabs, workers)), token, port, tuple(f"/{tab.name}" for tab in tabs))
 
 
 def _bound(port: int) -> socket.socket:
@@ -139,9 +91,6 @@ def _server(config: Any, workers: Workers) -> Any:
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await super().shutdown(sockets)
-            # A session of the lab waits for its visitor in a thread of its own, which nothing else ends.
             workers.end()
-            sys.stdout.flush()
-            os._exit(0)
 
     return Ending(config)

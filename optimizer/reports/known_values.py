@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import sqrt
+
 from optimizer.base.units import seconds
 from optimizer.job.job import Job
+from optimizer.job.known import TIME
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
@@ -14,25 +18,45 @@ NOT_KNOWN = "not known"
 def step_words(job: Job, plan: Plan, step_time: float) -> str:
     """A step time [s], or that it is not known.
 
-    >>> from optimizer.catalog import load_cluster, load_model
-    >>> from optimizer.job.stack import Stack
-    >>> stacks = [Stack(name="mine", devices=("h100",), intervals={"time_interpolated": w}) for w in (0.1, 0.8)]
-    >>> jobs = [Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=stack, gpus=64, seq_len=2048,
-    ...     global_batch=64) for stack in stacks]
-    >>> [step_words(job, Plan(tp=8, pp=8), 10.0) for job in jobs]
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> [step_words(job, Plan(tp=8, pp=8), step) for step in (10.0, 1e5)]  # 1e5 s: an MFU of 0.002 %
     ['10 s', 'not known']
     """
-    return seconds(step_time) if interval(job, plan, step_time).known else NOT_KNOWN
+    return seconds(believed(job, plan, step_time)) if interval(job, plan, step_time).known else NOT_KNOWN
 
 
 def mfu_words(job: Job, plan: Plan, estimate: Estimate) -> str:
     """The MFU of a plan, or that it is not known."""
-    return f"{estimate.mfu:.1%}" if interval(job, plan, estimate.step_time).known else NOT_KNOWN
+    slower = believed(job, plan, estimate.step_time) / estimate.step_time
+    return f"{estimate.mfu / slower:.1%}" if interval(job, plan, estimate.step_time).known else NOT_KNOWN
 
 
 def price_words(job: Job, plan: Plan, estimate: Estimate) -> str:
     """MFU and step time in one line; where they are not known, between which times the step lies."""
     time = interval(job, plan, estimate.step_time)
     if time.known:
-        return f"MFU {estimate.mfu:.1%}, {seconds(estimate.step_time)} per step"
+        slower = believed(job, plan, estimate.step_time) / estimate.step_time
+        return f"MFU {estimate.mfu / slower:.1%}, {seconds(estimate.step_time * slower)} per step"
     return f"step time {NOT_KNOWN}: {seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
+
+
+def believed(job: Job, plan: Plan, step_time: float) -> float:
+    """A predicted step time with what the user's own runs say of it [s]; as predicted without such runs."""
+    span = interval(job, plan, step_time)
+    return sqrt(span.low * span.high)
+
+
+def runs_words(job: Job, plan: Plan, step_time: float) -> str:
+    """What the user's own runs changed in a step time [s]; "" without such runs."""
+    count = sum(row.quantity == TIME for row in job.stack.known)
+    if not count:
+        return ""
+    before = interval(replace(job, stack=replace(job.stack, known=())), plan, step_time)
+    after, moved = interval(job, plan, step_time), believed(job, plan, step_time) / step_time - 1.0
+    widths = [sqrt(span.high / span.low) - 1.0 for span in (before, after)]
+    return (
+        f"your {count} run{'s' * (count > 1)}: {abs(moved):.0%} {'slower' if moved > 0 else 'faster'} than predicted "
+        f"without {'them' if count > 1 else 'it'}, interval ±{widths[0]:.0%} -> ±{widths[1]:.0%}"
+    )

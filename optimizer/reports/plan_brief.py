@@ -16,6 +16,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
+from optimizer.reports.known_values import runs_words
 from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
@@ -44,10 +45,11 @@ OTHERS = columns("[text] | ~ | [text] | [text]")
 
 
 def head_line(answer: Answer, assumed: Sequence[str]) -> str:
-    """The chance to fit, and the options that were guessed."""
+    """The chance to fit, what the user's own runs changed, and the options that were guessed."""
     guessed = dict.fromkeys(option[1] for text in assumed if (option := OPTION.search(text)))
     fits = f"fits with {chance(answer.job, answer.estimate)}" if answer.estimate else ""
-    return "; ".join(part for part in (fits, f"guessed: {', '.join(guessed)}" if guessed else "") if part)
+    own = runs_words(answer.job, answer.plan, answer.estimate.step_time) if answer.plan and answer.estimate else ""
+    return "; ".join(part for part in (fits, own, f"guessed: {', '.join(guessed)}" if guessed else "") if part)
 
 
 def warnings(answer: Answer) -> list[str]:

@@ -192,7 +192,9 @@ def limits(job: Job, plan: Plan, estimate: Estimate) -> list[tuple[str, str, str
     ]
     for name, field in LIMITS.items():
         if field.of:
-            most = ceiling(job) if field.of == "tp" else getattr(job.limits, name)
+            most = {"tp": ceiling(job), "micro_batch": job.largest_micro_batch}.get(field.of) or getattr(
+                job.limits, name
+            )
             share = getattr(plan, field.of) / most
             if share >= AT_LIMIT or not field.default:  # of a fixed limit only where it binds
                 uses.append((field.of.replace("_", "-"), f"{getattr(plan, field.of)} of {most}", share))

@@ -15,7 +15,7 @@ from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
-from optimizer.reports.known_values import price_words
+from optimizer.reports.known_values import mfu_words, price_words, runs_words, step_words
 from optimizer.reports.terms import runs
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def headline(answer: Answer) -> str:
         fits = f"fits with {chance(job, answer.estimate)} only, " if doubtful else ""
         if not interval(job, answer.plan, answer.estimate.step_time).known:
             return f"{where} — {fits}{price_words(job, answer.plan, answer.estimate)}"
-        mfu, span = answer.estimate.mfu, mfu_span(job, answer.plan, answer.estimate)
-        return f"{where} — {fits}MFU {mfu:.1%} ({span}), {seconds(answer.estimate.step_time)} per step"
+        words = mfu_words(job, answer.plan, answer.estimate), step_words(job, answer.plan, answer.estimate.step_time)
+        return f"{where} — {fits}MFU {words[0]} ({mfu_span(job, answer.plan, answer.estimate)}), {words[1]} per step"
     if answer.status == "infeasible":
         return f"{where} — no plan of {job.training} satisfies every rule (proven)"
     return f"{where} — no plan found within the time limit"
@@ -160,7 +160,7 @@ def interval_words(job: Job, plan: Plan, estimate: Estimate) -> str:
     why = f"extrapolated: {'; '.join(time.reasons)}" if time.reasons else "interpolated between measured runs"
     return (
         f"{seconds(time.low)} to {seconds(time.high)}, {memory.low / GB:.1f} to {memory.high / GB:.1f} GB "
-        f"at {LEVEL:.0%}; {why}"
+        f"at {LEVEL:.0%}; {'; '.join(filter(None, (why, runs_words(job, plan, estimate.step_time))))}"
     )
 
 

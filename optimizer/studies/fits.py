@@ -159,7 +159,7 @@ def _allowed(job: Job) -> list[Plan]:
 def _plans(job: Job) -> list[Plan]:
     """Every plan of data parallelism alone."""
     share, features = job.global_batch // job.gpus, job.stack.features
-    sizes = [size for size in range(1, min(share, job.limits.max_micro_batch) + 1) if share % size == 0]
+    sizes = [size for size in range(1, min(share, job.largest_micro_batch) + 1) if share % size == 0]
     stages = sorted(features.zero_stages) if job.gpus > 1 else [min(features.zero_stages)]
     return [
         Plan(dp=job.gpus, micro_batch=size, num_microbatches=share // size, zero_stage=stage, recompute=recompute)

@@ -141,7 +141,7 @@ def _data_parallel_plans(job: Job) -> list[Plan]:
     share, rest = divmod(job.global_batch, job.gpus)
     if rest:
         return []
-    sizes = [size for size in range(1, min(share, job.limits.max_micro_batch) + 1) if share % size == 0]
+    sizes = [size for size in range(1, min(share, job.largest_micro_batch) + 1) if share % size == 0]
     features = job.stack.features
     return [
         Plan(dp=job.gpus, micro_batch=size, num_microbatches=share // size, zero_stage=stage, recompute=recompute)

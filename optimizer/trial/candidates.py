@@ -16,7 +16,7 @@ from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.step.estimate import Costs, Estimate
-from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at, tuned
 from optimizer.search.lattice.oracle import Points, firsts, sweep
@@ -24,7 +24,6 @@ from optimizer.search.plan.alternatives import estimate_of
 from optimizer.search.plan.planner import plan as plan_of
 from optimizer.trial.belief import Belief
 
-SIDES = 1.6448536269514722  # standard deviations on either side that hold 90 %
 RUNNERS_UP = 12  # runners-up of another structure, the first of them as best laid out
 MOST = 400  # candidates
 LEAST_CHANCE = 1.2815515655446004  # standard deviations of memory by which a plan may exceed what is usable: 10 %

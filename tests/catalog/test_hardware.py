@@ -69,8 +69,8 @@ def test_an_alias_means_one_thing() -> None:
         assert not set(aliases) & {row["name"] for row in rows}
 
 
-def test_49_devices() -> None:
-    assert len(device_names()) == 49
+def test_50_devices() -> None:
+    assert len(device_names()) == 50
 
 
 @looped(name=device_names())

@@ -195,7 +195,7 @@ def test_a_knob_is_no_variable_and_says_how_it_is_left_out() -> None:
         assert len(found.stack.features.settable) == len(KNOBS) - 1
 
 
-@pytest.mark.parametrize("option", ["--max-tp", "--hbm-limit"])
+@pytest.mark.parametrize("option", ["--max-tp", "--max-micro-batch", "--hbm-limit"])
 def test_zero_is_no_limit_where_that_is_what_holds(option: str) -> None:
     field = next(field for field in fields.FIELDS.values() if field.option == option)
     command = click.command(options.option(field.name)(lambda **given: given))
@@ -204,7 +204,7 @@ def test_zero_is_no_limit_where_that_is_what_holds(option: str) -> None:
 
 
 def test_zero_is_refused_where_it_means_nothing() -> None:
-    for name in ("max_vpp", "max_micro_batch", "min_cp_tokens"):
+    for name in ("max_vpp", "min_cp_tokens"):
         command = click.command(options.option(name)(lambda **given: given))
         with pytest.raises(click.BadParameter, match="0 is not a whole number from 1"):
             command.main([fields.FIELDS[name].option, "0"], standalone_mode=False)

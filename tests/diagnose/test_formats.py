@@ -3,6 +3,8 @@
 import gzip
 import json
 import random
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +196,7 @@ REAL = {
         "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: {step} / 15 | consumed_tokens: 512 | "
         "elapsed_time_per_iteration_ms: {ms:.3g} | tokens_per_sec: 109 | lm_loss: 5.32 | grad_norm: 2.96",
     ],
-    "NeMo 2": [
+    "NeMo": [
         "[2025-10-17T11:33:02+08:00] Training epoch 0, iteration {step}/999 | lr: 0.0001754 | global_batch_size: 32 | "
         "global_step: {step} | reduced_train_loss: 3.06 | train_step_timing in s: {seconds:.3f} | "
         "tokens_per_sec_per_gpu: 6.706e+03 | consumed_samples: 16928 | val_loss: 3.624",
@@ -265,3 +267,102 @@ def test_a_damaged_log_is_read_or_refused_but_never_breaks(program: str, tmp_pat
             continue
         json.loads(logs_json(runs, [None] * len(runs)))
         assert all(run.step_time is None or run.step_time > 0 for run in runs)
+
+
+MORE: list[tuple[str, str, Callable[[int, float], str]]] = [
+    (
+        "NeMo 1",
+        "NeMo",
+        lambda step, clock: (
+            f"Epoch 0:   1%|          | {step}/77225 [0:10:00<18:01:48,  2.00s/it, loss=3.1, v_num=, "
+            f"reduced_train_loss=3.090, global_step={step - 1:.1f}, consumed_samples=1.63e+6]"
+        ),
+    ),
+    (
+        "NeMo 1 with times",
+        "NeMo",
+        lambda step, clock: (
+            f"Epoch 0: :   3%|3         | {step}/301500 [1:42:42<55:37:46, v_num=0-56, reduced_train_loss=7.0, "
+            f"global_step={step:.2e}, consumed_samples=6.3e+5, train_step_timing in s=2.000, val_loss=7.040]"
+        ),
+    ),
+    (
+        "nanochat",
+        "nanoGPT",
+        lambda step, clock: (
+            f"step {step:05d}/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 2000.00ms | tok/sec: 262,144 | "
+            "bf16_mfu: 47.50 | epoch: 1 | total time: 0.50m | eta: 5.0m"
+        ),
+    ),
+    (
+        "litgpt, every micro-batch",
+        "litgpt",
+        lambda step, clock: "\n".join(
+            f"Epoch 1 | iter {4 * step + part - 3} step {step - (part < 3)} | loss train: 1.9, val: n/a | "
+            f"iter time: {800 if part == 3 else 400:.2f} ms{' (step)' * (part == 3)}"
+            for part in range(4)
+        ),
+    ),
+    (
+        "ms-swift",
+        "Hugging Face Trainer",
+        lambda step, clock: (
+            f"{{'loss': 0.485, 'grad_norm': 25.8, 'learning_rate': 1e-06, 'memory(GiB)': 69.19, "
+            f"'train_speed(iter/s)': {step / clock:.6f}, 'epoch': 0.26, 'global_step/max_steps': '{step}/940', "
+            "'percentage': '11.70%', 'elapsed_time': '16m 51s', 'remaining_time': '2h 7m 13s'}"
+        ),
+    ),
+    (
+        "ms-swift on Megatron",
+        "Hugging Face Trainer",
+        lambda step, clock: (
+            f"{{'loss': '0.485', 'grad_norm': '25.8', 'global_step/max_steps': '{step}/940', "
+            f"'elapsed_time': '16m 51s', 'memory(GiB)': '69.19', 'train_speed(s/it)': '{clock / step:.6f}'}}"
+        ),
+    ),
+    (
+        "LLaMA-Factory",
+        "Hugging Face Trainer",
+        lambda step, clock: (
+            f'{{"current_steps": {10 * step}, "total_steps": 900, "loss": 0.5, "lr": 1e-05, "epoch": 0.1, '
+            f'"percentage": 1.1, "elapsed_time": "{timedelta(seconds=int(10 * clock))}", "remaining_time": "0:30:00"}}'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "program", "line"), MORE, ids=[name for name, *_ in MORE])
+def test_other_lines_of_a_program(name: str, program: str, line: Callable[[int, float], str], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    rows = [line(step, 7.0 + PACE * step) for step in range(1, 40)]  # the first step takes seven seconds more
+    log.write_text(written.text(rows), encoding="utf-8")
+    found = first(log)
+    assert found["program"] == program
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"it (?P<step>\d+) \| .*?(?P<ms>[\d.]+) ms", "[gpu 0] it {step} | loss 2.0 | 2000.0 ms"),
+        (r"batch took (?P<seconds>[\d.]+)s", "batch took 2.0s"),
+        (r"step (?P<step>\d+): (?P<samples>[\d,]+) img/s", "step {step}: 32 img/s"),
+    ],
+)
+def test_lines_of_any_loop_are_read_by_a_pattern(pattern: str, line: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text([line.format(step=step) for step in range(40)]))
+    found = first(log, "--pattern", pattern, "--set", "global_batch=64")
+    assert found["step_time_s"] == pytest.approx(PACE)
+    assert read(log).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [("(", "is no regular expression"), (r"x (?P<time>\d)", "has a group 'time'"), (r"x \d", "names no time")],
+)
+def test_a_pattern_that_says_nothing_is_refused(pattern: str, says: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("x 1\n")
+    done = read(log, "--pattern", pattern)
+    assert (done.exit_code, says in done.stderr) == (2, True)

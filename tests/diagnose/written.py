@@ -167,17 +167,69 @@ def maxtext(times: Times) -> list[str]:
     return lines
 
 
+def torchtune(times: Times) -> list[str]:
+    lines = []
+    for place, seconds in enumerate(times):
+        bar = f"1|{place + 1}|Loss: {loss(place)}:   1%|1         | {place + 1}/1000 [00:50<26:06,  {seconds:.2f}s/it]"
+        lines += [
+            bar,
+            f"Step {place + 1} | loss:{loss(place)} lr:2e-05 tokens_per_second_per_gpu:{4000 / seconds} "
+            "peak_memory_active:41.0 peak_memory_alloc:40.5 peak_memory_reserved:41.91 ",
+        ]
+    return lines
+
+
+def litgpt(times: Times) -> list[str]:
+    return [
+        f"Epoch 1 | iter {8 * (place + 1)} step {place + 1} | loss train: {loss(place):.3f}, val: n/a | "
+        f"iter time: {seconds / 8 * 1e3:.2f} ms (step) remaining time: 0:10:00"
+        for place, seconds in enumerate(times)
+    ]
+
+
+def nanogpt(times: Times) -> list[str]:
+    return [
+        f"iter {place}: loss {loss(place):.4f}, time {seconds * 1e3:.2f}ms, mfu 99.90%"
+        for place, seconds in enumerate(times)
+    ]
+
+
+def verl(times: Times) -> list[str]:
+    return [
+        f"(TaskRunner pid=917) step:{place + 1} - actor/pg_loss:{loss(place)} - actor/grad_norm:np.float64(0.5) - "
+        f"perf/max_memory_reserved_gb:41.91 - timing_s/gen:99.9 - timing_s/update_actor:{seconds} - timing_s/step:999.9"
+        for place, seconds in enumerate(times)
+    ]
+
+
+def engine(times: Times) -> list[str]:
+    lines = []
+    for place in range(len(times)):
+        stamp = clock(times, place).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+        lines += [
+            f"[{stamp}] [INFO] [logging.py:69:log_dist] [Rank 0] step={place + 1}, skipped=2, lr=[5e-05], mom=[[0.9]]",
+            f"[{stamp}] [INFO] [timer.py:189:stop] 0/{4 * place + 4}, SamplesPerSec=83.4, MemAllocated=0.26GB, "
+            "MaxMemAllocated=41.91GB",
+        ]
+    return lines
+
+
 PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "Megatron-LM": megatron,
     "Megatron-Bridge": bridge,
     "Primus": primus,
-    "NeMo 2": nemo,
+    "NeMo": nemo,
     "torchtitan": torchtitan,
     "DeepSpeed": deepspeed,
     "nanotron": nanotron,
     "llm-foundry": composer,
     "Hugging Face Trainer": huggingface,
     "MaxText": maxtext,
+    "torchtune": torchtune,
+    "litgpt": litgpt,
+    "nanoGPT": nanogpt,
+    "verl": verl,
+    "DeepSpeed's steps": engine,
 }
 
 

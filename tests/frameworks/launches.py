@@ -476,6 +476,41 @@ PICOTRON = """{
 """
 
 # A launch of each framework, and scripts of Megatron-LM: its files by name, and the GPUs where these do not say.
+TORCHTUNE = """model:
+  _component_: torchtune.models.llama3_1.llama3_1_8b
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  path: /models/tokenizer.model
+  max_seq_len: 4096
+dataset: {_component_: torchtune.datasets.alpaca_dataset, packed: true}
+batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: {_component_: torch.optim.AdamW, lr: 2.0e-5, fused: true}
+enable_activation_checkpointing: true
+dtype: bf16
+"""
+LITGPT = """model_name: Llama-3-8B
+precision: bf16-true
+devices: 8
+num_nodes: 2
+optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 4.0e-4}}
+train:
+  global_batch_size: 128
+  micro_batch_size: 2
+  max_seq_length: 4096
+  max_tokens: 1000000000
+"""
+SWIFT = """NPROC_PER_NODE=8 swift sft \\
+    --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora --lora_rank 8 --target_modules all-linear \\
+    --torch_dtype bfloat16 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_length 2048 \\
+    --deepspeed zero2 --output_dir out
+"""
+SWIFT_MEGATRON = """export NPROC_PER_NODE=8
+megatron sft \\
+    --model Qwen/Qwen2.5-7B-Instruct --tensor_model_parallel_size 2 --sequence_parallel true \\
+    --micro_batch_size 1 --global_batch_size 64 --max_length 4096 --recompute_granularity full \\
+    --recompute_method uniform --recompute_num_layers 1
+"""
 SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "arrays": ({"train.sh": ARRAYS}, None),
     "slurm": ({"train.slurm": SLURM}, None),
@@ -490,4 +525,8 @@ SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "Megatron-Bridge": ({"bridge.yaml": BRIDGE}, 64),
     "Primus": ({"primus.yaml": PRIMUS}, 8),
     "MaxText": ({"maxtext.yml": MAXTEXT}, None),
+    "torchtune": ({"full.yaml": TORCHTUNE}, 8),
+    "litgpt": ({"pretrain.yaml": LITGPT}, None),
+    "ms-swift": ({"megatron.sh": SWIFT_MEGATRON}, None),
+    "ms-swift with DeepSpeed": ({"swift.sh": SWIFT}, None),
 }

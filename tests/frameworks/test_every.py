@@ -6,10 +6,11 @@ import pytest
 
 from optimizer.catalog import family_names, stack_names
 from optimizer.catalog.targets import launchers
+from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.every import EVERY, FRAMEWORKS, TARGETS
 from optimizer.frameworks.export_folder import FILES
 from optimizer.frameworks.framework import Framework
-from optimizer.frameworks.read import File, config_of
+from optimizer.frameworks.read import File, config_of, read_launch
 from optimizer.job.plan import Plan
 from tests.frameworks import launches
 
@@ -34,6 +35,7 @@ def test_what_a_record_names_is_there(framework: Framework) -> None:
 def test_a_config_belongs_to_the_first_framework_that_recognises_it() -> None:
     for framework in (each for each in EVERY if each.config):
         (file, text), *_ = launches.SAMPLES[framework.name][0].items()
-        values = config_of(File(file, text.encode())).values
+        source = read_launch([File(file, text.encode())], 64) if file.endswith(".sh") else None
+        values = source.values if isinstance(source, ConfigLaunch) else config_of(File(file, text.encode())).values
         takes = [each.name for each in EVERY if each.config and each.config.recognised(values)]
         assert takes[0] == framework.name, takes

@@ -220,6 +220,18 @@ def test_torchtitan_keeps_weights_gathered_under_a_pipeline() -> None:
     assert question({"a.toml": always}).plan.zero_stage == 3
 
 
+@pytest.mark.parametrize(("slices", "size"), [("", 4), ("pipeline_parallel_microbatches = 4\n", 2)])
+def test_pipelines_of_2024_cut_a_batch_in_as_many_micro_batches_as_stages(slices: str, size: int) -> None:
+    """Since pytorch/torchtitan pull request 1073 (April 2025) configs have the size of a micro-batch, 1 by default."""
+    text = launches.TORCHTITAN.replace("pipeline_parallel_degree = 1\n", "").replace(
+        "local_batch_size = 2", "batch_size = 8"
+    )
+    old = f"{text}\n[experimental]\npipeline_parallel_degree = 2\n{slices}"
+    assert question({"a.toml": old}).plan.micro_batch == size
+    new = f"{text}\n".replace("[parallelism]", "[parallelism]\npipeline_parallel_degree = 2")
+    assert question({"a.toml": new}).plan.micro_batch == 1
+
+
 def test_exported_arguments_read_back() -> None:
     from optimizer.catalog import load_cluster, load_model, load_stack
     from optimizer.frameworks.megatron.export import arguments, plan_flags

@@ -46,7 +46,6 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
-        ({"tune.yaml": "checkpointer: {_component_: torchtune.training.X}\n"}, "torchtune: its configs are not read"),
         ({"grpo.sh": VERL}, "verl: reinforcement learning is not priced"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
@@ -243,10 +242,69 @@ def test_the_trainers_flags_count_beside_a_launchers_config(tmp_path: Path) -> N
     assert said == {"model": "llama3-8b", "micro_batch": 2, "seq_len": 2048, "train": "lora:8", "zero_stage": 2}
 
 
-@pytest.mark.parametrize("command", ["megatron sft --model Qwen/Qwen3-8B", "swift sft --train_type lora"])
-def test_commands_of_ms_swift_are_refused_by_name(command: str) -> None:
-    with pytest.raises(InvalidFile, match="ms-swift: its commands are not read"):
+@pytest.mark.parametrize("command", ["megatron rlhf --model Qwen/Qwen3-8B", "swift infer --model Qwen/Qwen3-8B"])
+def test_commands_of_ms_swift_that_train_otherwise_are_refused_by_name(command: str) -> None:
+    with pytest.raises(InvalidFile, match="ms-swift: of its commands only `sft` and `pt` are priced"):
         launch_of({"run.sh": f"NPROC_PER_NODE=8 {command} --tensor_model_parallel_size 2 --micro_batch_size 1\n"})
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("swift sft", {"train": "lora:16", "zero_stage": 0, "recompute": "full", "nodes": 1}),
+        ("swift pt --lora_rank 4", {"zero_stage": 0, "recompute": "full"}),
+        ("swift sft --tuner_type full --deepspeed zero3_offload", {"zero_stage": 3, "offload": 1.0}),
+        (
+            "swift sft --train_type lora --quant_bits 4 --gradient_checkpointing false",
+            {"base": "nf4", "recompute": "none"},
+        ),
+    ],
+)
+def test_ms_swift_by_flag(command: str, said: dict[str, Any]) -> None:
+    flags = "--model Qwen/Qwen3-8B --per_device_train_batch_size 1 --max_length 2048"
+    settings = question({"run.sh": f"NPROC_PER_NODE=4 {command} {flags}\n"}).settings
+    assert settings["gpus"] == 4
+    assert {name: settings[name] for name in said if name != "nodes"} == {n: v for n, v in said.items() if n != "nodes"}
+    assert "train" in said or settings.get("train", "full") != "lora:16"
+
+
+@pytest.mark.parametrize(
+    ("files", "gpus", "said"),
+    [
+        (
+            launches.TORCHTUNE,
+            8,
+            {"model": "llama3.1-8b", "micro_batch": 2, "num_microbatches": 4, "seq_len": 4096, "zero_stage": 3}
+            | {"recompute": "full", "optimizer_bytes": 4},
+        ),
+        (launches.TORCHTUNE, 1, {"zero_stage": 0}),
+        (
+            launches.TORCHTUNE.replace("llama3_1_8b", "qlora_llama3_1_8b\n  lora_rank: 4\n  apply_lora_to_mlp: true"),
+            2,
+            {"train": "qlora:4:q_proj+v_proj+gate+up+down", "base": "nf4"},
+        ),
+        (
+            launches.TORCHTUNE.replace("torch.optim.AdamW", "bitsandbytes.optim.PagedAdamW8bit"),
+            1,
+            {"optimizer": "paged-adamw-8bit"},
+        ),
+        (
+            launches.LITGPT,
+            None,
+            {"model": "llama3-8b", "gpus": 16, "shard": 8, "zero_stage": 3, "recompute": "none", "global_batch": 128}
+            | {"optimizer_bytes": 4, "tokens": 10**9},
+        ),
+        (
+            launches.LITGPT.replace("model_name: Llama-3-8B", "checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B")
+            + "lora_r: 8\nlora_query: true\nlora_projection: true\nquantize: bnb.nf4\n",
+            None,
+            {"model": "llama3-8b", "train": "qlora:8:q+o", "base": "nf4", "recompute": "full"},
+        ),
+    ],
+)
+def test_torchtune_and_litgpt_by_key(files: str, gpus: int | None, said: dict[str, Any]) -> None:
+    settings = question({"x.yaml": files}, gpus=gpus).settings
+    assert {name: settings.get(name) for name in said} == said
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,42 @@ def test_a_job_is_told_by_its_fastest_run(run: Run) -> None:
 def test_the_default_is_held_to_what_was_measured(run: Run) -> None:
     slow = compared([run])
     assert slow.plan
-    assert slow.best < slow.as_run
-    assert slow.slower < 0
-    assert slow.below < 0
-    fast = compared([replace(run, step_time=slow.best / 1.2)])
-    assert fast.slower == pytest.approx(0.2)
-    assert fast.below == pytest.approx(1 - 1 / 1.2, abs=0.01)
+    assert slow.bound == pytest.approx(slow.fastest)
+    assert slow.fastest <= slow.default < slow.as_run
+    assert slow.its_bound < slow.as_read
+    assert slow.slower(slow.default) < 0
+    assert slow.below(slow.bound) < 0
+    assert slow.why == ""
+    fast = compared([replace(run, step_time=slow.default / 1.2)])
+    assert fast.slower(fast.default) == pytest.approx(0.2)
+    assert fast.below(fast.bound) == pytest.approx(1 - 1.2**-1 * fast.default / fast.bound)
     lines = list(report([slow, fast], worst=1))
-    assert lines[:4] == [
+    assert lines[:7] == [
         "2 jobs of 2 runs",
-        "planned more than 5% slower than the best measured: 1, 50.0%",
-        "planned more than 15% slower than the best measured: 1, 50.0%",
-        "measured more than 3% below the bound: 1, 50.0%",
+        "default more than 5% slower than the best measured: 1, 50.0%",
+        "default more than 15% slower than the best measured: 1, 50.0%",
+        "fastest more than 5% slower than the best measured: 1, 50.0%",
+        "fastest more than 15% slower than the best measured: 1, 50.0%",
+        "measured more than 3% below the bound of the default stack: 1, 50.0%",
+        "measured more than 3% below the bound of its own software: 1, 50.0%",
     ]
     assert lines[-1].startswith("| a nemo-2024 | llama3-8b | 64 h100 | 8192 | 512 | bf16 |")
     assert "+20.0%" in lines[-1]
+
+
+def test_a_loss_is_told_by_its_parts(run: Run) -> None:
+    """What the run's software is priced too slow, and a plan that the default has no memory for."""
+    assert run.job is not None
+    job = replace(run.job, model=load_model("llama3-70b"), stack=load_stack("megatron-core"))
+    whole = compared([replace(run, job=job, plan=Plan(dp=64, num_microbatches=8), step_time=1.0)])
+    assert whole.as_run == whole.as_read < whole.fastest
+    row = replace(whole, run=replace(whole.run, step_time=whole.as_read / 1.1))
+    lost = row.default / row.measured - 1.1
+    assert row.why.startswith("model +10%, no plan of the default (memory ")
+    assert f"{lost:+.0%}" in row.why
+    assert "software" not in row.why
+    fits = replace(row, reserved=0.0)
+    assert "no plan" not in fits.why
 
 
 def test_a_ceiling_on_the_bubble_rules_no_measured_job_out(run: Run) -> None:

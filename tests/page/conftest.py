@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.browser import outside, windows_of
+from tests.browser import outside
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ("marimo", "axe_core_python")
+NEEDED = ("starlette", "axe_core_python")
 PATIENCE_MS = 90_000  # the machine of a test may be busy
 
 
@@ -36,7 +36,7 @@ class Served:
 
 def started(*arguments: str) -> Served:
     """A server on a free port."""
-    if missing := [name for name in ("marimo", "starlette", "uvicorn") if find_spec(name) is None]:
+    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}: pip install 'mfu-optimizer[page]'")
     process = subprocess.Popen(
         [sys.executable, "-m", "optimizer", "page", "--no-browser", *arguments],
@@ -71,17 +71,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def chromium(browser: Any) -> Any:
-    """The browser, where all else is here that the rooms and their tests need."""
+    """The browser, where all else is here that the tabs and their tests need."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}")
     return browser
-
-
-@pytest.fixture(scope="session")
-def window(chromium: Any) -> Iterator[Callable[[], Any]]:
-    """Opens a window for another visitor of the Learn room; who has the same cookies must not meet another either."""
-    with windows_of(chromium) as opened:
-        yield opened
 
 
 @dataclass
@@ -125,8 +118,14 @@ def visit(chromium: Any) -> Iterator[Any]:
     visitors: list[Visitor] = []
     contexts: list[Any] = []
 
-    def enter(width: int = 1440) -> Visitor:
-        context = chromium.new_context(viewport={"width": width, "height": 1000}, accept_downloads=True)
+    def enter(width: int = 1440, *, strict: bool = False, scheme: str = "light") -> Visitor:
+        """`strict` keeps the page's own policy, under which playwright can wait for selectors but for no function."""
+        context = chromium.new_context(
+            viewport={"width": width, "height": 1000},
+            accept_downloads=True,
+            bypass_csp=not strict,
+            color_scheme=scheme,
+        )
         contexts.append(context)
         page = context.new_page()
         visitor = Visitor(page=page, outside=outside(page))

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InputError
+from optimizer.page.improve.question import LaunchQuestion
+from optimizer.page.improve.view import improve_view
 from optimizer.page.plan.own_files import FILE, LARGEST, kind_of, packed, unpacked
 from optimizer.page.plan.question import PlanQuestion, asked
-from optimizer.page.plan.views.paste import paste_view
 
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -43,7 +44,8 @@ def body(*files: tuple[str, str]) -> bytes:
 
 
 def question(found: dict[str, str]) -> PlanQuestion:
-    return asked(parse_qsl(found["address"]))
+    """What it asks on the Plan tab."""
+    return asked(parse_qsl(found["plan"]))
 
 
 @given(st.text(max_size=2000))
@@ -63,7 +65,9 @@ def test_a_name_without_its_file_is_told() -> None:
 
 
 def test_a_model_and_a_cluster_become_the_question_and_its_link() -> None:
-    found = paste_view(PlanQuestion(gpus=64), body(("config.json", json.dumps(MODEL)), ("my cluster.toml", CLUSTER)))
+    found = improve_view(
+        LaunchQuestion(plan="gpus=64"), body(("config.json", json.dumps(MODEL)), ("my cluster.toml", CLUSTER))
+    )
     asks = question(found)
     job, _ = asks.job()
     assert (job.model.layers, job.model.hidden, job.cluster.name, job.gpus) == (24, 2048, "mine", 64)
@@ -74,11 +78,13 @@ def test_a_model_and_a_cluster_become_the_question_and_its_link() -> None:
 
 def test_several_files_are_one_launch() -> None:
     launch = (("ds.json", json.dumps(ZERO)), ("accelerate.yaml", ACCELERATE))
-    asks = question(paste_view(PlanQuestion(gpus=64), body(*launch, ("config.json", json.dumps(MODEL)))))
+    asks = question(improve_view(LaunchQuestion(), body(*launch, ("config.json", json.dumps(MODEL)))))
     assert (asks.model, asks.gpus, asks.global_batch) == (FILE, 16, 64)
     assert "zero_stage=2" in asks.mine[0]
-    room = question(paste_view(PlanQuestion(model="llama3-8b", gpus=64), body(*launch)))
-    assert (room.model, room.gpus) == ("llama3-8b", 16)
+    chosen = question(improve_view(LaunchQuestion(model="llama3-8b"), body(*launch)))
+    assert (chosen.model, chosen.gpus) == ("llama3-8b", 16)
+    with pytest.raises(InputError, match=r"the model is not told: give --model .*the fields Model"):
+        improve_view(LaunchQuestion(), body(*launch))
 
 
 def test_a_description_that_cannot_be_used_says_why_and_names_no_folder() -> None:
@@ -87,15 +93,15 @@ def test_a_description_that_cannot_be_used_says_why_and_names_no_folder() -> Non
         (CLUSTER.replace("8", "-8"), "above|least|-8"),
     ):
         with pytest.raises(InputError, match=why) as told:
-            paste_view(PlanQuestion(), body(("cluster.toml", text)))
+            improve_view(LaunchQuestion(), body(("cluster.toml", text)))
         assert "/tmp" not in str(told.value)
     assert kind_of(json.dumps(ZERO)) == ""
 
 
 def test_files_are_bounded() -> None:
     with pytest.raises(InputError, match="9 files are more than"):
-        paste_view(PlanQuestion(), body(*[("a.sh", "x")] * 9))
+        improve_view(LaunchQuestion(), body(*[("a.sh", "x")] * 9))
     with pytest.raises(InputError, match="were pasted: at most"):
-        paste_view(PlanQuestion(), body(*[("a.sh", "x" * 1_000_000)] * 3))
+        improve_view(LaunchQuestion(), body(*[("a.sh", "x" * 1_000_000)] * 3))
     with pytest.raises(InputError, match="16,000 bytes"):
-        paste_view(PlanQuestion(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))
+        improve_view(LaunchQuestion(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))

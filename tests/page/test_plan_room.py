@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser import axe
-from tests.page.conftest import ROOT, Served
-from tests.page.test_own_files import CLUSTER, MODEL
+from tests.page.conftest import Served
 
 VIEWS = ("mine", "map", "pipeline", "scaling", "sensitivity", "runs")
 ELSEWHERE = "http://192.0.2.1:9"  # of documentation: nobody's
@@ -102,53 +101,6 @@ def test_every_view_opens_and_nobody_is_kept_out(served: Served, visit: Any) -> 
     assert widths
     assert max(widths) <= 690
     assert page.locator("form").is_hidden()
-
-
-def test_a_pasted_script_fills_the_controls_and_shows_its_edits(served: Served, visit: Any) -> None:
-    visitor = visit()
-    visitor.open(served.room())
-    page = visitor.page
-    page.locator("details.paste > summary").click()
-    page.fill("#pasted", (ROOT / "examples" / "llama3-8b.sh").read_text(encoding="utf-8"))
-    before = visitor.answers()
-    page.click("#read-pasted")
-    visitor.answered(before)
-    told = page.locator("#pasted-answer").inner_text()
-    assert "What was pasted: Megatron-LM, 2.38 s per step" in told
-    assert "remove --recompute-granularity" in told
-    values = {name: page.input_value(f"#in-{name}") for name in ("model", "gpus", "global_batch", "seq_len")}
-    assert values == {"model": "llama3-8b", "gpus": "64", "global_batch": "256", "seq_len": "4096"}
-    page.set_input_files("#in-file", ROOT / "examples" / "slow-run.log")
-    page.locator("#pasted-answer", has_text="8.31 s").wait_for()
-    page.wait_for_function("document.getElementById('in-global_batch').value === '512'")
-    assert page.input_value("#in-global_batch") == "512"
-    page.fill("#pasted", "cat /etc/passwd")
-    page.click("#read-pasted")
-    page.wait_for_selector("#problem:not([hidden])")
-    assert "no command that trains" in page.locator("#problem").inner_text()
-    visitor.errors.clear()  # Chromium notes the answer 422
-
-
-def test_files_of_my_own_are_in_the_link(served: Served, visit: Any, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(MODEL))
-    (tmp_path / "my cluster.toml").write_text(CLUSTER)
-    visitor = visit()
-    visitor.open(served.room(question=SMALL))
-    page = visitor.page
-    page.locator("details.paste > summary").click()
-    page.set_input_files("#in-file", [tmp_path / "config.json", tmp_path / "my cluster.toml"])
-    page.locator("#pasted-answer", has_text="mine, of your file").wait_for()
-    page.wait_for_function("document.getElementById('in-cluster').value === 'file'")
-    assert "--model ./model.json" in page.locator("#flags").inner_text()
-    other = visit()
-    other.open(served.room(question=page.url.partition("?")[2]))
-    assert (other.headline, other.plan) == (visitor.headline, visitor.plan)
-    before = visitor.answers()
-    page.select_option("#in-model", "llama3-8b")
-    visitor.answered(before)
-    assert visitor.headline.startswith("Llama-3 8B")
-    assert "model_file" not in page.url
-    assert "cluster_file" in page.url
 
 
 def test_a_plan_is_shown_before_its_proof_which_comes_by_itself(served: Served, visit: Any) -> None:

@@ -7,7 +7,6 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,14 @@ PATHS = (
     "/",
     "/plan",
     "/plan/",
-    "/plan/room.js",
+    "/page.js",
     "/plan/view/answer",
     "/plan/answer.json",
+    "/fits/",
+    "/improve/",
+    "/buy/board.html",
     "/learn/",
+    "/learn/class.html",
 )
 
 
@@ -81,17 +84,20 @@ def test_the_token_moves_from_the_address_into_a_cookie(served: Served) -> None:
 def test_another_host_or_origin_is_refused(served: Served) -> None:
     known = {"cookie": cookie(served)}
     assert status(served, "/plan/", host="example.org", **known)[0] == 403
-    assert status(served, "/plan/view/paste", "POST", b"x", origin="http://example.org", **known)[0] == 403
-    assert status(served, "/", origin=served.home, **known)[0] == 200
+    assert status(served, "/improve/view/improve", "POST", b"x", origin="http://example.org", **known)[0] == 403
+    assert status(served, "/plan/", origin=served.home, **known)[0] == 200
 
 
 def test_what_is_sent_is_bounded(served: Served) -> None:
-    assert status(served, "/plan/view/paste", "POST", content_length=str(10**9), cookie=cookie(served))[0] == 413
-    code, text = status(served, "/plan/view/paste", "POST", b"#" * 3_000_000, cookie=cookie(served))
+    assert status(served, "/improve/view/improve", "POST", content_length=str(10**9), cookie=cookie(served))[0] == 413
+    code, text = status(served, "/improve/view/improve", "POST", b"#" * 3_000_000, cookie=cookie(served))
     assert (code, "3.0 MB were pasted" in text) == (422, True)
 
 
 def test_a_visitor_names_presets_and_not_files(served: Served) -> None:
+    assert status(served, "/", cookie=cookie(served))[0] == 303
+    for path in ("/buy/view/buy?hardware=./x.toml", "/fits/view/fits?model=/etc/passwd", "/learn/view/panel?act=9"):
+        assert status(served, path, cookie=cookie(served))[0] == 422
     for question in ("model=/etc/passwd", "cluster=./cluster.toml", "stack=../../x.toml"):
         code, text = status(served, f"/plan/view/answer?{question}", cookie=cookie(served))
         assert (code, "unknown" in text) == (422, True)
@@ -117,15 +123,15 @@ def test_twenty_visitors_get_each_their_own_answer(served: Served) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_and_its_workers(how: int) -> None:
     one = started()
-    assert status(one, "/", cookie=cookie(one))[0] == 200
+    assert status(one, "/plan/", cookie=cookie(one))[0] == 200
     assert ended(one, how) == 0
     with pytest.raises(ConnectionRefusedError):
         status(one, "/")
 
 
 def test_a_taken_port_is_one_message() -> None:
-    if find_spec("marimo") is None:
-        pytest.skip("needs marimo")
+    if find_spec("starlette") is None:
+        pytest.skip("needs starlette")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -142,17 +148,17 @@ def test_without_the_extra_one_message_says_what_to_install(monkeypatch: Any) ->
 
 
 def test_the_file_of_answers_needs_a_folder(tmp_path: Path) -> None:
-    if find_spec("marimo") is None:
-        pytest.skip("needs marimo")
+    if find_spec("starlette") is None:
+        pytest.skip("needs starlette")
     done = CliRunner().invoke(cli, ["page", "--learn-out", str(tmp_path / "no" / "answers.csv")])
     assert done.exit_code == 2
     assert "its folder does not exist" in done.stderr
 
 
-def test_nobody_of_a_few_visitors_loses_a_slider_in_either_room(served: Served, window: Callable[[], Any]) -> None:
+def test_nobody_of_a_few_visitors_loses_a_slider_in_either_tab(served: Served) -> None:
     from tests.page.visitors import learn, plan
 
-    for seen in (plan(served, 4, 2), learn(window, served, 2, 2)):
+    for seen in (plan(served, 4, 2), learn(served, 4, 2)):
         assert seen.lost == 0
         assert seen.cpu > 0
 
@@ -176,4 +182,4 @@ def test_nobody_is_sent_elsewhere(served: Served, path: str) -> None:
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b"a=" + b"[" * 100_000])
 def test_brackets_without_end_are_refused(served: Served, body: bytes) -> None:
-    assert status(served, "/plan/view/paste", "POST", body, cookie=cookie(served))[0] == 422
+    assert status(served, "/improve/view/improve", "POST", body, cookie=cookie(served))[0] == 422

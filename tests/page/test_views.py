@@ -2,36 +2,56 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
 from optimizer.base.errors import InputError
+from optimizer.catalog import load_model, model_names
 from optimizer.catalog.offers import book_of
+from optimizer.catalog.readers.model_file import model_text
+from optimizer.catalog.sealed import sealed
 from optimizer.constraints.rules.every import STRUCTURAL, structural
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.page.improve.question import LaunchQuestion
+from optimizer.page.improve.question import asked as launch_asked
+from optimizer.page.improve.view import improve_view
 from optimizer.page.plan.engine import answered, first, offer_of
-from optimizer.page.plan.own_files import sealed
-from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.plan.question import PlanQuestion, asked
 from optimizer.page.plan.views.answer import answer_view, proven_view
-from optimizer.page.plan.views.cells import FITS, FORBIDDEN, FULL, cells, forbidding, map_values
 from optimizer.page.plan.views.compared import difference_chart, distance, measured, nearest
-from optimizer.page.plan.views.every import VIEWS
-from optimizer.page.plan.views.paste import paste_view
+from optimizer.page.plan.views.map import map_values
 from optimizer.page.plan.views.shown import fragment
 from optimizer.page.plan.views.studies import counts, ends, pipeline_chart, scaling_chart, sensitivity_chart
+from optimizer.page.studies.question import asked as study_asked
+from optimizer.page.studies.view import board_page, buy_view, fits_view
+from optimizer.page.tabs import tabs_of
+from optimizer.page.views import VIEWS
 from optimizer.purchase.price.run_cost import rental
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import pinned_job, why_not
 from optimizer.search.why.what_binds import sensitivity
+from optimizer.studies.cells import FITS, FORBIDDEN, FULL, cells, forbidding
 from optimizer.studies.scaling import scaling
 from optimizer.studies.timeline import timeline_of
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT3 = PlanQuestion(gpus=64)
 LLAMA = PlanQuestion(model="llama3-8b", gpus=64)
+OWN_SHAPE = ("--num-layers 32", "--num-layers 30")
+
+
+def views_of_plan() -> tuple[str, ...]:
+    plan_tab = tabs_of(None)[0]
+    return (*plan_tab.opening, *plan_tab.later, *plan_tab.taken)
+
+
+def test_every_view_of_every_tab_is_there() -> None:
+    assert {view for tab in tabs_of(None) for view in (*tab.opening, *tab.later, *tab.taken)} == set(VIEWS)
 
 
 def test_the_answer_is_that_of_the_command_line() -> None:
@@ -49,7 +69,7 @@ def test_the_first_answer_is_the_proven_one_and_claims_no_proof(asked: PlanQuest
         *(direct.plan, direct.knobs, direct.estimate, direct.flags),
     )
     early, late = answer_view(asked), proven_view(asked)
-    assert (early["title"], early["locks"], late["pending"]) == (late["title"], late["locks"], False)
+    assert (early["title"], early["put"], late["pending"]) == (late["title"], late["put"], False)
     if direct.plan:
         assert (found.certificate, early["pending"]) == (None, True)
         assert "roven optimal" not in early["answer"]
@@ -181,23 +201,84 @@ def test_the_nearest_runs_are_near_and_clean() -> None:
     assert distance(job, job) == 0
 
 
-@pytest.mark.parametrize("view", [name for name in VIEWS if name not in ("launch.zip",)])
+@pytest.mark.parametrize("view", [name for name in views_of_plan() if name != "launch.zip"])
 def test_a_question_without_a_plan_has_every_view(view: str) -> None:
     assert VIEWS[view](PlanQuestion(gpus=8))
 
 
-def test_a_script_becomes_a_question_with_its_plan_as_mine() -> None:
-    found = paste_view(PlanQuestion(), (ROOT / "examples" / "llama3-8b.sh").read_bytes())
-    assert "model=llama3-8b&gpus=64" in found["address"]
-    assert "mine=tp%3D2%2Cpp%3D1%2Crecompute%3Dfull%2Czero_stage%3D1" in found["address"]
-    assert "2.38 s per step" in found["html"]
+def test_a_script_is_priced_and_becomes_a_question_with_its_plan_as_mine() -> None:
+    script = (ROOT / "examples" / "llama3-8b.sh").read_bytes()
+    found = improve_view(LaunchQuestion(), script)
+    assert "model=llama3-8b&gpus=64" in found["plan"]
+    assert "mine=tp%3D2%2Cpp%3D1%2Crecompute%3Dfull%2Czero_stage%3D1" in found["plan"]
+    assert "2.38 s per step" in found["title"]
+    for heading in ("Understood", "What to change", "Assumed", "The best single edit", "All of them"):
+        assert heading in found["answer"]
+    assert found["answer"].count("--- pasted.sh") == 3
+    again = improve_view(launch_asked(parse_qsl(found["address"])))
+    assert (again["answer"], again["address"]) == (found["answer"], found["address"])
 
 
-def test_a_log_becomes_a_question() -> None:
-    found = paste_view(PlanQuestion(model="llama3-8b"), (ROOT / "examples" / "slow-run.log").read_bytes())
-    assert "gpus=64" in found["address"]
-    assert "steady step" in found["html"]
-    assert "8.31 s" in found["html"]
+def test_a_model_that_is_no_preset_is_planned_as_it_was_read() -> None:
+    script = (ROOT / "examples" / "llama3-8b.sh").read_text(encoding="utf-8")
+    assert OWN_SHAPE[0] in script
+    found = improve_view(LaunchQuestion(), script.replace(*OWN_SHAPE).encode())
+    job, _ = asked(parse_qsl(found["plan"])).job()
+    assert (job.model.layers, job.model.hidden, job.gpus) == (30, 4096, 64)
+
+
+def test_a_machine_that_was_guessed_is_said_and_can_be_picked() -> None:
+    script = re.sub("^.*h100.*$", "", (ROOT / "examples" / "llama3-8b.sh").read_text(encoding="utf-8"), flags=re.M)
+    guessed, picked = (improve_view(LaunchQuestion(cluster=name), script.encode()) for name in ("", "dgx-a100-80"))
+    assert "No file names the machine" in guessed["answer"]
+    assert "No file names the machine" not in picked["answer"]
+    assert "dgx-a100-80" in picked["plan"]
+
+
+def test_a_log_becomes_a_question_and_with_its_script_the_causes() -> None:
+    log = (ROOT / "examples" / "slow-run.log").read_text(encoding="utf-8")
+    found = improve_view(LaunchQuestion(model="llama3-8b"), log.encode())
+    assert "gpus=64" in found["plan"]
+    assert "steady part" in found["answer"]
+    assert "8.31 s" in found["title"]
+    script = (ROOT / "examples" / "llama3-8b.sh").read_text(encoding="utf-8").replace("BATCH=256", "BATCH=512")
+    held = improve_view(LaunchQuestion(), json.dumps({"pasted": [["run.sh", script], ["run.log", log]]}).encode())
+    assert "Measured against predicted" in held["answer"]
+    assert "likely" in held["answer"]
+    assert "/tmp" not in held["answer"] + held["title"]
+
+
+def test_every_model_written_as_a_file_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "model.toml"
+    for name in model_names():
+        path.write_text(model_text(load_model(name)), encoding="utf-8")
+        assert load_model(path) == load_model(name)
+
+
+def test_buy_answers_as_the_command_does_and_prices_are_edited_in_place() -> None:
+    asks = study_asked("buy", [("model", "llama3-8b"), ("tokens", "1e12"), ("hardware", "h100"), ("gpus", "64,128")])
+    found = buy_view(asks)
+    assert "The choices that nothing beats" in found["answer"]
+    assert 'name="rent.h100"' in found["put"]["prices"]
+    typed = study_asked("buy", [*parse_qsl(asks.address()), ("rent.h100", "1"), ("rent.b200", "1")])
+    assert typed.flags() == f"{asks.flags()} --rent h100=1"
+    assert typed.searched == asks.searched
+    assert buy_view(typed)["answer"] != found["answer"]
+    assert b"Which machines to take" in board_page(typed)
+    for pairs, told in (
+        ([("model", "/etc/passwd")], "unknown model"),
+        ([("hardware", "h100,./x.toml")], "unknown hardware './x.toml'"),
+        ([*parse_qsl(asks.address()), ("rent.h100", "-1")], "rent h100=-1"),
+        ([*parse_qsl(asks.address()), ("deadline", "soon")], "deadline"),
+    ):
+        with pytest.raises(InputError, match=told):
+            buy_view(study_asked("buy", pairs))
+
+
+def test_fits_answers_as_the_command_does() -> None:
+    found = fits_view(study_asked("fits", [("model", "llama3-8b"), ("cluster", "h100"), ("context", "2048")]))
+    assert "what fits" in found["title"]
+    assert "qlora" in found["answer"]
 
 
 def test_a_pasted_text_opens_no_file_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +287,7 @@ def test_a_pasted_text_opens_no_file_that_it_names(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for text in (f"source {secret}\n", "source ./secret.sh\n", f"torchrun train.py --config-file {secret}\n"):
         with pytest.raises(InputError) as caught:
-            paste_view(PlanQuestion(), text.encode())
+            improve_view(LaunchQuestion(), text.encode())
         assert "hidden" not in str(caught.value).replace("--hidden-size, ", "")
 
 
@@ -235,10 +316,10 @@ def test_sealed_lets_through_the_folder_and_the_program_alone(tmp_path: Path) ->
 )
 def test_what_is_no_launch_is_refused_as_what_it_looks_like(text: str, kind: str) -> None:
     with pytest.raises(InputError, match=kind):
-        paste_view(PlanQuestion(), json.dumps({"pasted": [["", text]]}).encode())
+        improve_view(LaunchQuestion(), json.dumps({"pasted": [["", text]]}).encode())
 
 
 def test_what_is_too_large_or_empty_is_refused() -> None:
-    for body, message in ((b"", "nothing was pasted"), (b"#" * 2_000_001, "at most 2 MB")):
+    for body, message in ((b'{"pasted": [["", ""]]}', "nothing was pasted"), (b"#" * 2_000_001, "at most 2 MB")):
         with pytest.raises(InputError, match=message):
-            paste_view(PlanQuestion(), body)
+            improve_view(LaunchQuestion(), body)

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.page.plan import workers as module
-from optimizer.page.plan.question import PageTask, PlanQuestion
-from optimizer.page.plan.workers import Gone, Workers
+from optimizer.page import workers as module
+from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.task import PageTask
+from optimizer.page.workers import Gone, Workers
 
 SMALL = PlanQuestion(model="llama3-8b", gpus=64)
 LONG = PlanQuestion(model="deepseek-v3", gpus=2048)  # some seconds

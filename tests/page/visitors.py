@@ -1,7 +1,6 @@
-"""Many visitors at once in both rooms, each with sliders of their own: `python -m tests.page.visitors 20 [plan]`.
+"""Many visitors at once in both tabs, each with sliders of their own: `python -m tests.page.visitors 20 [plan]`.
 
-In the Plan room every visitor moves a slider at the same moment, round after round; in the Learn room each has a window
-of one Chromium, so that its time includes what browsers take of the same cores. Printed are the times from a moved
+Every visitor moves a slider at the same moment, round after round. Printed are the times from a moved
 slider to its answer, what the server took of the processor, and how many answers were another visitor's.
 """
 
@@ -12,33 +11,18 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.request import HTTPCookieProcessor, build_opener
 
-from tests.browser import chromium_here, windows_of
 from tests.page.conftest import Served, ended, started
 
 ROUNDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE_MS = 120_000
-WATCH = """() => {
-    const told = () => document.getElementById("act1-sent")?.innerText;
-    let before = told(), start = 0;
-    window.moves = [];
-    addEventListener("keydown", (event) => { if (event.key === "Enter") start = performance.now(); }, true);
-    new MutationObserver(() => {
-        if (start && told() && told() !== before) {
-            window.moves.push(performance.now() - start);
-            before = told();
-            start = 0;
-        }
-    }).observe(document.body, {subtree: true, childList: true, characterData: true});
-}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,42 +95,30 @@ def plan(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
     )
 
 
-def learn(window: Callable[[], Any], served: Served, count: int, rounds: int = ROUNDS) -> Seen:
-    """Visitors of the Learn room, windows of one browser: each has locked the first prediction, and moves the number of
-    GPUs of its own.
-    """
-    pages = [_entered(window, served) for _ in range(count)]
+def learn(served: Served, count: int, rounds: int = ROUNDS) -> Seen:
+    """Visitors of the Learn tab: each moves the number of GPUs of Act I, at values of its own."""
+    openers = [build_opener(HTTPCookieProcessor()) for _ in range(count)]
+    for opener in openers:
+        opener.open(served.room("/learn/")).close()
+
+    def moved(visitor: int, turn: int) -> tuple[float, bool]:
+        gpus = 8 * (2 + visitor + count * (turn - 1))
+        start = time.perf_counter()
+        with openers[visitor].open(f"{served.home}/learn/view/panel?act=1&gpus={gpus}") as response:
+            found = json.load(response)["html"]
+        return time.perf_counter() - start, f"{gpus - 1:,} / {gpus:,}" in found
+
     before = cpu_of(served.process.pid)
-    lost, expected = 0, dict[int, str]()
-    for turn in range(1, rounds + 1):
-        for visitor, page in enumerate(pages):
-            gpus = 8 * (2 + visitor + count * (turn - 1))
-            expected[visitor] = f"{gpus - 1:,} / {gpus:,}"
-            box = page.locator("marimo-slider", has_text="GPUs (replicas)").locator("input")
-            box.fill(str(gpus))
-            box.press("Enter")
-        for page in pages:
-            page.wait_for_function("count => window.moves.length >= count", arg=turn)
-    for visitor, page in enumerate(pages):
-        lost += expected[visitor] not in page.locator("table", has=page.locator("#act1-sent")).inner_text()
-    seconds = tuple(move / 1000 for page in pages for move in page.evaluate("window.moves"))
-    cpu = cpu_of(served.process.pid) - before
-    for page in pages:
-        page.close()
-    return Seen(room="Learn", seconds=seconds, cpu=cpu, lost=lost)
-
-
-def _entered(window: Callable[[], Any], served: Served) -> Any:
-    """A page of a visitor who has locked the first prediction."""
-    page = window()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(served.room("/learn/"))
-    choice = page.get_by_role("radio", name="B. Adding up gradients")
-    choice.click()
-    page.locator(".marimo-cell", has=choice).get_by_role("button", name="Lock my").click()
-    page.locator("#act1-sent").wait_for()
-    page.evaluate(WATCH)
-    return page
+    found: list[tuple[float, bool]] = []
+    with ThreadPoolExecutor(count) as together:
+        for turn in range(1, rounds + 1):
+            found += together.map(moved, range(count), [turn] * count)
+    return Seen(
+        room="Learn",
+        seconds=tuple(seconds for seconds, _ in found),
+        cpu=cpu_of(served.process.pid) - before,
+        lost=sum(not mine for _, mine in found),
+    )
 
 
 def main(count: int, rooms: Sequence[str] = ("plan", "learn")) -> None:
@@ -157,8 +129,7 @@ def main(count: int, rooms: Sequence[str] = ("plan", "learn")) -> None:
         if "plan" in rooms:
             print(plan(served, count), flush=True)
         if "learn" in rooms:
-            with chromium_here() as browser, windows_of(browser) as window:
-                print(learn(window, served, count), flush=True)
+            print(learn(served, count), flush=True)
     finally:
         ended(served)
 

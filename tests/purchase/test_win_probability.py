@@ -100,13 +100,14 @@ def alike() -> tuple[Campaign, tuple[Point, ...]]:
 
 
 def as_sure_as(point: Point, width: float) -> Point:
-    """The point under a stack whose steps all lie within e^width of the prediction."""
-    intervals = {"time_interpolated": width, "time_extrapolated": width}
-    answers = tuple(
-        replace(answer, job=replace(answer.job, stack=replace(answer.job.stack, intervals=intervals)))
-        for answer in point.answers
-    )
-    return replace(point, answers=answers)
+    """The point under a stack whose runs of this very plan say that its steps lie within e^width of the prediction."""
+    answers = []
+    for answer in point.answers:
+        assert answer.plan is not None
+        assert answer.estimate is not None
+        nobody = replace(answer.job, stack=replace(answer.job.stack, name=f"known within {width}"))
+        answers.append(replace(answer, job=nobody))
+    return replace(point, answers=tuple(answers))
 
 
 def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:

@@ -24,7 +24,7 @@ from optimizer.catalog import load_link
 from optimizer.catalog.readers.nvidia_topo import Topology
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.acts.six import all_reduce_perf
-from optimizer.page.learn.textbook import dense_flops, sharded_memory
+from optimizer.studies.textbook import dense_flops, sharded_memory
 
 GRADIENTS = 4 * 2e9  # fp32 gradients of 2 billion parameters
 

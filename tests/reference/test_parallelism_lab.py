@@ -34,7 +34,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.network.collectives import ring_all_reduce_time, volume_per_rank
 from optimizer.objectives.pipeline.schedules import bubble_fraction
-from optimizer.page.learn.textbook import dense_flops, rule_of_thumb_mfu, serial_mfu, sharded_memory
+from optimizer.studies.textbook import dense_flops, rule_of_thumb_mfu, serial_mfu, sharded_memory
 
 PARAMS, BATCH, PEAK, REFERENCE = 7e9, 32, 1979e12, 0.52
 HBM, CEILING, NODE = 80e9, 0.10, 8

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from optimizer.answer.answer import Answer
 from optimizer.cli import cli
 from optimizer.job.plan import Knobs, Plan
-from optimizer.job.stack import Stack
+from optimizer.objectives.step import interval as intervals
+from optimizer.objectives.step.interval import SIDES
 from optimizer.reports.plan_brief import warnings
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.render.screen import screen_text
@@ -92,14 +93,13 @@ def test_a_plan_that_may_not_fit_says_so_in_the_first_line(gpt3_answer: Answer) 
     assert "only" not in text(gpt3_answer).splitlines()[0]
 
 
-def test_what_is_doubtful_is_warned_of(gpt3_answer: Answer) -> None:
+def test_what_is_doubtful_is_warned_of(gpt3_answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpt3_answer.estimate is not None
     assert warnings(gpt3_answer) == []
     # half-widths of ln 1.5 on either side: a factor of 2.25
-    wide = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": 0.405465})
-    assert warnings(replace(gpt3_answer, job=replace(gpt3_answer.job, stack=wide))) == [
-        "the step is known within a factor of 2.2 only"
-    ]
+    monkeypatch.setattr(intervals, "error_of", lambda *_: (0.0, 0.405465 / SIDES))
+    assert warnings(gpt3_answer) == ["the step is known within a factor of 2.2 only"]
+    monkeypatch.undo()
     assert warnings(replace(gpt3_answer, job=replace(gpt3_answer.job, gpus=1020))) == [
         "4 of the 1,024 GPUs of these nodes idle"
     ]

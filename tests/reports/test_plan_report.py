@@ -6,6 +6,8 @@ import pytest
 from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies, Safety
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Stack
+from optimizer.objectives.step import interval as intervals
+from optimizer.objectives.step.interval import SIDES
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.plan_words import headline
 from optimizer.reports.proof_lines import layout_line, ties_line
@@ -21,18 +23,20 @@ def row(report: str, start: str) -> str:
     return next(line for line in report.splitlines() if line.strip().startswith(start))
 
 
-def test_headline(gpt3_answer: Answer) -> None:
-    stack = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": log(1.25)})
-    answer = replace(gpt3_answer, job=replace(gpt3_answer.job, stack=stack))
+def test_headline(gpt3_answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "error_of", lambda *_: (0.0, log(1.25) / SIDES))
+    answer = replace(gpt3_answer, job=replace(gpt3_answer.job, stack=Stack(name="mine", devices=("h100",))))
     # a step of 4 to 6.25 s: 48.2 x 5 / 6.25 = 38.6 %, 48.2 x 5 / 4 = 60.3 %
     assert headline(answer) == "GPT-3 175B on 1,024 × h100 — MFU 48.2% (38.6-60.2 at 90%), 5 s per step"
     assert "4 s to 6.25 s" in text(answer)
     assert "interpolated between measured runs" in " ".join(text(answer).split())
 
 
-def test_a_step_whose_ends_are_a_factor_of_five_apart_is_not_known(gpt3_answer: Answer) -> None:
-    stack = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": log(5) / 2})
-    answer = replace(gpt3_answer, job=replace(gpt3_answer.job, stack=stack))
+def test_a_step_whose_ends_are_a_factor_of_five_apart_is_not_known(
+    gpt3_answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intervals, "error_of", lambda *_: (0.0, log(5) / 2 / SIDES))
+    answer = gpt3_answer
     # 5 s / sqrt(5) to 5 s x sqrt(5)
     assert headline(answer) == "GPT-3 175B on 1,024 × h100 — step time not known: 2.24 s to 11.2 s at 90%"
     shown = text(answer)

@@ -22,6 +22,8 @@ def device_name(gpu: str, memory: str = "") -> str:
 
     Raises InputError for a device that is not known.
 
+    >>> device_name("H100-SXM (HBM2e, 500W limit)")
+    'h100-96'
     >>> [device_name(name) for name in ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "NVIDIA A100-PCIE-40GB")]
     ['h100', 'v100-32', 'a100-40-pcie']
     >>> [device_name(name) for name in ("AMD Instinct MI300X OAM", "TPU v5 lite", "Cloud TPU v6e-256", "TPU7x")]
@@ -51,6 +53,8 @@ def _nvidia(name: str, text: str, memory: str) -> str:
         return f"v100-{_memory(name, text, memory)}"
     if name == "a800" and pcie:
         return "a100-80-pcie"
+    if name == "h100" and "hbm2e" in text and not pcie:
+        return "h100-96"
     return "h100-pcie" if name == "h100" and pcie else name
 
 

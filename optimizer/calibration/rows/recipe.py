@@ -153,7 +153,8 @@ def sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster, *, piped: b
     """
     stage, shard = _described_sharding(row, stack, cluster)
     own = stack.features.piped_zero_stages
-    return (max(own), shard) if piped and own and stage > max(own) else (stage, shard)
+    most = 1 if stack.features.reduces_once else max(own, default=stage)
+    return (min(stage, most) if piped else stage), shard
 
 
 def _described_sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) -> tuple[int, int]:

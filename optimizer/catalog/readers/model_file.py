@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.problems import validated
@@ -48,6 +51,26 @@ def read_model_file(path: str | Path) -> Model:
     if model is None or problems or (problems := impossible(model)):
         raise InvalidFile(path, problems)
     return model
+
+
+def model_text(model: Model) -> str:
+    """A model as such a file: what differs from the usual, its parts as tables.
+
+    >>> from optimizer.catalog import load_model
+    >>> model_text(load_model("gpt3")).splitlines()[0]
+    'name = "gpt3"'
+    """
+    tables = {part.name: getattr(model, part.name) for part in fields(model) if is_dataclass(getattr(model, part.name))}
+    parts = [_lines(model)] + [f"[{name}]\n{_lines(part)}" for name, part in tables.items() if _lines(part)]
+    return "\n".join(parts)
+
+
+def _lines(record: Any) -> str:
+    """The values of a record that are its own, a line each."""
+    own = {each.name: getattr(record, each.name) for each in fields(record)}
+    plain = [name for name, value in own.items() if value is not None and not is_dataclass(value)]
+    usual = {each.name: each.default for each in fields(record)}
+    return "".join(f"{name} = {json.dumps(own[name])}\n" for name in plain if own[name] != usual[name])
 
 
 def impossible(model: Model) -> list[str]:

@@ -9,7 +9,7 @@ gemm_efficiency = 0.87
 [fixed]                     # those that no run of the software tells, and why they are what they are
 dp_overlap = { value = 1.0, why = "hides wherever it can" }
 
-name, runs, devices, [residuals], [intervals], [ranges] and [provenance] tell of the fit and may be left out.
+name, runs, devices, [residuals], [ranges], [[known]] and [provenance] tell of the fit and may be left out.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from optimizer.catalog.readers.tables import (
     Number,
     Share,
     Texts,
-    Unsigned,
     one_of,
     part,
     table_of,
 )
 from optimizer.catalog.readers.text import read_described
 from optimizer.job.job import DTYPES
+from optimizer.job.known import PLAN_COLUMNS, QUANTITIES, SIZES, Known
 from optimizer.job.model import Provenance
 from optimizer.job.stack import PARAMETERS, Features, Fixed, Parameter, Stack
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
 
+_UP_TO_WIDEST = Annotated[float, Field(strict=True, ge=0, le=WIDEST), f"a number from 0 to {WIDEST}"]
 Stage = Annotated[int, Field(strict=True, ge=0, le=3), "0, 1, 2 or 3"]
 
 
@@ -49,13 +50,6 @@ def _features(table: FileTable) -> Features:
     if features.recompute_modules and features.selective != "core":
         raise ValueError('recompute_modules needs selective = "core"')
     return features
-
-
-def _intervals(widths: dict[str, float]) -> dict[str, float]:
-    wide = [f"{key} = {width:g}" for key, width in widths.items() if width > WIDEST and not key.endswith("_n")]
-    if wide:
-        raise ValueError(f"half-widths in log above {WIDEST} say nothing: {', '.join(wide)}")
-    return widths
 
 
 def _given(table: FileTable) -> dict[str, Any]:
@@ -86,6 +80,14 @@ _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.ite
 _PARAMETERS = create_model("Parameters", __base__=FileTable, **_BOUNDED)
 _EACH_FIXED: Any = {name: (part(Fixed, value=hint), None) for name, (hint, _) in _BOUNDED.items()}
 _FIXED = create_model("FixedParameters", __base__=FileTable, **_EACH_FIXED)
+_KNOWN = part(
+    Known,
+    quantity=one_of(QUANTITIES),
+    size=Annotated[tuple[(Number,) * SIZES], f"a list of {SIZES} numbers"],
+    plan=Annotated[tuple[(Number,) * PLAN_COLUMNS], f"a list of {PLAN_COLUMNS} numbers"],
+    error=Annotated[float, Field(strict=True, ge=-WIDEST, le=WIDEST), f"a number from -{WIDEST} to {WIDEST}"],
+    **dict.fromkeys(("spread", "hardness"), _UP_TO_WIDEST),
+)
 KEYS = table_of(
     Stack,
     features=(Annotated[_FEATURES, AfterValidator(_features), NEEDED], ...),
@@ -94,7 +96,7 @@ KEYS = table_of(
     runs=Natural,
     residuals=dict[str, Number],
     devices=Texts,
-    intervals=Annotated[dict[str, Unsigned], AfterValidator(_intervals)],
+    known=Annotated[tuple[_KNOWN, ...], "a list of tables, as optimize calibrate writes them"],
     ranges=dict[str, Annotated[tuple[Number, Number], "two numbers, lowest and highest"]],
     provenance=part(Provenance),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from functools import partial
 from itertools import islice
@@ -19,6 +20,8 @@ from optimizer.commands.waiting import progress, waiting
 
 if TYPE_CHECKING:
     from optimizer.commands.buy.campaign import PurchaseQuestion
+    from optimizer.purchase.designs.points import Planner
+    from optimizer.purchase.dossier import Dossier
 
 INFEASIBLE = 3
 MOST_DESIGNS = 20_000
@@ -51,32 +54,8 @@ def run_pareto(
     from optimizer.purchase.since import earlier_report
 
     with waiting("reading"):
-        question, before = _question(options), earlier_report(since) if since else None
-    from optimizer.purchase.designs.pareto import pareto as search
-    from optimizer.purchase.dossier import dossier
-
-    designs = sum(1 for _ in islice(question.grid.designs(), MOST_DESIGNS + 1))
-    if designs > MOST_DESIGNS:
-        raise InputError(f"more than {MOST_DESIGNS:,} designs: give --gpus and other lists fewer values, or LOW:HIGH")
-    total = designs + (trials if question.ranges else 0)
-    with progress("designs", total) as step:
-        outcome = search(
-            question.campaign,
-            question.grid,
-            ranges=question.ranges,
-            trials=trials,
-            sampler=sampler,
-            seed=seed,
-            on_point=step,
-        )
-    with progress("weighing the choices", None) as step:
-        answer = dossier(
-            outcome,
-            question.kinds,
-            deadline_for_fewest=min_gpus_for or 0.0,
-            deliveries=question.deliveries,
-            on_point=step,
-        )
+        question, before = question_of_options(options), earlier_report(since) if since else None
+    answer = bought(question, trials=trials, sampler=sampler, seed=seed, fewest_for=min_gpus_for or 0.0)
     from optimizer.purchase.as_json import purchase_csv, purchase_json
     from optimizer.purchase.report import purchase_report
 
@@ -93,11 +72,66 @@ def run_pareto(
     else:
         print_screen(report())
     write_page(html, report)
-    within = answer.staged[0].in_limits if answer.staged else bool(outcome.front)
+    within = answer.staged[0].in_limits if answer.staged else bool(answer.purchase.front)
     return 0 if within else INFEASIBLE
 
 
-def _question(options: dict[str, Any]) -> PurchaseQuestion:
+def bought(
+    question: PurchaseQuestion,
+    *,
+    trials: int = 0,
+    sampler: str = "tpe",
+    seed: int = 0,
+    fewest_for: float = 0.0,
+    planner: Planner | None = None,
+    most: int = MOST_DESIGNS,
+) -> Dossier:
+    """Search every design of a question, and weigh the choices.
+
+    Args:
+        question: what a buyer asks.
+        trials: within its continuous ranges.
+        sampler: how they are chosen.
+        seed: of them.
+        fewest_for: the time for which the fewest GPUs are sought too [s].
+        planner: plans a job; the usual one without it.
+        most: designs that may be asked for.
+
+    Raises:
+        InputError: for more designs.
+    """
+    from optimizer.purchase.designs.pareto import pareto as search
+    from optimizer.purchase.designs.points import default_planner
+    from optimizer.purchase.dossier import dossier
+
+    planner = planner or default_planner
+    designs = sum(1 for _ in islice(question.grid.designs(), most + 1))
+    if designs > most:
+        raise InputError(f"more than {most:,} designs: give --gpus and other lists fewer values, or LOW:HIGH")
+    with progress("designs", designs + (trials if question.ranges else 0)) as step:
+        outcome = search(
+            question.campaign,
+            question.grid,
+            planner=planner,
+            ranges=question.ranges,
+            trials=trials,
+            sampler=sampler,
+            seed=seed,
+            on_point=step,
+        )
+    with progress("weighing the choices", None) as step:
+        return dossier(
+            outcome,
+            question.kinds,
+            deadline_for_fewest=fewest_for,
+            deliveries=question.deliveries,
+            planner=planner,
+            on_point=step,
+        )
+
+
+def question_of_options(options: Mapping[str, Any]) -> PurchaseQuestion:
+    """The question that the options of the command ask. Raises UsageError or InputError for what cannot be used."""
     from optimizer.commands.buy.campaign import question_of
     from optimizer.purchase.campaign import Requirements
 

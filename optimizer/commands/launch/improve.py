@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
+    from optimizer.frameworks.launch import Source
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
     from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
+    from optimizer.improve.report import Flags
     from optimizer.improve.state import WholeRun
 
 SECONDS = 3600.0  # of an hour
@@ -36,14 +39,12 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
     from optimizer.improve.edits import improve as improved
-    from optimizer.improve.edits import unset
-    from optimizer.improve.patch import changes_of
 
     if diff and (as_json or html):
         raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
-    prices, root = book(options), options.pop("root")
+    prices, root, runs = book(options), options.pop("root"), options.pop("runs")
     controls = Controls(hbm=hbm or 0.0, **options)
     texts = read_files(files, *started, root)
     try:
@@ -52,21 +53,21 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         _refuse_logs(files)
         raise
     question = launch_as_read(source.launch, controls, ", ".join(files))
+    if runs:
+        from optimizer.calibration.known import knowing
+
+        question = replace(question, job=replace(question.job, stack=knowing(question.job.stack, runs)))
     if diff and question.launch.unpriced:
         raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; what it gains is not known")
     with waiting("planning"):
         improvement = improved(question, flex_batch=flex == "batch")
     if diff:
         with waiting("writing the patch"):
-            patch = _patch(improvement, source, texts, controls, take)
+            patch = patch_of(improvement, source, texts, controls, take)
         click.echo(patch, nl=False)
         return
-    question.launch.unsearched += unset(improvement)
-    edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
-    flags = {id(edit): changes_of(source, question, edit) for edit in edits}
-    lacking = source.lacking([change for changes in flags.values() for change in changes])
-    question.launch.unwritten += [lacking] if lacking else []
-    run = _run(tokens or question.settings.get("tokens"), price, prices, question)
+    flags = flags_of(improvement, source)
+    run = run_of(tokens or question.settings.get("tokens"), price, prices, question)
     from optimizer.improve.report import improve_report, improvement_dict
 
     show(
@@ -90,7 +91,33 @@ def _refuse_logs(paths: Sequence[str]) -> None:
             raise InvalidFile(path, [f"a training log, no launch; `optimize read {path}` reads it"])
 
 
-def _patch(improvement: Improvement, source: Any, files: Sequence[File], controls: Controls, take: str) -> str:
+def flags_of(improvement: Improvement, source: Source) -> Flags:
+    """What to write otherwise for every edit, by its id; what cannot be written goes to the launch."""
+    from optimizer.improve.edits import unset
+    from optimizer.improve.patch import changes_of
+
+    launch = improvement.question.launch
+    launch.unsearched += unset(improvement)
+    edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
+    flags = {id(edit): changes_of(source, improvement.question, edit) for edit in edits}
+    lacking = source.lacking([change for changes in flags.values() for change in changes])
+    launch.unwritten += [lacking] if lacking else []
+    return flags
+
+
+def patch_of(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls, take: str) -> str:
+    """The patch of one edit, two, or all of them, as `patch -p0` takes it.
+
+    Args:
+        improvement: the launch and its edits.
+        source: its files as they were read.
+        files: its files.
+        controls: what the user said besides.
+        take: "one", "two" or "all".
+
+    Raises:
+        InputError: there is nothing to patch, or no way to write it.
+    """
     from optimizer.frameworks.launch_as_read import launch_as_read
     from optimizer.frameworks.read import read_launch
     from optimizer.improve.patch import patched, unified
@@ -110,7 +137,8 @@ def _patch(improvement: Improvement, source: Any, files: Sequence[File], control
     return unified(files, patched(source, improvement.question, edit, files, reread))
 
 
-def _run(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> WholeRun | None:
+def run_of(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> WholeRun | None:
+    """The run whose days and dollars are told, None where its tokens are not known; `price` [USD/h] of a GPU."""
     if not tokens:
         return None
     from optimizer.catalog.offers import quote

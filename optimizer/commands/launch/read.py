@@ -34,12 +34,14 @@ def read(
     cluster: str,
     append: Path | None,
     settings: Sequence[str],
+    pattern: str,
     as_json: bool,
     html: Path | None,
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.answer.reading import read_answer_file
     from optimizer.diagnose.measured import logged_runs, measured
+    from optimizer.diagnose.pattern import format_of
     from optimizer.diagnose.reference import answer_reference, script_reference
 
     if plan and scripts:
@@ -49,14 +51,14 @@ def read(
             raise click.UsageError(f"--{name} goes with --script")
     columns, expected = ({"model": model} if model else {}) | _settings(settings), None
     with waiting("reading"):
-        logged = logged_runs(logs)
+        logged = logged_runs(logs, (format_of(pattern),)) if pattern else logged_runs(logs)
         if plan:
             expected = answer_reference(read_answer_file(plan), plan)
         elif scripts:  # what the launch leaves open the logs may say
             expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], cluster)
         facts = {**(expected.sizes if expected else {}), **columns}
         runs = [measured(run, facts) for run in logged]
-        diagnoses = _diagnoses(runs, expected)
+        diagnoses = diagnoses_of(runs, expected)
     if append is not None:
         _append(append, runs, expected)
     from optimizer.diagnose.report import logs_json, logs_report
@@ -84,7 +86,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def _diagnoses(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
+def diagnoses_of(runs: Sequence[Measured], expected: Reference | None) -> list[Diagnosis | None]:
     """Why each run is slower than the plan, None for one without a step time or where there is no plan."""
     if expected is None:
         return [None] * len(runs)

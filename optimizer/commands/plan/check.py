@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BROKEN = 3
 # Options that may come with a PLAN, which says everything else itself.
 PLACES = ("model", "cluster", "stack")
+BESIDE = (*PLACES, "runs")
 # Settings of Megatron arguments that must be the model's.
 SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
@@ -52,7 +53,7 @@ def check(
     assumed: tuple[str, ...] = ()
     typed = [name for name in options if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
     if plan is not None:
-        if named := [f"--{name.replace('_', '-')}" for name in typed if name not in PLACES]:
+        if named := [f"--{name.replace('_', '-')}" for name in typed if name not in BESIDE]:
             raise click.UsageError(f"PLAN says what {', '.join(named)} would; leave that out, or use --megatron-args")
         saved = _from_answer(plan, options)
     elif megatron_args is not None:
@@ -74,7 +75,7 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
 
     places = {name: options[name] or "" for name in PLACES}
     try:
-        return read_answer_file(plan, **places)
+        return _knowing(read_answer_file(plan, **places), options["runs"])
     except UnknownName as error:
         if error.kind not in PLACES or places[error.kind]:
             raise
@@ -107,7 +108,17 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     software = load_stack(controls.stack or FRAMEWORKS[launch.program].stack)
     stack = switched(software, question.settings, question.plan.zero_stage)
     job = replace(question.job, limits=Limits(**limits), stack=stack)
-    return SavedAnswer(job=job, plan=question.plan, knobs=question.knobs), tuple(launch.assumed)
+    saved = SavedAnswer(job=job, plan=question.plan, knobs=question.knobs)
+    return _knowing(saved, options["runs"]), tuple(launch.assumed)
+
+
+def _knowing(saved: SavedAnswer, runs: str) -> SavedAnswer:
+    """The answer with what these runs of the user's say of its figures."""
+    if not runs:
+        return saved
+    from optimizer.calibration.known import knowing
+
+    return replace(saved, job=replace(saved.job, stack=knowing(saved.job.stack, runs)))
 
 
 def _same_model(path: Path, settings: Mapping[str, object], model: Model) -> None:

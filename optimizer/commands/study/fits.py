@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,26 +14,36 @@ from optimizer.commands.request import job_of, request_of
 from optimizer.commands.study.pinned import study_options
 from optimizer.commands.waiting import waiting
 
+if TYPE_CHECKING:
+    from optimizer.studies.fits import FitsStudy
+
 BATCH = 16  # sequences of every GPU in a step, where nobody says otherwise
 
 
 @click.command(help=help_text("fits"))
 @listed("fits")
 @study_options
-def fits(*, context: tuple[int, ...] | None, **options: Any) -> None:
+def fits(**options: Any) -> None:
     """Price every method at every length of context."""
     output = Output.taken(options)
     from optimizer.answer.answer import job_dict
-    from optimizer.studies.fits import LENGTHS, METHODS
-    from optimizer.studies.fits import fits as study_of
     from optimizer.studies.fits_report import fits_record, fits_report
 
+    study, assumed = study_of_options(options)
+    records = [fits_record(study, fit) for fit in study.fits]
+    content = {"job": job_dict(study.job), "fits": records}
+    output.show(content, assumed, records, lambda: fits_report(study, assumed))
+
+
+def study_of_options(options: Mapping[str, Any]) -> tuple[FitsStudy, tuple[str, ...]]:
+    """The study that the options of the command ask for, and what was assumed."""
+    from optimizer.studies.fits import LENGTHS, METHODS
+    from optimizer.studies.fits import fits as study_of
+
+    context = options["context"]
     named = {"global_batch": BATCH * options["gpus"], "seq_len": (context or LENGTHS)[0]}
     job, assumed = job_of(request_of({**options, **{name: options[name] or value for name, value in named.items()}}))
     lengths = context or ((job.seq_len,) if options["seq_len"] else LENGTHS)
     methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else METHODS
     with waiting(f"pricing {len(methods):,} methods"):
-        study = study_of(job, lengths, methods)
-    records = [fits_record(study, fit) for fit in study.fits]
-    content = {"job": job_dict(job), "fits": records}
-    output.show(content, assumed, records, lambda: fits_report(study, assumed))
+        return study_of(job, lengths, methods), assumed

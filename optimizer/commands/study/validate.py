@@ -21,13 +21,13 @@ PUBLISHED = "published.csv"
 
 @click.command(help=help_text("validate"))
 @listed("validate", out=OutFile(CSV))
-def validate(runs: Path | None, as_json: bool, html: Path | None, csv_file: Path | None) -> None:
+def validate(runs: Path | None, given: Path | None, as_json: bool, html: Path | None, csv_file: Path | None) -> None:
     """Price every run, compare, print."""
     from optimizer.calibration.validation import validate as compare
 
     with waiting("pricing runs"):
         file, rows = measured_runs(runs)
-        validation = compare(rows)
+        validation = compare(rows, measured_runs(given)[1] if given else ())
     from optimizer.calibration.validation_report import validation_json, validation_record, validation_report
 
     if csv_file is not None:

@@ -21,16 +21,16 @@ class MicroBatch:
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the micro-batch is small enough."""
-        return np.asarray(plans.micro_batch <= job.limits.max_micro_batch)
+        return np.asarray(plans.micro_batch <= job.largest_micro_batch)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """micro_batch is at most the limit."""
-        low = [size for size in program.domains["micro_batch"] if size <= job.limits.max_micro_batch]
+        low = [size for size in program.domains["micro_batch"] if size <= job.largest_micro_batch]
         program.restrict("micro_batch", low, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        return f"the micro-batch must be at most {job.limits.max_micro_batch} sequences"
+        return f"the micro-batch must be at most {job.largest_micro_batch} sequences"
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """The micro-batch of each plan."""
@@ -39,4 +39,4 @@ class MicroBatch:
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A larger limit."""
         limit = int(required)
-        return job.with_limits(max_micro_batch=limit), f"largest micro-batch {job.limits.max_micro_batch} -> {limit}"
+        return job.with_limits(max_micro_batch=limit), f"largest micro-batch {job.largest_micro_batch} -> {limit}"

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import replaced
-from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
-from optimizer.frameworks.bash.script import ScriptRun
+from optimizer.frameworks.bash.script import Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER
@@ -28,7 +28,10 @@ CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
-PROGRAM = re.compile(r"(.*\.py|-m)$")
+PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|train)$")
+# Commands whose words choose the program: its name stands among their keys.
+SUBCOMMANDS = ("swift sft", "swift pt", "megatron sft", "megatron pt")
+SUBCOMMAND = "swift"
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -146,14 +149,13 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
     """The command with the most keys or a named config; None where none has either."""
     best: TrainingCommand | None = None
     for command in reading.commands:
-        words = flat(command.words)
-        if not words or text_of(words[0]).rpartition("/")[2] in QUIET:
+        words, texts = command.flat, command.texts
+        if not words or texts[0].rpartition("/")[2] in QUIET:
             continue
         keyed = list(keys_of(words))
-        texts = [text_of(word) for word in words]
         hydra = tuple(_hydra(texts))
         configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
-        given = tuple(one for one, _ in keyed)
+        given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue
         keys = CommandKeys(
@@ -165,11 +167,21 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             hydra=hydra,
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
-            machines=_machines(texts),
+            machines=_processes(command, reading) if given[:1] and given[0].key == SUBCOMMAND else _machines(texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
             best = candidate
     return best
+
+
+def subcommand(texts: Sequence[str]) -> Iterator[Given]:
+    """The program of ms-swift that a command names, as a key.
+
+    >>> [one.value for one in subcommand(["/opt/bin/swift", "sft", "--model", "x"])], list(subcommand(["python"]))
+    (['swift sft'], [])
+    """
+    pairs = (f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts))
+    yield from (Given(SUBCOMMAND, pair, None, "--") for pair in pairs if pair in SUBCOMMANDS)
 
 
 def _hydra(texts: Sequence[str]) -> Iterator[str]:
@@ -200,6 +212,13 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
     """Nodes and GPUs in the options of a launcher."""
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
     return {name: int(value) for name, value in options if name and is_count(value)}
+
+
+def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
+    """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
+    said = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
+    numbers = {"nodes": said.get("NNODES", ""), "gpus_per_node": said.get("NPROC_PER_NODE", "")}
+    return {name: int(text) if is_count(text) else 1 for name, text in numbers.items()}
 
 
 def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

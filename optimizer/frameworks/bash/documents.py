@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from optimizer.frameworks.bash.pieces import Piece, Site, Word
-from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, aside, read_bash
+from optimizer.frameworks.bash.script import Document, Find, ScriptRun, aside, read_bash
 from optimizer.frameworks.machines import batch_options, slurm_variables
 
 Options = Mapping[str, tuple[int, str, Piece]]
@@ -22,7 +22,9 @@ def inner_script(document: Document, outer: ScriptRun, options: Options, find: F
     }
     inner = read_bash(text, given | slurm_variables(options), find)
     trace = Trace(document.word)
-    inner.commands = [Command(tuple(tuple(map(trace.outer, word)) for word in each.words)) for each in inner.commands]
+    inner.commands = [
+        replace(each, words=tuple(tuple(map(trace.outer, word)) for word in each.words)) for each in inner.commands
+    ]
     return inner, options
 
 

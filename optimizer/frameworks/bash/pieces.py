@@ -29,7 +29,7 @@ Word = tuple[Piece, ...]
 
 def text_of(word: Iterable[Piece]) -> str:
     """What a word says."""
-    return "".join(piece.text for piece in word)
+    return "".join([piece.text for piece in word])
 
 
 def known_text(word: Iterable[Piece]) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from optimizer.frameworks.bash.arithmetic import whole_number
+from optimizer.frameworks.bash.flags import Flag, flags_of, flat
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
 from optimizer.frameworks.bash.words import Words
 
@@ -31,9 +33,25 @@ BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_g
 
 @dataclass(frozen=True)
 class Command:
-    """One command that the script would run, its words in order."""
+    """One command that the script would run, its words in order; environment: variables set before it alone."""
 
     words: tuple[Word, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def flat(self) -> list[Word]:
+        """Its words as they reach the program."""
+        return flat(self.words)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """What they say."""
+        return list(map(text_of, self.flat))
+
+    @cached_property
+    def flags(self) -> list[Flag]:
+        """Its flags."""
+        return flags_of(self.flat)
 
 
 @dataclass(frozen=True)
@@ -206,7 +224,11 @@ class _Walker(Words):
                 self.seen.variables.pop(text_of(word), None)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
-            self.seen.commands.append(Command(tuple(self.expanded(word) if inner_script else word for word in words)))
+            before = [child for child in node.named_children if child.type == "variable_assignment"]
+            pairs = ((child.child_by_field_name("name"), child.child_by_field_name("value")) for child in before)
+            environment = {self.text(key): text_of(self.scalar(value)) for key, value in pairs if key and value}
+            words = [self.expanded(word) if inner_script else word for word in words]
+            self.seen.commands.append(Command(tuple(words), environment))
 
     def expanded(self, word: Word) -> Word:
         """A word that another shell reads: variables that quotes kept from this one are filled in."""
@@ -256,7 +278,7 @@ class _Walker(Words):
         variables, commands = self.seen.variables, self.seen.commands
         for name, words in variables.items():
             variables[name] = [tuple(map(mark, word)) for word in words]
-        commands[count:] = [Command(tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
+        commands[count:] = [replace(c, words=tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
 
     def call(self, data: bytes, body: Any, arguments: Sequence[Word], depth: int) -> None:
         """Run a function; one of another file is read there."""

@@ -19,7 +19,9 @@ from optimizer.frameworks.bash.pieces import Piece, Site, Word, known_text, spli
 MOST_CARRIED = 20_000_000  # characters that variables carry in all
 PIECE = 100  # what a piece of text counts beside its own
 QUOTED = ("string", "raw_string", "ansi_c_string", "translated_string")
+PLAIN = ("word", "number")  # arguments without quotes and variables
 BLANKS = re.compile(rb"(?:\\\n|\s)+")
+PARTS = re.compile(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+")
 TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 
 
@@ -48,6 +50,8 @@ class Words:
 
     def words(self, node: Any) -> list[Word]:
         """The words that one argument becomes: several where an unquoted variable holds blanks, or an array is used."""
+        if node.type in PLAIN and "\\" not in (text := self.text(node)):
+            return [(Piece(text, ((self.start(node), node.end_byte),)),)]
         whole = self.whole_array(node)
         if whole is not None:
             return whole
@@ -294,7 +298,7 @@ def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Pi
     >>> [piece.text for piece in literal(b"--tp 8 \\\n --bf16", 0, 16)]
     ['--tp', ' ', '8', ' ', '--bf16']
     """
-    for match in re.finditer(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+", data[start:end]):
+    for match in PARTS.finditer(data[start:end]):
         site = (start + match.start(), start + match.end())
         text = match[0].decode("utf-8", "replace")
         if not text.replace("\\\n", "").strip():

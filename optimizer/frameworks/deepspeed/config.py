@@ -6,6 +6,7 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,8 +33,12 @@ REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
+# ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
+SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
+WORD = "torch_dtype"
+TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
 
@@ -56,6 +61,8 @@ def first(values: Values, paths: tuple[str, ...]) -> str:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
+    if values.get(SWIFT) == "swift sft" and not any(path in values for path in TUNED):
+        values = {**values, TUNED[0]: "lora"}
     settings = launch.settings
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
@@ -67,6 +74,8 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "full" if values[path] is True else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
+    elif SWIFT in values or any(path in values for path in TUNED):
+        launch.say("recompute", "full", CHECKPOINT[0])
     if path := first(values, NAMES):
         model = named(str(values[path]))
         if model:
@@ -76,7 +85,7 @@ def read(launch: Launch, values: Values) -> None:
     _numbers(launch, values)
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD)
     method = note_method(launch, values)
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
@@ -85,7 +94,12 @@ def _sharding(launch: Launch, values: Values) -> None:
     strategy = first(values, STRATEGY)
     words = " ".join(map(str, value)) if isinstance(value := values.get(TRAINER_FSDP), list) else str(value or "")
     replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
-    if path := first(values, STAGE):
+    word = ZERO.match(str(values.get(FOLLOWED[0])))
+    if word:
+        launch.say("zero_stage", int(word[1]), FOLLOWED[0])
+        if word[2]:
+            launch.say("offload", 1.0, FOLLOWED[0])
+    elif path := first(values, STAGE):
         launch.say("zero_stage", whole(launch, values, path, 0) or 0, path)
     elif strategy:
         name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
@@ -111,7 +125,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:
         launch.following = lambda plan: _overlap(values, plan.zero_stage)
-        if not any(path.startswith(OWN) for path in values):  # Accelerate's files and the Trainer's have no such keys
+        if word or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
             launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
             launch.fixed += () if first(values, STAGE) else ("zero_stage",)
         if stage:
@@ -149,6 +163,8 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", mixed, "mixed_precision")
     elif path:
         launch.say("dtype", path.partition(".")[0], path)
+    elif values.get(WORD) in TORCH:
+        launch.say("dtype", TORCH[values[WORD]], WORD)
 
 
 def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:

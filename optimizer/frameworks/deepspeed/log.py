@@ -34,4 +34,24 @@ def read(text: str) -> LogLine | None:
     return settings(text)
 
 
+STEPPED = re.compile(r"\bstep=(\d+), skipped=\d+, lr=")
+SPEED = re.compile(r"\bSamplesPerSec=[\d.einf+-]+, MemAllocated=[\d.]+GB, MaxMemAllocated=([\d.]+)GB")
+
+
+def read_steps(text: str) -> LogLine | None:
+    """A step of the engine, which says when it was; before 0.6 the timer counted micro-batches and their mean rate.
+
+    >>> read_steps("[logging.py:69:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05], mom=[[0.9, 0.999]]").step
+    40
+    """
+    if match := STEPPED.search(text):
+        return LogLine(step=int(match[1]))
+    if match := SPEED.search(text):
+        return LogLine(allocated=float(match[1]) * GiB)
+    return settings(text)
+
+
+STEPS_LOG = LogFormat(
+    name="DeepSpeed's steps", marks=("skipped=", " SamplesPerSec=", " ...."), read=read_steps, tells="skipped="
+)
 LOG = LogFormat(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)

@@ -1,18 +1,24 @@
-"""Lines of the Hugging Face Trainer: its progress bar, its losses, and its summary of the whole run.
+"""Lines of the Hugging Face Trainer, and of what trains with it: TRL, Axolotl, LLaMA-Factory, ms-swift, Unsloth.
 
-Source: huggingface/transformers, src/transformers/trainer_utils.py (speed_metrics); tqdm/tqdm, tqdm/std.py
-(format_meter), whose rate is an exponential mean.
+Source: huggingface/transformers, src/transformers/trainer_utils.py (speed_metrics); axolotl-ai-cloud/axolotl,
+src/axolotl/core/trainers/base.py; hiyouga/LLaMA-Factory, src/llamafactory/train/callbacks.py (trainer_log.jsonl);
+modelscope/ms-swift, swift/trainers/patcher.py (the mean speed since the run began).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+from optimizer.base.units import GiB, is_count
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, rate_of_bar
 
-BAR = re.compile(r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[\d:?]+,\s*([\d.]+)(s/it|it/s)")
-LOSS = re.compile(r"\{'loss': '?([-\d.einfa]+)'?,(?:.*?'grad_norm': '?([-\d.einfa]+)'?)?")
+BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[\d:?]+,\s*[\d.]+(?:s/it|it/s)")
+VALUE = re.compile(r"""['"]([\w/() ]+)['"]: ['"]?([-\w./:, ]*[\w])['"]?(?=, ['"]|\})""")
+CLOCK = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)$")
+STEPS, SPEED, PACE = "global_step/max_steps", "train_speed(iter/s)", "train_speed(s/it)"
+RESERVED = ("memory(GiB)", "memory/device_reserved (GiB)", "vram_reserved")
+LOSSES = ("{'loss'", '{"loss"', '{"current_steps"', "'loss':")
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
 
@@ -26,39 +32,71 @@ def read(text: str) -> LogLine | None:
     2.0
     """
     if match := BAR.match(text):
-        rate = float(match[3])
-        seconds = rate if match[4] == "s/it" else 1.0 / rate if rate else None
-        return LogLine(step=int(match[1]), last_step=int(match[2]), seconds=seconds, averaged=True)
+        return LogLine(step=int(match[1]), last_step=int(match[2]), seconds=rate_of_bar(text), averaged=True)
     if match := SUMMARY.search(text):
         rate = float(match[1])
         return LogLine(seconds=1.0 / rate, alone=True) if rate > 0 else None
-    if match := LOSS.search(text):
-        return LogLine(loss=decimal(match[1]), grad_norm=decimal(match[2]))
+    if "loss" in text and (place := text.find("{")) >= 0:
+        return _values(dict(VALUE.findall(text, place)))
     return None
 
 
-def longest_bars(readings: Sequence[LogLine]) -> list[bool]:
+def _values(values: Mapping[str, str]) -> LogLine | None:
+    """What a line of values says.
+
+    >>> found = read('{"current_steps": 10, "total_steps": 90, "loss": 0.5, "lr": 1e-05, "elapsed_time": "0:01:30"}')
+    >>> found.step, found.last_step, found.elapsed
+    (10, 90, 90.0)
+    >>> read("{'loss': 0.5, 'memory(GiB)': 69.1, 'train_speed(iter/s)': 0.5, 'global_step/max_steps': '12/94'}").elapsed
+    24.0
+    """
+    if decimal(values.get("loss")) is None:
+        return None
+    factory = f"{values.get('current_steps', '')}/{values.get('total_steps', '')}"
+    step, _, last = values.get(STEPS, factory).partition("/")
+    numbered = is_count(step) and is_count(last)
+    elapsed = None
+    if clock := CLOCK.search(values.get("elapsed_time", "")):
+        days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
+        elapsed = float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
+    speed, pace = decimal(values.get(SPEED)), decimal(values.get(PACE))
+    if numbered and (speed or pace):
+        elapsed = int(step) * pace if pace else int(step) / (speed or 1.0)
+    reserved = next((size for name in RESERVED if (size := decimal(values.get(name))) is not None), None)
+    return LogLine(
+        step=int(step) if numbered else None,
+        last_step=int(last) if numbered else None,
+        loss=decimal(values["loss"]),
+        grad_norm=decimal(values.get("grad_norm")),
+        elapsed=elapsed,
+        reserved=None if reserved is None else reserved * GiB,
+    )
+
+
+def longest_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
     """Bars of training go on for longer than those of evaluations and downloads: at least half as many states.
 
     Of summaries that follow each other the first counts where they agree: every rank prints that of one run.
 
     >>> bars = [LogLine(step=step, last_step=1000) for step in range(1, 9)]
-    >>> longest_bars([*bars, LogLine(step=3, last_step=3), LogLine(loss=2.0)])[-2:]
+    >>> [found is not None for found in longest_bars([*bars, LogLine(step=3, last_step=3), LogLine(loss=2.0)])[-2:]]
     [False, True]
-    >>> longest_bars([LogLine(seconds=2.0, alone=True), LogLine(seconds=2.001, alone=True)])
-    [True, False]
+    >>> two = longest_bars([LogLine(seconds=2.0, alone=True), LogLine(seconds=2.001, alone=True)])
+    >>> two[0].seconds, two[1]
+    (2.0, None)
     """
     states: dict[int | None, set[int]] = {}
     for reading in readings:
         if reading.step:
             states.setdefault(reading.last_step, set()).add(reading.step)
     most = max(map(len, states.values()), default=0)
-    return [
+    counts = (
         not _repeats(before, reading)
         if reading.step is None
         else reading.step > 0 and 2 * len(states[reading.last_step]) >= most
         for before, reading in zip((LogLine(), *readings), readings, strict=False)
-    ]
+    )
+    return [reading if counted else None for reading, counted in zip(readings, counts, strict=True)]
 
 
 def _repeats(before: LogLine, reading: LogLine) -> bool:
@@ -69,7 +107,7 @@ def _repeats(before: LogLine, reading: LogLine) -> bool:
 
 LOG = LogFormat(
     name="Hugging Face Trainer",
-    marks=("it/s", "s/it", "train_steps_per_second", "{'loss'"),
+    marks=("it/s", "s/it", "train_steps_per_second", *LOSSES),
     read=read,
     settle=longest_bars,
     remark="the bar's rate is a running mean: the spread of single steps is larger",

@@ -17,6 +17,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
+from optimizer.frameworks.config.method import note_method
 from optimizer.frameworks.config.precedence import merged
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.launch import FlagChange, Launch
@@ -35,7 +36,7 @@ from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-BRIDGE, NEMO, PRIMUS = "Megatron-Bridge", "NeMo", "Primus"
+BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
@@ -49,7 +50,7 @@ MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 RECIPES = (
     *("recipe", "model.recipe", "model_recipe_name", "recipe_name"),
-    *("pretrained_checkpoint", "model.name", "training"),
+    *("pretrained_checkpoint", "model.name", "training", "model"),
 )
 
 
@@ -57,6 +58,11 @@ def is_primus(values: Values) -> bool:
     """Whether a YAML is that of Primus on Megatron-LM."""
     framework = "megatron" if any(path.startswith(OVERRIDES) for path in values) else ""
     return bool(values.get("modules.pre_trainer.framework", framework) == "megatron")
+
+
+def is_swift(values: Values) -> bool:
+    """Whether a command is one of ms-swift on Megatron."""
+    return str(values.get("swift", "")).startswith("megatron")
 
 
 def is_nemo(values: Values) -> bool:
@@ -92,7 +98,8 @@ class FlagLaunch(ConfigLaunch):
         elif change.after == "":
             after = "true"
         elif change.after is None:
-            after = "false" if isinstance(values.get(path), bool) else "null"
+            off = "none" if self.launch.program == SWIFT and key == "recompute_granularity" else "null"
+            after = "false" if isinstance(values.get(path), bool) else off
         else:
             after = change.after
         if path.endswith("optim.name"):
@@ -164,6 +171,9 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if program == PRIMUS and "--use-distributed-optimizer" not in paths:
         launch.assumed.append("the optimizer is distributed, as in Primus' pre_trainer.yaml")
         flags.append(_flag("--use-distributed-optimizer"))
+    if program == SWIFT:
+        launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
+        flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
     if program == BRIDGE:
         flags += _of_recipes(launch, has, paths)
     if "--num-query-groups" in has:
@@ -188,8 +198,9 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     launch.program = program
     launch.settings.pop("gpus_given", None)
     launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
+    method = ("swift", *note_method(launch, values)) if program == SWIFT else ()
     for path in others:
-        if values[path] is not None:
+        if values[path] is not None and path not in method:
             launch.ignore(path)
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
@@ -259,6 +270,8 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
     return ""
 
 
+# Source: modelscope/ms-swift, swift/megatron/arguments/megatron_args.py.
+SWIFT_DEFAULTS = (("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective"))
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
 SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
 

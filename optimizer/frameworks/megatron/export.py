@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.software import SCOPES
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 from optimizer.job.recomputation import RESCALED, modules_of
+from optimizer.job.stack import MXFP8
 from optimizer.objectives.kernels.activations import offloaded_modules
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def plan_flags(job: Job, plan: Plan, knobs: Knobs, shape: Flags | None = None) -
         "--attention-dropout": dropout,
         "--hidden-dropout": dropout,
         **dispatcher_flags(job, plan),
+        **fused_flags(job, plan),
         **overlap_flags(plan),
         **graph_flags(job, plan),
     }
@@ -104,6 +106,10 @@ def unexpressed_plan(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str,
             job.stack.features.optimizer_bytes in MOMENTS and not distributed(plan, knobs)
         ),
         f"the device {device.name} ({device.vendor})": device.vendor not in VENDORS,
+        f"experts that are split {plan.etp} ways with their gate in one kernel (--fix fused_experts=off)": (
+            plan.etp > 1 and fuses_experts(job)
+        ),
+        "a scale for each row of 8-bit operands": "fp8" in job.dtype and job.stack.features.fp8_recipe == "rowwise",
         "recomputation of other layers on each stage": not alike,
         f"the schedule {plan.schedule}": plan.schedule not in ("1f1b", "interleaved"),
         "a share of the optimizer on the host without its sharding (ZeRO-0)": (
@@ -250,12 +256,14 @@ def precision_flags(job: Job) -> Flags:
 
 
 def recipe_flags(job: Job, plan: Plan) -> Flags:
-    """The scaling of fp8 where Megatron-LM's own choice, delayed scaling, would not recompute what the plan does.
+    """The scaling of fp8: as asked for; or where Megatron-LM's own, delayed, would not fuse or recompute as priced.
 
     Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, __post_init__.
     """
     rescaled = not set(RESCALED).isdisjoint(modules_of(plan.recompute))
-    return {"--fp8-recipe": "tensorwise"} if "fp8" in job.dtype and rescaled else {}
+    usual = MXFP8 if fuses_experts(job) else "tensorwise" if rescaled else ""
+    recipe = job.stack.features.fp8_recipe or usual
+    return {"--fp8-recipe": recipe} if "fp8" in job.dtype and recipe else {}
 
 
 def dispatcher_flags(job: Job, plan: Plan) -> Flags:
@@ -275,6 +283,28 @@ def dispatcher_flags(job: Job, plan: Plan) -> Flags:
         "--moe-router-dtype": "fp32",
         **balanced,
     }
+
+
+def fuses_experts(job: Job) -> bool:
+    """Whether products of experts apply the gate themselves: a kernel for MXFP8 on devices with 4-bit units."""
+    return job.model.experts is not None and job.quantised and job.software.features.fused_experts
+
+
+def fused_flags(job: Job, plan: Plan) -> Flags:
+    """Products of experts with their gate in one kernel, and tokens that HybridEP permutes on their way.
+
+    Source: NVIDIA/Megatron-LM core_v0.19.0, megatron/core/transformer/transformer_config.py
+    (use_transformer_engine_op_fuser, moe_permute_fusion_into_hybridep), moe/experts.py (_is_fused_impl_supported).
+    """
+    if not fuses_experts(job):
+        return {}
+    return given(
+        {
+            "--use-transformer-engine-op-fuser": True,
+            "--moe-mlp-glu-interleave-size": job.model.gated_mlp and "32",
+            "--moe-permute-fusion-into-hybridep": plan.dispatcher == "hybridep" and plan.etp * plan.ep > 1,
+        }
+    )
 
 
 def graph_flags(job: Job, plan: Plan) -> Flags:

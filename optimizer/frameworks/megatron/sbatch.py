@@ -12,6 +12,7 @@ from optimizer.frameworks.megatron.export import (
     RELEASE,
     communicators,
     exported_plan,
+    fuses_experts,
     megatron_arguments,
 )
 from optimizer.frameworks.megatron.export_model import differing
@@ -92,6 +93,8 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if plan.activation_offload:
         values["NVTE_CPU_OFFLOAD_V1"] = "1"
+    if fuses_experts(job):
+        values["NVTE_CUTEDSL_FUSED_GROUPED_MLP"] = "1"
     return values
 
 

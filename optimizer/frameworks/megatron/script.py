@@ -9,9 +9,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.frameworks.bash.config import subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
-from optimizer.frameworks.bash.flags import Flag, flags_of, flat
+from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece, text_of
 from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, read_bash
 from optimizer.frameworks.config.file import ConfigFile
@@ -63,8 +64,10 @@ class BashLaunch:
     @property
     def leaves(self) -> dict[str, Mapping[str, Any]]:
         """The values of every flag, of one that comes several times in order."""
-        names = dict.fromkeys(flag.written for flag in self.flags)
-        return {self.name: {name: [flag.values for flag in self.flags if flag.written == name] for name in names}}
+        values: dict[str, list[tuple[str, ...]]] = {}
+        for flag in self.flags:
+            values.setdefault(flag.written, []).append(flag.values)
+        return {self.name: values}
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
@@ -113,12 +116,15 @@ def bash_launch(
     find: Find = lambda path: None,
     outside: Mapping[str, str] = NOTHING,
     sources: str = "",
+    read: tuple[ScriptRun, Options] | None = None,
 ) -> BashLaunch:
     """Read a script; `find` has the files that it sources, `outside` what it is started with, `sources` its parser.
 
+    `read` is what `read_script` made of it, where that is done.
+
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
-    reading, options = read_script(data, find, outside)
+    reading, options = read or read_script(data, find, outside)
     command = training_command(reading)
     placed = command is not None
     if command is None and data.lstrip().startswith(b"--"):
@@ -138,12 +144,12 @@ def bash_launch(
     device = device_in(" ".join(sbatch_lines(data)))
     if device:
         launch.say("device", device, "#SBATCH")
-    flags = flags_of(flat(command.words))
-    programs = [text_of(word).rpartition("/")[2] for word in flat(command.words)]
+    flags = command.flags
+    programs = [text.rpartition("/")[2] for text in command.texts]
     if other := next((word for word in programs if OTHER.match(word)), ""):
         launch.unsearched.append(f"{other} trains no decoder: it is priced as one of its shape")
     launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
-    if any(text_of(word) == "deepspeed" for word in flat(command.words)):
+    if "deepspeed" in command.texts:
         launch.program = MEGATRON_DEEPSPEED
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
@@ -223,10 +229,9 @@ def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
-        if text_of(command.words[0]) in QUIET_COMMANDS:
+        if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
             continue
-        words = flat(command.words)
-        count = len({flag.name for flag in flags_of(words) if flag.name in TELLING})
-        if count >= most and not any(IDLE.match(text_of(word).rpartition("/")[2]) for word in words):
+        count = len({flag.name for flag in command.flags if flag.name in TELLING})
+        if count >= most and not any(IDLE.match(text.rpartition("/")[2]) for text in command.texts):
             best, most = command, count
     return best

@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.flag_names import (
     note_flags,
     whole_number,
 )
+from optimizer.job.stack import FP8_RECIPES
 from optimizer.job.variables import DISPATCHERS
 
 STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
@@ -29,6 +30,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
     ("--attention-backend", "attention", lambda _, flag: KERNELS.get(flag.value)),
     ("--cuda-graph-impl", "cuda_graphs", lambda _, flag: flag.value != "none"),
+    ("--fp8-recipe", "fp8_recipe", lambda _, flag: flag.value if flag.value in FP8_RECIPES else None),
     ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if flag.value in ("bf16", "fp16") else None),
     ("--ddp-bucket-size", "bucket_params", lambda launch, flag: whole_number(launch, flag) or None),
 )
@@ -39,7 +41,8 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     note_flags(launch, last, FLAGS)
     settings = launch.settings
     if launch.program == MEGATRON:
-        settings |= {name: settings.get(name, False) for name in ("reduce_overlap", "gather_overlap", "tp_overlap")}
+        unless_given = ("reduce_overlap", "gather_overlap", "tp_overlap", "fused_experts")
+        settings |= {name: settings.get(name, False) for name in unless_given}
     _parts_captured(launch, last)
     if "experts" in settings:
         _dispatcher(launch, last)

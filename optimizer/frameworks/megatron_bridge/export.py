@@ -29,6 +29,8 @@ BRIDGE_RELEASES = (OLD, NEW, MAIN)
 # Families whose recipes on the main branch hold the transformer in a config of its own.
 NESTED = ("llama1-", "llama2-", "llama3")
 OUTER = ("model.seq_length",)
+# What the oldest release has no key for: its containers fuse no experts.
+FUSED = ("model.moe_mlp_glu_interleave_size", "model.moe_permute_fusion_into_hybridep")
 LISTS = ("--recompute-modules", "--offload-modules", "--cuda-graph-scope")
 BF16 = {"_target_": "torch.bfloat16", "_call_": False}
 PRECISION = "megatron.bridge.training.mixed_precision.MixedPrecisionConfig"
@@ -89,7 +91,8 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
     rows = {**tables["model"], **(tables["experts"] if job.model.experts else {}), **tables["run"]}
     stated = {key: values.get(str(flag), *usual) for key, (flag, *usual) in rows.items() if usual or flag in values}
     nested = release == MAIN and job.model.name.startswith(NESTED)
-    return {_named(key, release == OLD, nested): value for key, value in stated.items()}
+    left = {key: value for key, value in stated.items() if release != OLD or key not in FUSED}
+    return {_named(key, release == OLD, nested): value for key, value in left.items()}
 
 
 def _named(key: str, old: bool, nested: bool) -> str:

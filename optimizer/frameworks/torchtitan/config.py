@@ -41,6 +41,8 @@ RESHARD, SCHEDULE, SLICE = (
     "pipeline_parallel_schedule",
     "pipeline_parallel_microbatch_size",
 )
+OLD_PIPELINE = "experimental.pipeline_parallel_degree"
+SLICES = "experimental.pipeline_parallel_microbatches"  # until 2025-03 their number, as many as stages by default
 LOCAL = ("training.local_batch_size", "training.batch_size")
 GLOBAL, LENGTH, STEPS = "training.global_batch_size", "training.seq_len", "training.steps"
 # Since the summer of 2026 batches are counted in tokens, and a pipeline's micro-batches by their number.
@@ -106,6 +108,7 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
         _schedule(launch, values)
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
+    known.append(SLICES)
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, CONVERTERS, ASSETS))
 
@@ -190,9 +193,13 @@ def _stage(policy: str, piped: bool) -> int:
 def _batch(launch: Launch, values: Values, dp: int) -> None:
     """A rank's batch is one micro-batch, or with a pipeline as many as its slices; more are accumulated."""
     settings, path = launch.settings, next((path for path in LOCAL if path in values), "")
-    local = (whole(launch, values, path) if path else None) or 1
-    size = (whole(launch, values, find(values, SLICE)) or 1) if settings.get("pp", 1) > 1 else local
-    launch.say("micro_batch", size, find(values, SLICE) if settings.get("pp", 1) > 1 and local != size else path)
+    local, pp = (whole(launch, values, path) if path else None) or 1, settings.get("pp", 1)
+    slices, size_path = whole(launch, values, SLICES) if SLICES in values else None, find(values, SLICE)
+    if pp > 1 and size_path not in values and (slices or OLD_PIPELINE in values):
+        size, size_path = max(1, local // (slices or pp)), SLICES if slices else OLD_PIPELINE
+    else:
+        size = (whole(launch, values, size_path) or 1) if pp > 1 else local
+    launch.say("micro_batch", size, size_path if pp > 1 and local != size else path)
     batch = -1 if values.get(GLOBAL, -1) == -1 else whole(launch, values, GLOBAL) or -1
     launch.say("global_batch", batch if batch > 0 else local * dp, GLOBAL if batch > 0 else path)
 

@@ -86,6 +86,9 @@ def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
             job.cluster.device.vendor not in ("NVIDIA", "AMD")
         ),
         f"the number format {job.dtype}": job.dtype not in ("bf16", "fp8"),
+        f"8-bit operands that are scaled {features.fp8_recipe}": (
+            job.dtype == "fp8" and features.fp8_recipe not in ("", "tensorwise")
+        ),
         "gradients that are reduced in bf16": features.grad_bytes != 4,
         f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,
         f"{features.attention} attention": not features.attention.startswith("flash"),

@@ -20,7 +20,7 @@ from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import GemmCurve, curve_for
 from optimizer.objectives.kernels.modules import module_operators
 from optimizer.objectives.kernels.operators import Gemm, Layer, Scan
-from optimizer.objectives.kernels.recipes import RECIPES, quantised
+from optimizer.objectives.kernels.recipes import quantised, recipe_of
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
 from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages, proxied_calls
@@ -71,8 +71,8 @@ def kernel_seconds(gemms: Sequence[Gemm], curve: GemmCurve, backward: bool) -> l
 def cast_bytes(gemm: Gemm, backward: bool) -> FloatArray:
     """Traffic of quantising a product's operands, with the transposed copy that the backward pass needs [B].
 
-    Reads 2 bytes and writes 1 + 1 per element: forward the inputs and weights, backward the output's gradient. Formats
-    of four bits write less but look for the scale of every block and rotate: taken as the same.
+    Reads 2 bytes and writes 1 + 1 per element: forward the inputs and weights, backward the output's gradient. What
+    another recipe moves is a multiple of it (optimizer.objectives.kernels.recipes).
 
     Source: Transformer Engine's fused cast-transpose, Micikevicius et al., arXiv 2209.05433 for the recipe.
     """
@@ -243,7 +243,7 @@ def _compute(job: Job, layer: Layer, curves: tuple[GemmCurve, GemmCurve], *, bac
     """GPU seconds of the compute terms in one direction."""
     stack = job.stack
     low, high = curves
-    scale, recipe = stack["gemm_efficiency"], RECIPES[stack.features.fp8_recipe]
+    scale, recipe = stack["gemm_efficiency"], recipe_of(job)
     gemm: FloatArray = np.zeros(1)
     casts: FloatArray = np.zeros(1)
     wide = [product for product in layer.gemms if not quantised(job, product)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray, mapped, nothing
+from optimizer.objectives.arrays import BoolArray, FloatArray, mapped, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
@@ -45,25 +45,38 @@ class Exposure:
         return taken
 
 
+def reduced_once(job: Job, plans: Plans) -> BoolArray:
+    """Plans whose ZeRO-3 holds gradients whole until the end of a step, and weights from a backward pass to a forward.
+
+    Pipelines of PyTorch sync gradients in the last backward pass of a stage, and reshard weights after it alone.
+
+    Source: pytorch/pytorch v2.7, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync
+    (set_requires_gradient_sync, set_reshard_after_backward).
+    """
+    return np.asarray((plans.zero_stage == 3) & (plans.pp > 1) & job.stack.features.reduces_once)
+
+
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
     """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
 
     ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are recomputed
     keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
-    sharding group (HSDP) they stay inside it.
+    sharding group (HSDP) they stay inside it. Where gradients are `reduced_once`, a forward pass finds the weights that
+    the backward pass before it gathered.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).
     """
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
+    each = np.where(reduced_once(job, plans), 0.0, 1.0)
     for part, ranks, stride in groups(plans):
         local, trained = getattr(elements, part), getattr(elements, f"trained_{part}")
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
-            ("weights", "all_gather", ELEMENT * local, gathers, FORWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers * each, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
-            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * trained, scatters, BACKWARD),
+            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * trained, scatters * each, BACKWARD),
         ):
             messages.append(
                 Message(

@@ -1,24 +1,21 @@
-"""How sure an estimate is: intervals from held-out residuals, wider outside of what the stack was fitted to."""
+"""How sure an estimate is: intervals by what is believed of its error, and what lies outside of the fitted runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
+from statistics import NormalDist
 
-from optimizer.catalog.stacks import pooled_intervals
 from optimizer.job.job import Job
+from optimizer.job.known import TIME, YOURS
 from optimizer.job.plan import Plan
-from optimizer.job.stack import Stack
+from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.flops import CAUSAL, useful_flops
 
 LEVEL = 0.9
+SIDES = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)  # standard deviations on either side that hold this share
 INTERPOLATED, EXTRAPOLATED = "interpolated", "extrapolated"
-EXPERTS = "_experts"  # in the names of widths: those of MoE models
-RECOMPUTED = "_recomputed"  # in the names of widths of memory: those of plans that recompute
-STARVED = "_starved"  # in the names of widths: those of steps that the host or the network bounds
-STARVED_MFU = 0.10
-EASY_MFU, HARDEST_MFU = 0.40, 0.01
 VAGUE = 4.0  # ratio of the ends of an interval beyond which digits of its middle would mean nothing
 
 # What "inside the fitted runs" means besides the device; names of Stack.ranges.
@@ -54,67 +51,33 @@ class Interval:
         return self.high <= VAGUE * self.low
 
 
-def interval(job: Job, plan: Plan, value: float, quantity: str = "time") -> Interval:
+def interval(job: Job, plan: Plan, value: float, quantity: str = TIME, site: str = YOURS) -> Interval:
     """The 90 % interval of a predicted step time [s], or of memory [B].
 
-    [value e^-w, value e^w], w being the stack's half-width of this quantity, measured by split conformal prediction on
-    runs left out of the fit and, for times, scaled by the difficulty of the step; a stack without measured runs has
-    the half-widths pooled over the others, and on a device that none of its runs had, or of an MoE model where none was
-    one, it is no surer than these. Steps below STARVED_MFU have widths of their own, and of the others MoE models,
-    where enough of them were measured; memory, of MoE models and else of plans that recompute.
+    [value e^(m - w), value e^(m + w)], with the mean m of what is believed of the prediction's error and SIDES of its
+    standard deviations, w; m is 0 unless the stack holds runs of the user's own (optimizer.objectives.belief).
 
-    Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018), sections 2.2 and 5.2;
-    Vovk et al., Algorithmic Learning in a Random World (2005), section 4.5, for widths by category.
+    Args:
+        job: What is trained, on what.
+        plan: How.
+        value: As predicted.
+        quantity: What it is, of optimizer.job.known.QUANTITIES.
+        site: Whose machines the job runs on.
 
-    >>> from optimizer.catalog import load_cluster, load_model
+    >>> from dataclasses import replace
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from optimizer.job.stack import Stack
-    >>> fitted = Stack(name="mine", devices=("h100",), intervals={"time_interpolated": 0.05, "time_extrapolated": 0.2})
-    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=fitted, gpus=64, seq_len=2048,
-    ...     global_batch=64)
-    >>> found = interval(job, Plan(tp=8, pp=8), 10.0)
-    >>> round(found.low, 2), round(found.high, 2), found.kind
-    (9.51, 10.51, 'interpolated')
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> known, unknown = (interval(replace(job, stack=stack), Plan(tp=8, pp=8), 10.0).high for stack in (job.stack,
+    ...     Stack(name="mine")))
+    >>> 10.0 < known < unknown
+    True
     """
-    reasons = outside(job)
+    mean, spread = error_of(job, plan, mfu(job, value) if quantity == TIME else 1.0, quantity, site)
+    reasons = outside(job) + _routed(job)
     reasons += ("at most one fitted run keeps activations on the host",) * (plan.activation_offload > 0)
-    reasons += _routed(job)
-    kind = EXTRAPOLATED if reasons else INTERPOLATED
-    own = job.stack.intervals
-    source = own if f"{quantity}_{kind}" in own else pooled_intervals()
-    share = mfu(job, value) if quantity == "time" else 1.0
-    kinds = [EXPERTS] * (job.model.experts is not None) + [""]
-    if quantity == "memory":
-        kinds = kinds[:-1] + [RECOMPUTED] * recomputes_something(job.stack, plan) + [""]
-    elif share < STARVED_MFU:
-        kinds = [STARVED, *kinds]
-    names = (f"{quantity}{category}_{kind}" for category in kinds)
-    width = source[next(name for name in names if name in source)]
-    if quantity == "time":
-        width *= difficulty(share, source.get("time_slope", 0.0))
-        # How uneven a router is was measured on two jobs, of an untrained one assumed.
-        if _routed(job) or _of_no_kind(job):
-            width = max(width, pooled_intervals()["time_extrapolated"])
-    return Interval(low=value * exp(-width), high=value * exp(width), reasons=reasons)
-
-
-def recomputes_something(stack: Stack, plan: Plan) -> bool:
-    """Whether a plan keeps less for the backward pass: flash attention keeps no scores that a core could recompute.
-
-    >>> from optimizer.job.stack import Stack
-    >>> [recomputes_something(Stack(name="mine"), Plan(recompute=mode)) for mode in ("none", "selective", "full")]
-    [False, False, True]
-    """
-    features = stack.features
-    nothing = features.selective == "core" and features.attention.startswith("flash")
-    return plan.recompute not in (("none", "selective", "core_attn") if nothing else ("none",))
-
-
-def memory_width(job: Job) -> float:
-    """Half-width of the interval of the logarithm of what a plan that keeps all it can of a job reserves [1].
-
-    One number for all plans of the job, as their margin must be; `interval` is wider for plans that recompute.
-    """
-    return log(interval(job, Plan(), 1.0, "memory").high)
+    return Interval(low=value * exp(mean - SIDES * spread), high=value * exp(mean + SIDES * spread), reasons=reasons)
 
 
 def _routed(job: Job) -> tuple[str, ...]:
@@ -122,26 +85,6 @@ def _routed(job: Job) -> tuple[str, ...]:
     if job.model.experts and job.stack.features.routing in ("trained", "fresh"):
         return (f"the stack's runs have balanced routing, not a {job.stack.features.routing} router",)
     return ()
-
-
-def _of_no_kind(job: Job) -> bool:
-    """Whether none of the stack's runs was on this device, or none of an MoE model as this job is."""
-    stack = job.stack
-    if not stack.devices:
-        return False
-    moe_runs = stack.ranges.get("experts", (0.0, 1.0))[1] > 0
-    return job.cluster.device.name not in stack.devices or (job.model.experts is not None and not moe_runs)
-
-
-def difficulty(utilisation: float, slope: float) -> float:
-    """How much less certain a step is that the host or the network bounds: max(1, 40 % / MFU)^slope [1].
-
-    Source: launch delays, collectives and stragglers vary between runs, matrix products hardly; slope is fitted.
-
-    >>> difficulty(0.5, 1.0), difficulty(0.1, 1.0), difficulty(0.1, 0.5)
-    (1.0, 4.0, 2.0)
-    """
-    return float(max(1.0, EASY_MFU / max(utilisation, HARDEST_MFU)) ** slope)
 
 
 def outside(job: Job) -> tuple[str, ...]:

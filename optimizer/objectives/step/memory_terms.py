@@ -15,6 +15,7 @@ from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
+from optimizer.objectives.layer.sharded import reduced_once
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
 from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
@@ -59,8 +60,12 @@ def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
 def _sharded(
     layer_costs: LayerCosts, size: float, stage: int, whole: float | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Bytes of an element that is sharded from a ZeRO stage on, and takes the `whole` size before [B]."""
-    sharded = layer_costs.plans.zero_stage >= stage
+    """Bytes of an element that is sharded from a ZeRO stage on, and takes the `whole` size before [B].
+
+    Where gradients are reduced once a step, they and the weights are whole at the peak (`reduced_once`).
+    """
+    whole_at_peak = (stage > 1) & reduced_once(layer_costs.job, layer_costs.plans)
+    sharded = (layer_costs.plans.zero_stage >= stage) & ~whole_at_peak
     shared, experts = (
         np.where(sharded, size / shard_ranks(layer_costs.plans, ranks), size if whole is None else whole)
         for _, ranks, _ in groups(layer_costs.plans)
@@ -111,7 +116,7 @@ def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
-    zero = layer_costs.plans.zero_stage
+    zero = np.where(reduced_once(layer_costs.job, layer_costs.plans), 0, layer_costs.plans.zero_stage)
     if not np.any(zero >= 2):
         return np.zeros(len(zero))
     features = layer_costs.job.stack.features

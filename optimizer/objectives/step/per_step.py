@@ -7,7 +7,7 @@ the lesser of two such sums, which makes the whole convex in the layers of a sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,11 +19,12 @@ from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
-from optimizer.objectives.layer.sharded import overlap_of
+from optimizer.objectives.layer.sharded import overlap_of, reduced_once
 from optimizer.objectives.network.messages import DP, STEP, Message
 from optimizer.objectives.pipeline.schedules import both_ways, copies
 from optimizer.objectives.pipeline.stages import Stages
 from optimizer.objectives.step.time_terms import (
+    before_last,
     contention,
     data_parallel,
     hidden,
@@ -245,12 +246,22 @@ class ElementRates:
 
 
 def rates_of(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> ElementRates:
-    """Rates of many plans, found once for those that share their replicas unless every plan has knobs of its own."""
-    few = layer_costs.replicas
+    """Rates of many plans, found once for those that share their replicas unless every plan has knobs of its own.
+
+    Software that reduces_once starts when the last backward pass of a virtual stage is over: of the one that a rank
+    passes last, nothing hides.
+    """
+    few, job, plans = layer_costs.replicas, layer_costs.job, layer_costs.plans
     if isinstance(knobs, KnobColumns) or len(few.plans) >= len(layer_costs):
-        return _rates(layer_costs.job, layer_costs.plans, layer_costs.groups, knobs)
-    few_rates = _rates(layer_costs.job, few.plans, groups_of(few.plans, few.whole), knobs)
-    return ElementRates(**{f.name: getattr(few_rates, f.name)[few.rows] for f in fields(ElementRates)})
+        rates = _rates(job, plans, layer_costs.groups, knobs)
+    else:
+        of_few = _rates(job, few.plans, groups_of(few.plans, few.whole), knobs)
+        rates = ElementRates(**{f.name: getattr(of_few, f.name)[few.rows] for f in fields(ElementRates)})
+    if not job.stack.features.reduces_once:
+        return rates
+    hides = np.where(plans.pp > 1, before_last(plans.vpp.astype(np.float64)), 1.0)
+    shares = {name: getattr(rates, name) * hides for name in ("hideable_shared", "hideable_experts")}
+    return replace(rates, **shares)
 
 
 def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> ElementRates:
@@ -279,9 +290,9 @@ def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Kn
 def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
     """Gradients, reduced in the type in which they are kept.
 
-    ZeRO-0: all-reduce, ZeRO-1: reduce-scatter; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the
-    groups. In buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a ring's latency grows with
-    its ranks, and at most what the mean stage holds.
+    ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once`: reduce-scatter; ZeRO-3 in groups (HSDP): all-reduce of the
+    group's shards among the groups. In buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a
+    ring's latency grows with its ranks, and at most what the mean stage holds.
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.2.2; Li et al.,
     arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
@@ -289,7 +300,8 @@ def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobC
     """
     width, zero = float(job.stack.features.grad_bytes), plans.zero_stage
     yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, zero == 0)
-    yield from _bucketed(job, group, knobs, "gradients", "reduce_scatter", width, zero == 1)
+    scattered = (zero == 1) | reduced_once(job, plans)
+    yield from _bucketed(job, group, knobs, "gradients", "reduce_scatter", width, scattered)
     yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, group.hybrid > 1, among=True)
 
 

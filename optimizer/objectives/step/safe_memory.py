@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import exp
 from statistics import NormalDist
 
 import numpy as np
 
 from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.known import MEMORY
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import LEVEL, memory_width, outside
+from optimizer.objectives.belief.belief import error_of
+from optimizer.objectives.step.interval import outside
 
 NORMAL = NormalDist()
 USUAL_RISK = 0.10  # of going out of memory, where nobody says otherwise
-SIDES = NORMAL.inv_cdf((1.0 + LEVEL) / 2.0)  # standard deviations on either side that hold the intervals' share
 
 
 def risk_of(job: Job) -> float:
@@ -37,18 +39,16 @@ def safe_memory(job: Job) -> float:
     """The most that a plan may be predicted to reserve, so that it goes out of memory at no more than the job's risk
     [B].
 
-    usable memory x e^(z s), z being the deviation of a normal distribution below which the share risk_of(job) lies, and
-    s the standard deviation of the logarithm of what is reserved. At 50 % it is the usable memory itself: the median
-    prediction fits. It is one number for all plans of a job, so that every search and every proof holds with it as with
-    a smaller GPU.
+    usable memory x e^(z s - m), z being the deviation of a normal distribution below which the share risk_of(job) lies,
+    m and s mean and standard deviation of log(reserved / predicted). At 50 % it is the usable memory itself where the
+    user has no runs: the median prediction fits. It is one number for all plans of a job, so that every search and
+    every proof holds with it as with a smaller GPU.
 
-    >>> from optimizer.catalog import load_cluster, load_model
-    >>> from optimizer.job.stack import Stack
-    >>> measured = Stack(name="mine", intervals={"memory_extrapolated": 0.1645})
-    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=measured, gpus=64, seq_len=2048,
-    ...     global_batch=64)
-    >>> round(safe_memory(job) / job.usable_memory, 3), round(exp(-1.2816 * 0.1), 3)
-    (0.88, 0.88)
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> safe_memory(job.with_limits(oom_risk=0.05)) < safe_memory(job) < job.usable_memory
+    True
     >>> safe_memory(job.with_limits(oom_risk=0.5)) == job.usable_memory
     True
     """
@@ -58,13 +58,14 @@ def safe_memory(job: Job) -> float:
 
 def margin(job: Job, risk: float) -> float:
     """Share of the usable memory that a plan may be predicted to reserve at this risk [1]."""
-    return exp(NORMAL.inv_cdf(risk) * spread(job)) if risk != 0.5 else 1.0
+    mean, spread = memory_error(job)
+    return exp(NORMAL.inv_cdf(risk) * spread - mean)
 
 
 def chance_to_fit(job: Job, reserved: float) -> float:
     """Probability that a plan predicted to reserve so much [B] stays within the usable memory [1].
 
-    The interval of the memory holds LEVEL of a log-normal distribution around the prediction.
+    What it reserves over the prediction is log-normal, of the moments of memory_error.
     """
     return float(chances(job, np.array([reserved]))[0])
 
@@ -73,13 +74,18 @@ def chances(job: Job, reserved: FloatArray) -> FloatArray:
     """The same for many plans."""
     if job.usable_memory <= 0:
         return np.zeros(len(reserved))
-    deviations = np.log(job.usable_memory / np.maximum(reserved, 1.0)) / spread(job)
+    mean, spread = memory_error(job)
+    deviations = (np.log(job.usable_memory / np.maximum(reserved, 1.0)) - mean) / spread
     return np.array([NORMAL.cdf(value) for value in deviations.tolist()])
 
 
-def spread(job: Job) -> float:
-    """Standard deviation of the logarithm of what is reserved [1]."""
-    return memory_width(job) / SIDES
+@lru_cache(maxsize=256)
+def memory_error(job: Job) -> tuple[float, float]:
+    """Mean and standard deviation of log(reserved / predicted) of any plan of the job [1].
+
+    One pair for all of them, as their margin must be; intervals are those of a plan.
+    """
+    return error_of(job, None, 1.0, MEMORY)
 
 
 def reach(job: Job, needed: float) -> float:

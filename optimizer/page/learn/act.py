@@ -92,6 +92,11 @@ class Shown:
     tables: Mapping[str, Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]]] = field(default_factory=dict)
 
 
+def usual(_context: str, _pasted: str) -> Mapping[str, Values]:
+    """Controls as their file has them."""
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Act:
     """An act of the lab."""
@@ -99,6 +104,8 @@ class Act:
     number: int  # names its content: act_1.toml and act_1.md
     facts: Callable[[], Values]  # the values that its questions and slips name
     shown: Callable[[Values], Shown]  # what it shows for values of its controls, by their names, and the `context`
+    # what its controls have of the context and of a text that the reader pasted, by their names
+    controls: Callable[[str, str], Mapping[str, Values]]
 
     @property
     def content(self) -> Values:

@@ -1,35 +1,39 @@
 """The ledger of a student: predictions, reflections and designs; saved as CSV or JSON, gathered by an instructor.
 
-A page without an instructor's sheet keeps ledgers in the visitors' sessions alone. `optimize page --learn-out FILE`
-names a sheet, which the server passes to this tab as SHEET; every entry is then appended to it as it is made.
+A ledger is kept in its student's browser. `optimize page --learn-out FILE` names a sheet, to which every entry is then
+appended as it is made.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.act import ActQuestion
-from optimizer.page.learn.content_files import piece
-from optimizer.page.learn.textbook import LabDesign
+from optimizer.page.learn.act import PREDICTION, ActQuestion
+from optimizer.page.learn.acts import ACTS
+from optimizer.page.learn.content_files import piece, table, texts
+from optimizer.page.learn.question import LearnQuestion, controls
+from optimizer.reports.render.html import marked_up, report_page
+from optimizer.reports.report import Report, Table, columns, section
+from optimizer.studies.textbook import LabDesign
 
-SHEET = "learn_out"  # in what the server passes to its tabs
 DESIGN = "design"
 MOST = 500  # entries of one visitor
 LONGEST = 80  # characters of a name
 LONGEST_HEAD = 1000  # characters of a first line that is looked at
 ACT_TITLES = {f"act-{at}": f"Act {roman}" for at, roman in enumerate(("I", "II", "III", "IV", "V", "VI"), 1)}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take a cell for that begins so
-
-Change = Callable[[Callable[[Any], Any]], None]  # of a value of a session, by a function
+LETTERS = ("A", "B", "C", "D")
+DEGREES = ("tp", "pp", "microbatches")
+SENT = {"answers": dict, "entries": list, "designs": list, "design": dict}  # of what a browser sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ COLUMNS = tuple(column.name for column in fields(LedgerEntry))
 class Visitor:
     """Who writes."""
 
-    key: str  # of the session, random
+    key: str  # random, of a browser
     name: str = ""  # that the student gives
     context: str = ""
 
@@ -100,11 +104,6 @@ def designed(visitor: Visitor, design: LabDesign) -> LedgerEntry:
         mfu_percent=f"{100 * design.mfu:.2f}",
         failures="; ".join(design.failures),
     )
-
-
-def with_entry(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> tuple[LedgerEntry, ...]:
-    """The ledger with one entry more, at most MOST of them: the last ones."""
-    return (*entries, entry)[-MOST:]
 
 
 def as_csv(entries: Iterable[LedgerEntry], *, header: bool = True) -> str:
@@ -147,16 +146,6 @@ def gather(entries: Sequence[LedgerEntry], sheet: Path) -> None:
         raise InputError(f"{sheet}: answers cannot be written there: {error}") from None
 
 
-def sheet_named(meta: Mapping[str, Any]) -> Path | None:
-    """The instructor's sheet in what the server passes to its tabs, None where there is none.
-
-    >>> sheet_named({}), sheet_named({"learn_out": ""})
-    (None, None)
-    """
-    named = str(meta.get(SHEET, ""))
-    return Path(named) if named else None
-
-
 def tier(right: Mapping[str, bool], saved: Sequence[LabDesign]) -> str:
     """How far a student is: "optimal" with the predictions of both acts right, a good design saved and none of the
     further acts that they played wrong; "partial" with one prediction right, else "developing".
@@ -175,66 +164,131 @@ def footer(context: str, right: Mapping[str, bool], design: LabDesign, saved: Se
 
     Args:
         context: of the lab.
-        right: whether each locked prediction is right, by question.
+        right: whether each locked prediction is right, by question; before that of Act II no design is told.
         design: what the sliders of Act II show.
         saved: designs.
 
     Returns:
         Context, design, MFU, the predictions of every act, memory and tier, as markup.
     """
-    entries = {
-        "lab": ("Lab", "The Parallelism Paradox"),
-        "context": ("Context", context),
+    designing = {
         "design": ("Design", f"TP {design.tp} x PP {design.pp} x DP {design.dp if design.divides else '-'}"),
         "mfu": ("MFU by rules of thumb", f"{100 * design.mfu:.2f} %"),
+        "memory": ("Out of memory", "no" if design.fits else "yes"),
+    }
+    entries = {
+        "context": ("Context", context),
+        **(designing if "act-2" in right else {}),
         **{
             act.replace("-", ""): (title, "open" if act not in right else "right" if right[act] else "review")
             for act, title in ACT_TITLES.items()
         },
-        "memory": ("Out of memory", "no" if design.fits else "yes"),
         "saved": ("Designs saved", f"{len(saved)}"),
         "tier": ("Tier", tier(right, saved)),
     }
     return piece("footer", entries)
 
 
-def new_key() -> str:
-    """A random name for a session, which says nothing about its visitor."""
-    return token_hex(6)
+def entry_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
+    """The entry of a locked choice or a saved design; on the instructor's sheet too, if there is one.
 
+    Args:
+        asks: the sheet, if there is one, and the act.
+        body: JSON with visitor, name and context, and a question with its key or a design.
 
-@dataclass(kw_only=True)
-class Desk:
-    """What changes the state of one session. It outlasts what its visitor types."""
-
-    visitor: Visitor  # who writes now: the page puts a changed name or context here
-    answers: Mapping[str, Change]  # changes the letters by question, by the name of a question
-    entries: Change  # changes the ledger
-    designs: Change  # changes the saved designs
-    trouble: Change  # changes the sentence about what went wrong
-    sheet: Path | None = None  # the instructor's, if there is one
-    locked: set[str] = field(default_factory=set)  # names of answered questions
-
-    def answer(self, question: ActQuestion, key: str) -> None:
-        """Lock an answer; the first one stays."""
-        if question.name in self.locked:
-            return
-        self.locked.add(question.name)
-        self.answers[question.name](lambda answers: {**answers, question.name: key})
-        self._write(answered(self.visitor, question, key))
-
-    def save(self, design: LabDesign) -> None:
-        """Save a design."""
-        self.designs(lambda saved: (*saved, design))
-        self._write(designed(self.visitor, design))
-
-    def _write(self, entry: LedgerEntry) -> None:
-        """Into the ledger, and onto the instructor's sheet if there is one."""
-        self.entries(lambda entries: with_entry(entries, entry))
-        if self.sheet is None:
-            return
+    Returns:
+        The entry, and `trouble`: why it is not on the sheet.
+    """
+    sent = _json(body)
+    visitor = Visitor(**{name: str(sent.get(name, ""))[:LONGEST] for name in ("key", "name", "context")})
+    if "design" in sent:
+        entry = designed(visitor, _design(sent["design"]))
+    else:
+        entry = answered(visitor, ACTS[asks.act].question(asks.question), asks.key)
+    trouble = ""
+    if asks.sheet:
         try:
-            gather([entry], self.sheet)
+            gather([entry], Path(asks.sheet))
         except InputError as problem:
-            message = str(problem)
-            self.trouble(lambda _: message)
+            trouble = str(problem)
+    return {"entry": {name: value for name, value in asdict(entry).items() if value}, "trouble": trouble}
+
+
+def stand_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
+    """Where a student stands, by the progress that their browser keeps: ledger, footer, and what to take away.
+
+    Args:
+        asks: the sheet, if there is one.
+        body: JSON with answers by question, entries, designs, the design of the sliders, context and trouble.
+    """
+    sent = _json(body)
+    rows = [each for each in sent.get("entries", []) if isinstance(each, dict)][-MOST:]
+    entries = [LedgerEntry(**{name: str(each.get(name, "")) for name in COLUMNS}) for each in rows]
+    right = {
+        question.name: question.is_right(key)
+        for act in ACTS.values()
+        for question in act.questions
+        if question.kind == PREDICTION and (key := sent.get("answers", {}).get(question.name))
+    }
+    shown = ("time", "act", "kind", "answer", "right", "tp", "pp", "dp", "microbatches", "memory_gb", "mfu_percent")
+    table_of = [[getattr(entry, column) for column in shown] for entry in entries]
+    gathered = table("lab.toml")["gathered"] if asks.sheet else ""
+    designs = [_design(each) for each in sent.get("designs", [])][-MOST:]
+    return {
+        "ledger": piece(
+            "ledger", [column.replace("_", " ") for column in shown], table_of, gathered, sent.get("trouble", "")
+        ),
+        "footer": footer(asks.context, right, _design(sent.get("design", {})), designs),
+        "takeaways": marked_up(texts("lab.md")["takeaways"]) if {"act-1", "act-2"} <= right.keys() else "",
+        "csv": as_csv(entries),
+        "json": as_json(entries),
+    }
+
+
+def class_page(asks: LearnQuestion) -> bytes:
+    """For the teacher: how many of a class took each choice, from the gathered sheet; the last answer of each counts.
+
+    Raises InputError without a sheet.
+    """
+    if not asks.sheet:
+        raise InputError("nothing is gathered: start `optimize page --learn-out answers.csv`")
+    path = Path(asks.sheet)
+    with path.open(encoding="utf-8", newline="") if path.exists() else StringIO() as file:
+        taken = {(row["visitor"], row["question"]): row["answer"] for row in csv.DictReader(file) if row["question"]}
+    questions = [question for act in ACTS.values() for question in act.questions]
+    rows = []
+    for question in questions:
+        keys = Counter(key for (_, name), key in taken.items() if name == question.name)
+        cells = [
+            f"{keys[key]}{' *' * (key == question.right)}" if key in question.options.values() else ""
+            for key in LETTERS
+        ]
+        share = keys[question.right] / keys.total() if keys else 0.0
+        rows.append(
+            (f"Act {question.act}: {question.text}", *cells, f"{share:.0%}" if keys else "", share if keys else None)
+        )
+    heads = columns(f"question ~ | {' | '.join(f'{key} [text]' for key in LETTERS)} | right [text] | [bar]")
+    report = Report(
+        title=f"{len({visitor for visitor, _ in taken})} students",
+        subject=(f"Choices by question, of {path.name}; * is the right one.",),
+        sections=(section("Choices", Table(heads, rows)),),
+        note="Counted from the sheet at this moment.",
+    )
+    return report_page(report).encode()
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        sent = json.loads(body)
+    except (ValueError, RecursionError):
+        sent = None
+    if not isinstance(sent, dict) or any(not isinstance(sent.get(name, kind()), kind) for name, kind in SENT.items()):
+        raise InputError("the progress that was sent is damaged; clear it with Start over")
+    return sent
+
+
+def _design(values: Any) -> LabDesign:
+    """A design of the sliders of Act II. Raises InputError for another."""
+    given = values if isinstance(values, dict) else {}
+    asks = LearnQuestion(act=2, values=tuple((name, str(given[name])) for name in DEGREES if name in given))
+    return LabDesign(**{name: each["value"] for name, each in controls(asks, "").items() if name in DEGREES})

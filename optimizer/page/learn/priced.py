@@ -19,7 +19,9 @@ from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import table
-from optimizer.page.learn.textbook import (
+from optimizer.studies.scaling import ScalingPoint, data_parallel_point
+from optimizer.studies.strategies import NECESSARY, broken_rules
+from optimizer.studies.textbook import (
     COUNTS,
     GPUS,
     HBM,
@@ -30,8 +32,6 @@ from optimizer.page.learn.textbook import (
     LabDesign,
     rule_of_thumb_mfu,
 )
-from optimizer.studies.scaling import ScalingPoint, data_parallel_point
-from optimizer.studies.strategies import NECESSARY, broken_rules
 
 SMALL, LARGE = CONTEXTS = ("data parallel", "3-D parallel")
 FAMILY = ("gpt3-1.3b", "gpt3-2.7b", "gpt3-5b", "gpt3-6.7b", "gpt3-13b", "gpt3-20b", "gpt3-40b", "llama2-70b", "gpt3")

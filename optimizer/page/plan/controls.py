@@ -13,6 +13,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.page.plan.own_files import FILE, packed
 from optimizer.page.plan.question import CHOICES, PAGED, PlanQuestion
+from optimizer.studies.cells import powers
 
 USUAL = "the usual one"  # what holds where one word does not say it
 RISKS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -153,22 +154,13 @@ def _choices(job: Job, name: str) -> tuple[str, ...]:
         "pp": job.model.layers,
         "vpp": job.limits.max_vpp,
         "dp": job.gpus,
-        "micro_batch": job.limits.max_micro_batch,
+        "micro_batch": job.largest_micro_batch,
     }[name]
     if name in ("pp", "vpp", "dp", "tp"):
         of = {"pp": job.model.layers, "dp": job.gpus}.get(name, most)
         values = [value for value in range(1, most + 1) if of % value == 0 or value & (value - 1) == 0]
         return tuple(map(str, values if len(values) <= MOST_CHOICES else powers(most)))
     return tuple(map(str, powers(most)))
-
-
-def powers(most: int) -> list[int]:
-    """The powers of two up to `most`.
-
-    >>> powers(6)
-    [1, 2, 4]
-    """
-    return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
 def steps(job: Job) -> dict[str, list[int]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-import sys
 import tempfile
 import tomllib
 import zlib
@@ -19,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.base.files import lies_in
-from optimizer.catalog.files import presets_folder
+from optimizer.catalog.sealed import sealed, sealed_folder
 
 FILE = "file"  # as the name of a model or cluster: the one in the address
 LARGEST = 16_000  # bytes of such a file
@@ -32,10 +29,6 @@ KEYS = {
     "model": {"hidden_size", "n_embd", "num_hidden_layers", "layers", "architectures", "model_type"},
 }
 
-FILE_EVENTS, DEEDS = ("open", "os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "socket.connect")
-_sealed: list[Path] = []  # while something is read: the folder in which alone files may be opened besides the program's
-_hooked: list[bool] = []
-
 
 def packed(text: str) -> str:
     """A text as it stands in an address.
@@ -46,14 +39,14 @@ def packed(text: str) -> str:
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
-def unpacked(kind: str, text: str) -> str:
-    """The text of an address. Raises InputError for what is none, or more than LARGEST bytes."""
+def unpacked(kind: str, text: str, most: int = LARGEST) -> str:
+    """The text of an address. Raises InputError for what is none, or more than so many bytes."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         reader = zlib.decompressobj()
-        data = reader.decompress(raw, LARGEST + 1)
-        if len(data) > LARGEST:
-            raise InputError(f"the {kind} file has more than {LARGEST:,} bytes; leave out what does not describe it")
+        data = reader.decompress(raw, most + 1)
+        if len(data) > most:
+            raise InputError(f"the {kind} file has more than {most:,} bytes; leave out what does not describe it")
         if not reader.eof:
             raise ValueError("cut off")
         return data.decode()
@@ -64,7 +57,7 @@ def unpacked(kind: str, text: str) -> str:
 @contextmanager
 def on_disk(texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """The files of these kinds while they are read: their places. They can name no other file of this machine."""
-    with tempfile.TemporaryDirectory(prefix="own-") as folder, sealed(Path(folder)):
+    with tempfile.TemporaryDirectory(prefix="own-", dir=sealed_folder()) as folder, sealed(Path(folder)):
         places: dict[str, Any] = {}
         for kind, text in texts.items():
             place = Path(folder) / name_of(kind, text)
@@ -106,15 +99,6 @@ def kind_of(text: str) -> str:
     return kind
 
 
-def described_as(text: str) -> str:
-    """How a file with such a text ends, told by its first look; "" where it looks like neither JSON nor TOML.
-
-    >>> described_as('{"a":'), described_as("[device]"), described_as("torchrun train.py")
-    ('.json', '.toml', '')
-    """
-    return ".json" if text.lstrip().startswith("{") else ".toml" if _keys(text) else ""
-
-
 def _keys(text: str) -> set[str]:
     """The first keys of a JSON or TOML text; none of another."""
     try:
@@ -122,34 +106,3 @@ def _keys(text: str) -> set[str]:
     except (ValueError, RecursionError):
         return set()
     return set(values) if isinstance(values, dict) else set()
-
-
-@contextmanager
-def sealed(folder: Path) -> Iterator[None]:
-    """Inside, only files of the program, of Python and of this folder open: any other raises PermissionError.
-
-    For a process that does one thing at a time; a script may name files to source, which are a visitor's words here.
-    """
-    if not _hooked:
-        sys.addaudithook(_look)
-        _hooked.append(True)
-    _sealed.append(folder)
-    try:
-        yield
-    finally:
-        _sealed.pop()
-
-
-def _look(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _sealed or event not in (*FILE_EVENTS, *DEEDS):
-        return
-    if event == "open" and isinstance(arguments[0], int):
-        return
-    if event in FILE_EVENTS and _ours(arguments[0]):
-        return
-    raise PermissionError(f"a pasted text may not open {arguments[0]!r}")
-
-
-def _ours(path: Any) -> bool:
-    homes: tuple[str | Path, ...] = (sys.prefix, sys.base_prefix, Path(__file__).parents[2], presets_folder(), *_sealed)
-    return lies_in(os.fsdecode(path or "."), homes)

@@ -71,6 +71,11 @@ class PlanQuestion:
         return replace(self, mine=(), tokens=TOKENS, price=None)
 
     @property
+    def name(self) -> str:
+        """Model and GPUs."""
+        return f"{self.model}-{self.gpus}"
+
+    @property
     def files(self) -> dict[str, str]:
         """The texts of files that stand for a model or a cluster, by kind."""
         return {kind: getattr(self, f"{kind}_file") for kind in KINDS if getattr(self, kind) == FILE}
@@ -100,16 +105,6 @@ class PlanQuestion:
         pairs += [("price", f"{self.price:g}")] if self.price else []
         pairs += [("fix", pins_text(self.pins))] if self.fix else []
         return urlencode([*pairs, *(("mine", plan) for plan in self.mine)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageTask:
-    """A view of a question."""
-
-    view: str
-    asked: PlanQuestion
-    body: bytes = b""  # what a visitor pasted
-    passing: bool = False  # whether its result is forgotten once it is shown
 
 
 def _written(value: object, percent: bool = False) -> str:

@@ -10,6 +10,9 @@ import base64
 import re
 from functools import cache
 from hashlib import sha256
+from html import escape
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.names import terminal_text
@@ -42,7 +45,7 @@ def rendered(package: str, template: str, **values: Any) -> str:
 def filled(package: str, template: str, **values: Any) -> str:
     """A template in the folder `templates` of a package, filled in; a name that it lacks is an error.
 
-    It may include and import those of optimizer.reports, which all pages share.
+    It may include and import those of the package above, and of optimizer.reports, which all pages share.
     """
     return _environment(package).get_template(template).render(**values)
 
@@ -57,7 +60,13 @@ def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))]),
+        loader=ChoiceLoader(
+            [
+                PackageLoader(name, "templates")
+                for name in dict.fromkeys((package, package.rpartition(".")[0], SHARED))
+                if (Path(str(import_module(name).__file__)).parent / "templates").is_dir()
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -88,3 +97,25 @@ def source_hash(script: str) -> str:
     'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
     """
     return "sha256-" + base64.b64encode(sha256(script.encode()).digest()).decode()
+
+
+def marked_up(text: str) -> str:
+    r"""A text in Markdown as HTML: headings, lists, paragraphs, strong, emphasis and code; markup of its own is text.
+
+    >>> marked_up("# A\n\n*b* **c**\n\n* d\n  e\n* `f`")
+    '<h2>A</h2><p><em>b</em> <strong>c</strong></p><ul><li>d e</li><li><code>f</code></li></ul>'
+    """
+    return "".join(_marked(block) for block in re.split(r"\n{2,}", text))
+
+
+def _marked(block: str) -> str:
+    line = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", " ".join(escape(block).split()))
+    line = re.sub(r"\*(\S.*?)\*", r"<em>\1</em>", line)
+    line = re.sub(r"`(.+?)`", r"<code>\1</code>", line)
+    if heading := re.fullmatch(r"(#+) (.*)", line):
+        level = max(2, len(heading[1]))
+        return f"<h{level}>{heading[2]}</h{level}>"
+    if items := [" ".join(item.split()) for item in re.split(r"^(?:\* |\d\. )", block, flags=re.MULTILINE)[1:]]:
+        kind = "ul" if block.startswith("* ") else "ol"
+        return f"<{kind}>" + "".join(f"<li>{_marked(item)[3:-4]}</li>" for item in items) + f"</{kind}>"
+    return f"<p>{line}</p>"

@@ -15,9 +15,8 @@ from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
-from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price_layer_costs
-from optimizer.objectives.step.safe_memory import SIDES
 from optimizer.search.lattice.knobs import columns, joined_knobs
 
 DRAWS, PILOT = 64, 16

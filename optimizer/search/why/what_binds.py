@@ -162,7 +162,7 @@ def _batches(job: Job, plan: Plan) -> Iterator[Variation]:
 
 def _limits(job: Job) -> Iterator[Variation]:
     """Each limit one notch wider, where that is another one."""
-    inforce = {**asdict(job.limits), "max_tp": ceiling(job)}
+    inforce = {**asdict(job.limits), "max_tp": ceiling(job), "max_micro_batch": job.largest_micro_batch}
     most = {"max_tp": job.gpus, "max_vpp": job.stack.features.max_vpp}
     for name, field in LIMITS.items():
         value = inforce[name]

@@ -12,11 +12,12 @@ from optimizer.calibration.rows.recipe import (
     number_format,
     printed_layout,
     recomputation,
+    sharding,
     under_recipe,
     usual_vpp,
 )
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.catalog import load_cluster, load_model
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.stack import Features, Stack
 from optimizer.objectives.pipeline.stages import filled_stages
 
@@ -140,6 +141,14 @@ def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> No
     assert number_format({"dtype": "BF16"}, load_cluster("h100"), stack, []) == "bf16"
     assert number_format({}, load_cluster("a100"), stack, []) == "bf16"
     assert assumed == ["vpp 6", "vpp 6", "dtype fp8"]
+
+
+def test_fsdp_of_torchtitan_keeps_weights_whole_under_a_pipeline() -> None:
+    stack, cluster = load_stack("torchtitan-2024"), load_cluster("dgx-h100")
+    row = {"sharding": "3 (FSDP2)"}
+    assert [sharding(row, stack, cluster, piped=piped) for piped in (False, True)] == [(3, 0), (1, 0)]
+    assert sharding(row, load_stack("megatron-core"), cluster, piped=True) == (1, 0)
+    assert sharding(row, Stack(name="mine"), cluster, piped=True) == (3, 0)
 
 
 def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:

@@ -13,6 +13,7 @@ from optimizer.frameworks.megatron.export import (
     arguments,
     communicators,
     dispatcher_flags,
+    fused_flags,
     megatron_arguments,
     offload_flags,
     parallel_flags,
@@ -177,7 +178,7 @@ def test_every_argument_is_one_of_the_release(gpt3_job: Job, model: str, dtype: 
     ):
         flags = plan_flags(job, plan, Knobs(offload=0.5))
         assert set(flags) <= argument_names("megatron-lm", RELEASE)
-        new = {"--activation-offload-fraction"}
+        new = {"--activation-offload-fraction", *fused_flags(job, plan)}
         assert set(flags) - new <= argument_names("megatron-lm", MEGATRON_LM[0])
 
 
@@ -255,3 +256,28 @@ def test_moments_of_two_bytes_are_written_and_read_back(gpt3_job: Job, gpt3_plan
     odd = replace(job, stack=replace(job.stack, features=replace(features, optimizer_bytes=7)))
     assert "master weights and moments of 7 bytes" in unexpressed(odd, gpt3_plan)
     assert not any("moments" in what for what in unexpressed(job, gpt3_plan))
+
+
+def test_experts_are_fused_with_their_gate_where_the_device_has_the_kernel(gpt3_job: Job) -> None:
+    """MXFP8 on Blackwell: by flags, and read back; nothing on Hopper, in bf16, or where a launch does not say so."""
+    stack, gb200 = load_stack("megatron-core"), load_cluster("gb200-nvl72")
+    job = replace(gpt3_job, model=load_model("qwen3-30b-a3b"), stack=stack, cluster=gb200, dtype="fp8", gpus=8)
+    plan = Plan(ep=8, dp=8, dispatcher="hybridep", num_microbatches=16)
+    flags = plan_flags(job, plan, Knobs())
+    assert flags["--fp8-recipe"] == "mxfp8"
+    assert fused_flags(job, plan) == {
+        "--use-transformer-engine-op-fuser": None,
+        "--moe-mlp-glu-interleave-size": "32",
+        "--moe-permute-fusion-into-hybridep": None,
+    }
+    assert "--moe-permute-fusion-into-hybridep" not in fused_flags(job, replace(plan, dispatcher="deepep"))
+    assert environment(job, plan)["NVTE_CUTEDSL_FUSED_GROUPED_MLP"] == "1"
+    assert set(fused_flags(job, plan)) <= argument_names("megatron-lm", RELEASE)
+    hopper, dense = replace(job, cluster=load_cluster("dgx-h100")), replace(job, model=gpt3_job.model)
+    for other in (hopper, dense, replace(job, dtype="bf16")):
+        assert fused_flags(other, plan) == {}
+        assert "NVTE_CUTEDSL_FUSED_GROUPED_MLP" not in environment(other, plan)
+    assert any("gate in one kernel" in each for each in unexpressed(job, replace(plan, ep=4, etp=2)))
+    assert read_arguments(arguments(flags), 8)[1]["fused_experts"]
+    unsaid = {name: value for name, value in flags.items() if name not in fused_flags(job, plan)}
+    assert not read_arguments(arguments(unsaid), 8)[1]["fused_experts"]

@@ -86,6 +86,12 @@ def test_experts_gradients_and_formats(gpt3_answer: Answer) -> None:
     assert "fp8: hybrid, fp8_recipe: tensorwise" in found["mixed_precision"]
     assert found["ddp.num_distributed_optimizer_instances"] == "8"
     assert found["optimizer.optimizer_offload_fraction"] == "0.25"
+    assert not any("op_fuser" in key for key in found)
+    fused = replace(job, stack=load_stack("megatron-bridge"), cluster=load_cluster("gb200-nvl72"), dtype="fp8")
+    found = values(replace(gpt3_answer, job=fused, plan=replace(moe, dispatcher="hybridep")))
+    assert "fp8_recipe: mxfp8" in found["mixed_precision"]
+    assert found["model.use_transformer_engine_op_fuser"] == found["model.moe_permute_fusion_into_hybridep"] == "true"
+    assert found["model.moe_mlp_glu_interleave_size"] == "32"
     unfused = replace(job, stack=load_stack("megatron-2021"))
     with pytest.raises(InputError, match="attention"):
         values(replace(gpt3_answer, job=unfused))

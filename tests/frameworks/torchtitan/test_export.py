@@ -16,7 +16,7 @@ from optimizer.frameworks.torchtitan.export import torchtitan_toml, unexpressed
 from optimizer.frameworks.torchtitan.export_python import torchtitan_python
 from optimizer.frameworks.torchtitan.models import MAIN, MODELS, NEW, OLD, flavor_of
 from optimizer.frameworks.torchtitan.python import titan_values
-from optimizer.job.job import Job
+from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
@@ -164,7 +164,7 @@ def drawn(random: Random) -> Job | None:
     except InputError:  # the device has no units for the format
         return None
     pins = random.choice(({}, {"pp": 2}, {"pp": 4, "vpp": 2}, {"tp": 2}, {"cp": 2, "zero_stage": 3}))
-    return job.with_limits(fixed=pins, bubble=1.0)
+    return job.with_limits(fixed=pins, bubble=1.0, oom_risk=EVEN_RISK)
 
 
 def compare(answer: Answer, path: Path) -> None:

@@ -28,7 +28,8 @@ from optimizer.page.learn.priced import (
     job_of,
     nearest,
 )
-from optimizer.page.learn.textbook import (
+from optimizer.reports.charts.drawing import drawing
+from optimizer.studies.textbook import (
     CEILING,
     COUNTS,
     GPUS,
@@ -41,7 +42,6 @@ from optimizer.page.learn.textbook import (
     corrected,
     curve,
 )
-from optimizer.reports.charts.drawing import drawing
 
 ROOT = Path(__file__).resolve().parents[3]
 QUESTIONS = {question.name: question for act in ACTS.values() for question in act.questions}
@@ -283,13 +283,6 @@ def test_every_block_of_an_act_is_in_its_files(number: int) -> None:
     ]
     assert [(kind, name) for kind, name in named if name not in known.get(kind, {name})] == []
     assert {name for kind, name in named if kind == "text"} == known["text"]
-
-
-def test_content_and_numbers_need_no_notebook() -> None:
-    """Only app.py and view.py know what shows the page."""
-    folder = ROOT / "optimizer/page/learn"
-    with_marimo = {path.name for path in folder.rglob("*.py") if "marimo" in path.read_text(encoding="utf-8")}
-    assert with_marimo == {"app.py", "view.py"}
 
 
 def test_the_page_for_teachers_says_how_far_off_the_textbook_is() -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +20,24 @@ from optimizer.page.learn.ledger import (
     COLUMNS,
     LONGEST,
     MOST,
-    Desk,
     LedgerEntry,
     Visitor,
     answered,
     as_csv,
     as_json,
+    class_page,
     designed,
+    entry_view,
     footer,
     gather,
-    new_key,
-    sheet_named,
+    stand_view,
     tier,
-    with_entry,
 )
-from optimizer.page.learn.textbook import LabDesign
+from optimizer.page.learn.panel import panel_view
+from optimizer.page.learn.question import LearnQuestion, asked
+from optimizer.studies.textbook import LabDesign
 
 ANNA = Visitor(key="k", name="Anna", context="data parallel")
-
-
-class State:
-    """What marimo's state is to the desk: a value that is changed by functions."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def change(self, update: Any) -> None:
-        self.value = update(self.value)
-
-
-def desk(sheet: Path | None = None) -> tuple[Desk, dict[str, State]]:
-    states = {"entries": State(()), "designs": State(()), "trouble": State("")}
-    changes = {name: state.change for name, state in states.items()}
-    states["answers"] = State({})
-    return Desk(visitor=ANNA, sheet=sheet, answers={"act-1": states["answers"].change}, **changes), states
 
 
 def test_what_is_kept_of_an_answer_and_a_design() -> None:
@@ -83,13 +68,6 @@ def test_no_cell_begins_like_a_formula_and_every_row_is_read_again(name: str) ->
     assert json.loads(as_json([entry]))[0]["answer"] == "A"
 
 
-def test_a_ledger_keeps_its_last_entries() -> None:
-    entries: tuple[LedgerEntry, ...] = ()
-    for number in range(MOST + 2):
-        entries = with_entry(entries, LedgerEntry(time=str(number), visitor="k"))
-    assert (len(entries), entries[0].time, entries[-1].time) == (MOST, "2", str(MOST + 1))
-
-
 def test_many_write_whole_lines_under_one_head(tmp_path: Path) -> None:
     sheet = tmp_path / "answers.csv"
 
@@ -118,37 +96,63 @@ def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     assert other.read_bytes() == content
 
 
-def test_a_sheet_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
-    one, states = desk(tmp_path / "no" / "sheet.csv")
-    one.answer(ACTS[1].question("act-1"), "B")
-    assert "cannot be written" in states["trouble"].value
-    assert states["answers"].value == {"act-1": "B"}
-    assert len(states["entries"].value) == 1
+def sent(**values: Any) -> bytes:
+    return json.dumps({"key": "k", "name": "Bea", "context": "3-D parallel", **values}).encode()
 
 
-def test_the_first_answer_stays() -> None:
-    one, states = desk()
-    one.answer(ACTS[1].question("act-1"), "C")
-    one.answer(ACTS[1].question("act-1"), "B")
-    assert states["answers"].value == {"act-1": "C"}
-    assert [entry.answer for entry in states["entries"].value] == ["C"]
+def test_a_locked_choice_and_a_design_are_entries_and_on_the_sheet(tmp_path: Path) -> None:
+    sheet = tmp_path / "answers.csv"
+    asks = LearnQuestion(act=1, question="act-1", key="B", sheet=str(sheet))
+    found = entry_view(asks, sent())
+    assert (found["entry"]["right"], found["entry"]["name"], found["trouble"]) == ("yes", "Bea", "")
+    design = entry_view(replace(asks, act=2), sent(design={"tp": 8, "pp": 4, "microbatches": 8}))["entry"]
+    assert (design["kind"], design["memory_gb"]) == ("design", "118.69")
+    rows = list(csv.DictReader(io.StringIO(sheet.read_text(encoding="utf-8"))))
+    assert [row["kind"] for row in rows] == ["prediction", "design"]
+    lost = entry_view(replace(asks, sheet=str(tmp_path / "no" / "sheet.csv")), sent())
+    assert "cannot be written" in lost["trouble"]
+    assert lost["entry"]["answer"] == "B"
 
 
-def test_a_desk_writes_under_the_name_that_its_visitor_has_now(tmp_path: Path) -> None:
-    one, states = desk(tmp_path / "answers.csv")
-    one.visitor = Visitor(key="k", name="Bea", context="3-D parallel")
-    one.save(LabDesign())
-    assert states["designs"].value == (LabDesign(),)
-    (row,) = csv.DictReader(io.StringIO((tmp_path / "answers.csv").read_text(encoding="utf-8")))
-    assert (row["name"], row["context"], row["kind"]) == ("Bea", "3-D parallel", "design")
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{" * 10_000, b'{"design": {"tp": 0}}', b'{"design": 3}', b'{"answers": 1, "design": 0}'],
+)
+def test_damaged_progress_is_one_message(body: bytes) -> None:
+    asks = LearnQuestion(act=2, question="act-2", key="Z")
+    for view in (entry_view, stand_view):
+        with pytest.raises(InputError):
+            view(asks, body)
 
 
-def test_sessions_have_names_of_their_own() -> None:
-    assert len({new_key() for _ in range(100)}) == 100
+def test_where_a_student_stands_tells_no_answer_that_is_not_locked() -> None:
+    nothing = stand_view(LearnQuestion(), sent(answers={}))
+    assert nothing["takeaways"] == ""
+    assert "36.05" not in nothing["footer"]
+    both = stand_view(
+        LearnQuestion(), sent(answers={"act-1": "B", "act-2": "A"}, entries=[{"time": "t", "x": 1}] * 600)
+    )
+    assert "TP ends where" in both["takeaways"]
+    assert "36.05" in both["footer"]
+    assert both["csv"].count("\n") == MOST + 1
 
 
-def test_the_sheet_is_what_the_server_names() -> None:
-    assert sheet_named({"learn_out": "/x/answers.csv"}) == Path("/x/answers.csv")
+def test_choices_of_a_class_are_counted_once_a_student(tmp_path: Path) -> None:
+    sheet = tmp_path / "answers.csv"
+    for key, letter in (("a", "B"), ("b", "B"), ("b", "B"), ("c", "A")):
+        entry_view(LearnQuestion(act=1, question="act-1", key=letter, sheet=str(sheet)), sent(key=key))
+    text = class_page(LearnQuestion(sheet=str(sheet))).decode()
+    assert "3 students" in text
+    assert "2 *" in text
+    assert "67%" in text
+    with pytest.raises(InputError, match="nothing is gathered"):
+        class_page(LearnQuestion())
+
+
+@pytest.mark.parametrize("pairs", [[("act", "9")], [("context", "x")], [("act", "2"), ("tp", "65")], [("fabric", "x")]])
+def test_an_act_a_context_or_a_value_that_there_is_not_is_one_message(pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(InputError, match=r"must be|is none of"):
+        panel_view(asked("", pairs))
 
 
 @pytest.mark.parametrize(

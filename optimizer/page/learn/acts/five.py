@@ -43,6 +43,11 @@ def facts() -> Values:
     return Facts(few=few, many=many, batch=batch, share=batch // few, last_share=batch // many)
 
 
+def controls(context: str, _pasted: str) -> dict[str, Values]:
+    """The counts of the context's studies."""
+    return {"count": {"steps": COUNTS[context], "value": COUNTS[context][-1]}}
+
+
 def shown(chosen: Values) -> Shown:
     """Speedup and efficiency of the best plan at the reader's number of GPUs."""
     study = study_of(chosen["context"], chosen["mode"])

@@ -10,7 +10,8 @@ from optimizer.base.content import Values
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.priced import compared_numbers, data_parallel, data_parallel_runs, nearest
-from optimizer.page.learn.textbook import (
+from optimizer.studies.scaling import ScalingPoint
+from optimizer.studies.textbook import (
     CLAIMED,
     COUNTS,
     FABRICS,
@@ -22,7 +23,6 @@ from optimizer.page.learn.textbook import (
     corrected,
     curve,
 )
-from optimizer.studies.scaling import ScalingPoint
 
 NAMES = {NVLINK: "NVLink", INFINIBAND: "InfiniBand"}
 

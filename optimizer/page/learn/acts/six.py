@@ -13,7 +13,7 @@ from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.content_files import PACKAGE
-from optimizer.page.learn.textbook import dense_flops
+from optimizer.studies.textbook import dense_flops
 
 RANKS = 8
 LARGEST = 200_000  # characters of a pasted table
@@ -176,6 +176,12 @@ def facts() -> Values:
         "algorithm_share": line.algorithm / advertised(),
         "duplex_share": line.algorithm / (2 * advertised()),
     }
+
+
+def controls(_context: str, pasted: str) -> dict[str, Values]:
+    """A line of the table; at first the last but one."""
+    last = len(read_curve(pasted).readings)
+    return {"line": {"range": [1, last, 1], "value": last - 1}}
 
 
 def shown(chosen: Values) -> Shown:

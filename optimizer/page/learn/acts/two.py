@@ -9,7 +9,7 @@ from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.chart import ChartNumbers, Series
 from optimizer.page.learn.priced import best, compared_numbers, designed, gpt3_runs
-from optimizer.page.learn.textbook import CEILING, GPUS, KINDS, LAB, LabDesign, best_by_rule
+from optimizer.studies.textbook import CEILING, GPUS, KINDS, LAB, LabDesign, best_by_rule
 
 HIDDEN, SEQUENCE = 12288, 2048  # of GPT-3; Brown et al., arXiv 2005.14165, table 2.1
 STAGES = range(1, 65)

@@ -58,7 +58,7 @@ def _view(asked: PlanQuestion, one: Answered) -> dict[str, Any]:
         "title": title,
         "answer": fragment("answer.html", asked=asked, mine=mine, **values),
         "pending": answer.certificate is None,
-        "locks": fragment("locks.html", locks=locks(job, answer.plan, asked.pins)),
+        "put": {"locks": fragment("locks.html", locks=locks(job, answer.plan, asked.pins))},
         "values": {"seq_len": job.seq_len, "global_batch": job.global_batch, "gpus": job.gpus},
         "steps": steps(job),
         "mine": list(asked.mine),

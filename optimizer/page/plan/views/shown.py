@@ -10,9 +10,9 @@ from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.reports.render.html import filled
 
 
-def fragment(template: str, **values: Any) -> str:
-    """A template of the tab that uses the parts of pages."""
-    return filled("optimizer.page.plan", template, **values)
+def fragment(template: str, tab: str = "plan", **values: Any) -> str:
+    """A template of a tab that uses the parts of pages."""
+    return filled(f"optimizer.page.{tab}", template, **values)
 
 
 def signed_bars(

@@ -1,0 +1,254 @@
+"""What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness]`.
+
+Writes presets/belief.csv, the errors of the shipped stacks on the published runs, and with --likeness
+presets/belief.toml: how alike errors are, by the runs that fits did not see.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from io import StringIO
+from pathlib import Path
+
+import click
+import numpy as np
+
+from maintain.left_out import CELL, LeftOut, left_out, sampled, usable
+from optimizer.calibration.fit import time_errors
+from optimizer.calibration.groups import source_name
+from optimizer.calibration.known import known_error, known_errors, thinned
+from optimizer.calibration.memory_fit import memory_errors
+from optimizer.calibration.runs import Run, read_runs
+from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL
+from optimizer.catalog.files import presets_folder
+from optimizer.catalog.stacks import load_stack
+from optimizer.job.known import MEMORY, QUANTITIES, TIME, Known
+from optimizer.job.stack import Stack
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.places import SHARED, Places
+from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
+from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior
+
+# Stacks that are fitted to runs of others, whose rows name these, and those that print the memory that they reserve.
+ALSO: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "megatron-core": {
+        TIME: ("nemo-2024", "megatron-bridge-2025"),
+        MEMORY: ("megatron-te-2026-no-overlap", "megatron-zero-bubble-2024"),
+    }
+}
+SAMPLE = 8  # runs of one stack, source, device and model that the likeness is fitted to
+FREEDOM = 8.0  # of Student's distribution that scores a prediction
+START = Likeness(parts=dict.fromkeys(SHARED, 0.07), noise=0.03, size=3.0, plan=3.0, slope=0.3)
+STEPS = (0.7, 0.35, 0.2)  # in log, of the search
+BOUNDS = {"parts": (0.002, 0.6), "noise": (0.01, 0.1), "size": (0.5, 10.0), "plan": (0.5, 10.0), "slope": (0.05, 1.0)}
+MEDIAN_PART, WIDTH = 0.07, 1.5  # of the prior of a part, in log: parts that no leave-out tells stay there
+USUAL, CLIPPED = 3.0, 9.0  # cells that a scale of 1 counts as; most of a squared error over its variance
+WEIGHT = 50.0  # of the mean score against the prior
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What is believed of runs that a fit did not see.
+
+    Attributes:
+        part: what was left out.
+        mean: of the errors [1].
+        covariance: of the errors without noise [1].
+        noise: standard deviation of one run's own [1].
+    """
+
+    part: LeftOut
+    mean: FloatArray
+    covariance: FloatArray
+    noise: FloatArray
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviation of each error, noise included [1]."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0) + self.noise**2)
+
+    def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread of all of them once some were measured [1]."""
+        chosen = list(measured)
+        within = self.covariance[np.ix_(chosen, chosen)]
+        errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
+        scaled = noise.copy()
+        for _ in range(REWEIGHTINGS):
+            inverse = np.linalg.inv(within + np.diag(scaled))
+            squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
+            scaled = noise * (NOISE_FREEDOM + squares / noise) / (NOISE_FREEDOM + 1.0)
+        inverse = np.linalg.inv(within + np.diag(scaled))
+        like = self.covariance[:, chosen]
+        variance = np.diag(self.covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
+        return self.mean + like @ inverse @ errors, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
+
+
+def forecasts(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> Iterator[Forecast]:
+    """Each part that was left out, given all other runs.
+
+    With P the inverse of the covariance of all runs, the errors e of a part g have the covariance (P_gg)^-1 and the
+    mean -(P_gg)^-1 P_gr e_r, e_r being the errors of the rest under the stacks that did not see the part.
+
+    Source: Rasmussen and Williams (2006), section 5.4.2, for blocks.
+    """
+    every = Posterior.given(likeness, places, errors, np.zeros(len(places)))
+    single = likeness.single(places)
+    for part in parts:
+        seen = errors.copy()
+        seen[part.stack] = part.errors
+        seen[part.places] = 0.0
+        covariance = np.linalg.inv(every.inverse[np.ix_(part.places, part.places)])
+        mean = -covariance @ (every.inverse[part.places] @ seen)
+        yield Forecast(
+            part=part,
+            mean=mean,
+            covariance=covariance - np.diag(every.noise[part.places]),
+            noise=single[part.places],
+        )
+
+
+def score(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> float:
+    """Mean log density of errors on runs left out, and on the rest of a cell once one or three of it are known.
+
+    A part of n runs weighs n^0.3. The prior holds parts that nothing tells.
+    """
+    random = np.random.default_rng(1)
+    total = weight = 0.0
+    for forecast in forecasts(likeness, places, errors, parts):
+        own, count = forecast.part.own, len(forecast.part.own)
+        share = count**0.3
+        total += share * _density(own, forecast.mean, forecast.spread)
+        weight += share
+        if forecast.part.by == CELL and count > 1:
+            for few in (1, 3):
+                chosen = random.permutation(count)[: min(few, count - 1)]
+                rest = np.setdiff1d(np.arange(count), chosen)
+                mean, spread = forecast.given(chosen.tolist())
+                total += share * _density(own[rest], mean[rest], spread[rest])
+                weight += share
+    away = np.log(np.array(list(likeness.parts.values())) / MEDIAN_PART) / WIDTH
+    return WEIGHT * total / weight - 0.5 * float(np.sum(away**2))
+
+
+def _density(errors: FloatArray, mean: FloatArray, spread: FloatArray) -> float:
+    """Mean log density of Student's distribution with these means and standard deviations, but for a constant."""
+    scale = spread * np.sqrt((FREEDOM - 2.0) / FREEDOM)
+    squares = ((errors - mean) / scale) ** 2
+    return float(np.mean(-np.log(scale) - (FREEDOM + 1.0) / 2.0 * np.log1p(squares / FREEDOM)))
+
+
+def fitted(places: Places, errors: FloatArray, parts: Sequence[LeftOut], start: Likeness) -> Likeness:
+    """The likeness of the best score, by a search along each coordinate."""
+    names = [*(("parts", name) for name in start.parts), *((name, "") for name in ("noise", "size", "plan", "slope"))]
+    found = start
+    for step in STEPS:
+        found = replace(found, scales=scales(found, places, errors, parts))
+        best = score(found, places, errors, parts)
+        for name, key in names:
+            for sign in (1.0, -1.0):
+                changed = _moved(found, name, key, float(np.exp(sign * step)))
+                while (value := score(changed, places, errors, parts)) > best + 1e-3:
+                    best, found = value, changed
+                    changed = _moved(found, name, key, float(np.exp(sign * step)))
+        click.echo(f"{best:.3f} {found}", err=True)
+    return found
+
+
+def scales(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
+    """Errors of each root's software over what the likeness says of all, where cells are left out [1].
+
+    g^2 = (USUAL + sum_c z_c^2) / (USUAL + n) over n cells c, z^2 being the mean of squared errors over their variances,
+    at most CLIPPED.
+
+    Source: Shah, Wilson and Ghahramani, Student-t processes as alternatives to Gaussian processes (2014), equation 4.
+    """
+    squares: dict[str, list[float]] = {}
+    for forecast in forecasts(replace(likeness, scales={}), places, errors, parts):
+        if forecast.part.by == CELL:
+            far = np.minimum(((forecast.part.own - forecast.mean) / forecast.spread) ** 2, CLIPPED)
+            squares.setdefault(places.roots[forecast.part.places[0]], []).append(float(np.mean(far)))
+    return {root: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for root, z in squares.items()}
+
+
+def _moved(likeness: Likeness, name: str, key: str, factor: float) -> Likeness:
+    low, high = BOUNDS[name]
+    if key:
+        value = float(np.clip(likeness.parts[key] * factor, low, high))
+        return replace(likeness, parts={**likeness.parts, key: value})
+    return replace(likeness, **{name: float(np.clip(getattr(likeness, name) * factor, low, high))})
+
+
+def believed(
+    runs: Sequence[Run], quantity: str, most: int = SAMPLE
+) -> tuple[list[Run], Places, FloatArray, list[LeftOut]]:
+    """The runs that tell of a quantity, their places, errors [1], and every part of them left out."""
+    chosen = sampled(usable(runs, quantity), most)
+    errors = -(time_errors if quantity == TIME else memory_errors)(chosen, {})
+    rows = [
+        known_error(run, float(error), quantity, source_name(run)) for run, error in zip(chosen, errors, strict=True)
+    ]
+    return chosen, Places.of(rows), errors, list(left_out(chosen, quantity))
+
+
+def belief_csv(rows: Sequence[Known], files: Sequence[str]) -> str:
+    """presets/belief.csv."""
+    text = StringIO()
+    text.write(
+        f"# Errors of the shipped stacks on {' and '.join(files)}, like runs together: python -m maintain.belief\n"
+    )
+    names = [field.name for field in fields(Known)]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return SEVERAL.join(f"{number:.4g}" for number in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def likeness_toml(found: dict[str, Likeness]) -> str:
+    """presets/belief.toml."""
+    lines = ["# How alike errors of predictions are: deviations of what they share, in log; lengths in doublings."]
+    for quantity, likeness in found.items():
+        lines += ["", f"[likeness.{quantity}]"]
+        lines += [f"{name} = {getattr(likeness, name):.3g}" for name in ("noise", "size", "plan", "slope")]
+        lines += [f"parts.{name} = {value:.3g}" for name, value in likeness.parts.items()]
+        lines += [f"scales.{name} = {value:.3g}" for name, value in sorted(likeness.scales.items())]
+    return "\n".join([*lines, ""])
+
+
+def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
+    """The rows of some files, under a stack of their own or this one."""
+    return [run for file in files for run in read_runs(file, stack)]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--likeness", is_flag=True, help="Fit how alike errors are as well.")
+def main(files: tuple[Path, ...], likeness: bool) -> None:
+    """Write the table, and what makes errors alike."""
+    runs = runs_of(files)
+    if likeness:
+        found = {}
+        for quantity in QUANTITIES:
+            _, places, errors, parts = believed(runs, quantity)
+            found[quantity] = fitted(places, errors, parts, START)
+        (presets_folder() / LIKENESS).write_text(likeness_toml(found), encoding="utf-8")
+    known = [*known_errors(runs, source_name)]
+    for stack, lenders in ALSO.items():
+        lent = runs_of(files, load_stack(stack))
+        for quantity, names in lenders.items():
+            told = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
+            known += [row for row in told if row.quantity == quantity]
+    rows = thinned(known)
+    (presets_folder() / RUNS).write_text(belief_csv(rows, [file.name for file in files]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""What measured runs say of the errors of predictions, as `python -m maintain.belief` wrote it."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from optimizer.catalog.files import presets_folder
+from optimizer.job.known import Known
+
+LIKENESS, RUNS = "belief.toml", "belief.csv"
+SEVERAL = " "  # between the numbers of a cell
+
+
+@cache
+def likeness_numbers() -> Mapping[str, Mapping[str, Any]]:
+    """How alike errors are, by quantity: the fields of optimizer.objectives.belief.likeness.Likeness."""
+    table: Mapping[str, Mapping[str, Any]] = tomllib.loads((presets_folder() / LIKENESS).read_text(encoding="utf-8"))[
+        "likeness"
+    ]
+    return table
+
+
+@cache
+def published_errors() -> tuple[Known, ...]:
+    """Errors of the shipped stacks on published runs, like ones together."""
+    with (presets_folder() / RUNS).open(encoding="utf-8", newline="") as file:
+        return tuple(map(known, csv.DictReader(line for line in file if not line.startswith("#"))))
+
+
+def known(row: Mapping[str, str]) -> Known:
+    """A row of the table, whose columns are the fields of Known."""
+    cells: dict[str, Any] = dict(row)
+    for name in ("size", "plan"):
+        cells[name] = tuple(map(float, cells[name].split(SEVERAL)))
+    for name in ("hardness", "error", "spread"):
+        cells[name] = float(cells[name])
+    return Known(**cells)

@@ -1,0 +1,107 @@
+"""torchtune's recipes in YAML: FSDP 2 on all GPUs, weights and Adam's moments in the number format of the run.
+
+Source of the keys and defaults: pytorch/torchtune, recipes/full_finetune_distributed.py,
+recipes/lora_finetune_distributed.py and recipes/configs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.frameworks.config.launch import (
+    ConfigKey,
+    Values,
+    key_tables,
+    note_keys,
+    rest,
+    take,
+    tied,
+    written_keys,
+)
+from optimizer.frameworks.config.method import note_optimizer
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.shape import named
+from optimizer.job.job import Job
+from optimizer.job.method import DORA, LORA, QLORA, RANK
+from optimizer.job.plan import Plan
+
+COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
+OPTIMIZERS: Mapping[str, str] = key_tables("torchtune")["optimizers"]
+COMPONENT = "_component_"
+MODEL, OPTIMIZER = f"model.{COMPONENT}", f"optimizer.{COMPONENT}"
+RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
+KEPT, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
+ADAPTERS = re.compile(r"(q?lora)_")
+# Where the names of matrices are others than those of --train.
+MATRICES: Mapping[str, str] = {"output_proj": "o_proj"}
+KEYS = (
+    ConfigKey(
+        "recompute",
+        ("enable_activation_checkpointing",),
+        lambda on: "full" if on else "none",
+        False,
+        lambda mode: mode == "full",
+    ),
+    ConfigKey("zero_stage", (RESHARD,), lambda on: 3 if on else 2, True, lambda stage: stage == 3),
+)
+
+
+def recognised(values: Values) -> bool:
+    """Whether a YAML is a recipe of torchtune."""
+    return str(values.get(MODEL, "")).startswith("torchtune.")
+
+
+def read(launch: Launch, values: Values) -> None:
+    """Note what it says."""
+    settings = launch.settings
+    settings["num_microbatches"] = 1
+    take(launch, values, COUNTS)
+    note_keys(launch, values, KEYS)
+    settings["fsdp"] = True
+    launch.fixed += (
+        "shard",
+        "reduce_overlap",
+        "gather_overlap",
+        "bucket",
+        *(("zero_stage",) * (RESHARD not in values)),
+    )
+    if settings.get("gpus") == 1:
+        settings["zero_stage"] = 0
+    if values.get(DTYPE) == "bf16":
+        launch.say("dtype", "bf16", DTYPE)
+        settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
+    known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values)]
+    name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
+    if model := named(re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)) or named(name):
+        launch.say("model", model, MODEL)
+    else:
+        launch.unsearched.append(f"{MODEL} {name} is no model that is known (--model)")
+    component = str(values.get(OPTIMIZER, "")).rpartition(".")[2]
+    if note_optimizer(launch, OPTIMIZERS.get(component, component), OPTIMIZER):
+        known.append(OPTIMIZER)
+    free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER)]
+    rest(launch, values, (*known, *free))
+
+
+def _method(launch: Launch, values: Values) -> tuple[str, ...]:
+    """Note the adapters; the keys that say them."""
+    adapters = ADAPTERS.match(str(values[MODEL]).rpartition(".")[2])
+    if adapters is None:
+        return ()
+    attention = [MATRICES.get(each, each) for each in values.get(ADAPTED) or ("q_proj", "v_proj")]
+    targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
+    method = QLORA if adapters[1] == QLORA else DORA if values.get(DORA_KEY) else LORA
+    launch.say("train", f"{method}:{values.get(KEPT, RANK)}:{'+'.join(targets)}", MODEL)
+    if method == QLORA:
+        launch.say("base", "nf4", MODEL)
+    return (KEPT, ADAPTED, MLP, DORA_KEY)
+
+
+def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keys of another plan."""
+    return tied(COUNTS_OF_PLAN, before, after) | written_keys(KEYS, before, after)
+
+
+COUNTS_OF_PLAN: Mapping[str, str] = {name: key for name, key in COUNTS.items() if name != "seq_len"}

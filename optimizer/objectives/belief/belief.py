@@ -1,0 +1,95 @@
+"""What is believed of a job's predictions: the published runs nearest to it, and the user's own."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from optimizer.catalog.belief import likeness_numbers, published_errors
+from optimizer.job.job import Job
+from optimizer.job.known import QUANTITIES, TIME, YOURS, Known
+from optimizer.job.plan import Plan
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.places import EASY_MFU, Places, place
+from optimizer.objectives.belief.posterior import Posterior
+
+TINY = 1e-12
+NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
+
+
+def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site: str = YOURS) -> tuple[float, float]:
+    """Mean and standard deviation of log(measured / predicted) of one prediction [1].
+
+    The shipped stacks are fitted to the published runs, so that these say how far off a median may be and not where it
+    is: their mean widens. What a user's own runs say of it counts as it is, and with it as much of the published mean
+    as they explain of the variance (see `told`).
+
+    Args:
+        job: Its stack holds the user's own runs, if any.
+        plan: One of its plans, None for any of them.
+        mfu: What the prediction makes of the GPUs [1].
+        quantity: What is predicted, of QUANTITIES.
+        site: Whose machines the job runs on.
+    """
+    where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
+    before = posterior(about, ()).at(where)
+    after = posterior(about, job.stack.known).at(where) if job.stack.known else before
+    mean, spread = told(before, after, likeness(quantity).single(where))
+    return float(mean[0]), float(spread[0])
+
+
+def told(
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread of errors by what own runs told of them [1].
+
+    m - (1 - t) m_0 and sqrt(s^2 + (1 - t)^2 m_0^2), with the share t = 1 - (s^2 - n^2) / (s_0^2 - n^2) of the variance
+    that the own runs explain.
+
+    Args:
+        before: Mean m_0 and spread s_0 by the published runs alone.
+        after: Mean m and spread s by the own runs too.
+        noise: Standard deviation n of one run.
+
+    >>> import numpy as np
+    >>> one = lambda value: np.array([value])
+    >>> told((one(0.3), one(0.5)), (one(0.3), one(0.5)), one(0.1))[0], told((one(0.3), one(0.5)), (one(-0.2), one(0.1)),
+    ...     one(0.1))[0]
+    (array([0.]), array([-0.2]))
+    """
+    explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
+    untold = (1.0 - np.clip(explained, 0.0, 1.0)) * before[0]
+    return after[0] - untold, np.hypot(after[1], untold)
+
+
+def likeness(quantity: str) -> Likeness:
+    """How alike errors of this quantity are."""
+    return _likeness()[QUANTITIES.index(quantity)]
+
+
+@lru_cache(maxsize=1)
+def _likeness() -> tuple[Likeness, ...]:
+    return tuple(Likeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
+
+
+@lru_cache(maxsize=64)
+def posterior(about: Known, own: tuple[Known, ...]) -> Posterior:
+    """What the published runs nearest to a place and the user's own say of it."""
+    alike, (rows, places) = likeness(about.quantity), published(about.quantity)
+    nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
+    mine = [row for row in own if row.quantity == about.quantity]
+    near = Places.of([*(rows[index] for index in nearest), *mine])
+    return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
+
+
+@lru_cache(maxsize=len(QUANTITIES))
+def published(quantity: str) -> tuple[tuple[Known, ...], Places]:
+    """The published errors of a quantity, and where they lie."""
+    rows = tuple(row for row in published_errors() if row.quantity == quantity)
+    return rows, Places.of(rows)
+
+
+def _errors(rows: list[Known]) -> tuple[FloatArray, FloatArray]:
+    return np.array([row.error for row in rows]), np.array([row.spread for row in rows])

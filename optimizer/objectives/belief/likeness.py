@@ -1,0 +1,81 @@
+"""How alike the errors of two predictions are: variances of what they share, and how likeness fades with distance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.places import SHARED, Places
+
+FADING = ("everything", "size", "plan")  # parts of SHARED that fade with distance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likeness:
+    """The parts of an error, as presets/belief.toml has them for each quantity.
+
+    Attributes:
+        parts: standard deviation of each part of SHARED [1].
+        noise: that of a run's own error [1].
+        size: doublings of width, parameters, GPUs or tokens over which likeness fades [1].
+        plan: doublings of a plan's degrees over which it does [1].
+        slope: power of 2 with which the parts and the noise grow by the hardness of a prediction [1].
+        scales: errors of software built on a root over those of others [1]; 1 for one that no runs tell of.
+    """
+
+    parts: Mapping[str, float]
+    noise: float
+    size: float
+    plan: float
+    slope: float = 0.0
+    scales: Mapping[str, float] = field(default_factory=dict)
+
+    def covariance(self, a: Places, b: Places) -> FloatArray:
+        """Covariance of the errors at every two places, one row a place of `a` [1].
+
+        K_ij = g_i g_j sum_k s_k^2 [i and j share k] m_k(r_ij), m_k being 1, or (1 + sqrt(3) r) exp(-sqrt(3) r) for a
+        part that fades, over distances of size and of hardness, and of the plan for what plans share; g as growth says.
+
+        Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.17 (Matérn 3/2) and
+        4.24 (sums of kernels).
+        """
+        far = _squares(a.size, b.size) / self.size**2
+        far += (a.hardness[:, None] - b.hardness[None]) ** 2 / self.size**2
+        near = {name: _fading(far) for name in FADING[:2]}
+        near["plan"] = _fading(far + _squares(a.plan, b.plan) / self.plan**2)
+        total = np.zeros(far.shape)
+        for column, name in enumerate(SHARED):
+            if deviation := self.parts.get(name, 0.0):
+                shared = a.codes[:, None, column] == b.codes[None, :, column]
+                total += deviation**2 * shared * near.get(name, 1.0)
+        return np.asarray(total * np.outer(self.growth(a), self.growth(b)))
+
+    def variance(self, places: Places) -> FloatArray:
+        """Variance of the error at each place before any run, without the noise [1]."""
+        return np.asarray(sum(value**2 for value in self.parts.values()) * self.growth(places) ** 2)
+
+    def single(self, places: Places) -> FloatArray:
+        """Standard deviation of the noise of one run at each place [1]."""
+        return self.noise * self.growth(places)
+
+    def growth(self, places: Places) -> FloatArray:
+        """How much less certain predictions are than easy ones of usual software [1]: scale of the root x 2^(slope h).
+
+        Source: launch delays, collectives and stragglers vary between runs, matrix products hardly.
+        """
+        scales = np.array([self.scales.get(root, 1.0) for root in places.roots])
+        return np.asarray(scales * 2.0 ** (self.slope * places.hardness))
+
+
+def _squares(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Squared distance of every two rows."""
+    norms = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1)[None]
+    return np.asarray(np.maximum(norms - 2.0 * a @ b.T, 0.0))
+
+
+def _fading(squares: FloatArray) -> FloatArray:
+    far = np.sqrt(3.0 * squares)
+    return np.asarray((1.0 + far) * np.exp(-far))

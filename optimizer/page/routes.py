@@ -1,0 +1,133 @@
+"""What every tab answers to: its page, its views, what can be taken away; and the script and look of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optimizer.base.errors import OptimizerError
+from optimizer.page.task import PageTask, TabQuestion
+from optimizer.page.workers import Gone, Workers
+from optimizer.reports.render.html import filled
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+
+PACKAGE = "optimizer.page"
+WAIT = 1.5  # for the answer before a page is shown without it [s]
+STATIC = {"page.js": "text/javascript", "learn.js": "text/javascript", "page.css": "text/css"}
+TYPES = {"json": "application/json", "html": "text/html", "zip": "application/zip"}
+Pairs = Sequence[tuple[str, str]]  # of an address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """What is served at a path.
+
+    Attributes:
+        name: its path.
+        template: its page, in the templates of `package`; `{name}.html` without it.
+        title: in the header.
+        about: a sentence: what is done there.
+        package: whose templates it has.
+        asked: the question of an address or a form; raises InputError for what cannot be used.
+        shown: what its template needs besides: of the address, the question and what is answered.
+        opening: the views that answer a changed question, each more complete than the one before.
+        later: views that are asked for by themselves.
+        taken: files to take away.
+        ahead: what is worked out when the page is opened, while nobody waits for anything else.
+    """
+
+    name: str
+    title: str
+    about: str
+    package: str
+    asked: Callable[[Pairs], TabQuestion]
+    shown: Callable[[Pairs, Any, Mapping[str, Any]], Mapping[str, Any]]
+    opening: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    taken: Sequence[str] = ()
+    ahead: tuple[PageTask, ...] = ()
+    template: str = ""
+
+
+def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
+    """The routes of these tabs, each at its path."""
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.routing import Mount, Route
+
+    async def static(request: Request) -> Response:
+        """Script and look of the tabs."""
+        name = request.path_params["name"]
+        if name not in STATIC:
+            places = ", ".join(f"/{tab.name}/" for tab in tabs)
+            return PlainTextResponse(f"404: the tabs are {places}.", status_code=404)
+        return Response(filled(PACKAGE, name), media_type=STATIC[name], headers={"cache-control": "no-cache"})
+
+    mounts = [Mount(f"/{tab.name}", routes=_of_tab(tab, tabs, workers)) for tab in tabs]
+    return [*mounts, Route("/{name:path}", static)]
+
+
+def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    async def opened(request: Request) -> Response:
+        """The whole page, with its answer where that takes a moment only."""
+        pairs = request.query_params.multi_items()
+        workers.ahead(tab.ahead)
+        question, problem, answer = tab.asked(()), "", dict[str, Any]()
+        try:
+            question = tab.asked(pairs)
+            async with asyncio.timeout(WAIT):
+                for view in tab.opening:
+                    if not answer or answer["pending"]:
+                        answer = await workers.result(PageTask(view=view, asked=question), request.is_disconnected)
+        except (TimeoutError, Gone):
+            pass
+        except OptimizerError as error:
+            problem = str(error)
+        values = {"tab": tab, "tabs": tabs, "asked": question, "answer": answer, "problem": problem}
+        return HTMLResponse(
+            filled(tab.package, tab.template or f"{tab.name}.html", **values, **tab.shown(pairs, question, answer))
+        )
+
+    async def result(request: Request, view: str, **task: Any) -> Any:
+        """What a view shows of the question in the address, or the response that says why not."""
+        try:
+            asks = tab.asked(request.query_params.multi_items())
+            whole = workers.known(PageTask(view=tab.opening[-1], asked=asks)) if view in tab.opening[:-1] else None
+            return whole or await workers.result(PageTask(view=view, asked=asks, **task), request.is_disconnected)
+        except Gone:
+            return PlainTextResponse("", status_code=499)
+        except OptimizerError as error:
+            return JSONResponse({"problem": str(error)}, status_code=422 if error.exit_code == 2 else 500)
+
+    async def viewed(request: Request) -> Response:
+        """One view, as JSON; of what a visitor sent with it nothing is remembered."""
+        view = request.path_params["view"]
+        if view not in (*tab.opening, *tab.later):
+            return PlainTextResponse("no such view", status_code=404)
+        body = await request.body()
+        values = await result(request, view, body=body, passing=bool(body))
+        return values if isinstance(values, Response) else JSONResponse(values)
+
+    async def downloaded(request: Request) -> Response:
+        """A file to take away."""
+        name = request.url.path.rpartition("/")[2]
+        content = await result(request, name, passing=True)
+        if isinstance(content, Response):
+            return content
+        named = tab.asked(request.query_params.multi_items()).name
+        headers = {"content-disposition": f'attachment; filename="{named}-{name}"'}
+        return Response(content, media_type=TYPES[name.rpartition(".")[2]], headers=headers)
+
+    return [
+        Route("/", opened),
+        Route("/view/{view}", viewed, methods=["GET", "POST"]),
+        *(Route(f"/{name}", downloaded) for name in tab.taken),
+    ]
