@@ -91,6 +91,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     from optimizer.catalog.software import releases
     from optimizer.catalog.stacks import default_stack
     from optimizer.catalog.targets import aimed, fixed_for, launchers
+    from optimizer.catalog.usual_batch import AT_ONCE, TUNED
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.job.target import on_device
     from optimizer.objectives.step.safe_memory import risk_of
@@ -117,7 +118,8 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     tuned = fine or bool(lengths)
     seq_len = request.seq_len or _seq_len(model, lengths, assumed, tuned=tuned)
     assumed += _cut(lengths, seq_len, request)
-    global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed, tuned=tuned)
+    each = (AT_ONCE if rule.in_backward else TUNED) if tuned else 0
+    global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed, each)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
         assumed.append(
@@ -292,14 +294,15 @@ def _cut(lengths: str, seq_len: int, request: Request) -> list[str]:
     return [f"the {share:.1%} of documents that are longer than a sequence are cut (--lengths)"] * (share > 0)
 
 
-def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str], *, tuned: bool) -> int:
+def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str], tuned: int) -> int:
+    """Sequences of a step where nobody says, so many for each GPU where a model that exists is `tuned`."""
     from optimizer.catalog import preset_model
-    from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED, TUNED, divisible_batch, usual_tokens
+    from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED, divisible_batch, usual_tokens
 
     if tuned:
-        each = f"{TUNED} for each GPU, as torchtune's recipes of one GPU have it"
-        assumed.append(f"global batch of {TUNED * gpus:,} sequences, {each} (--global-batch)")
-        return TUNED * gpus
+        why = f"{tuned} for each GPU, as torchtune's recipes of one GPU have it"
+        assumed.append(f"global batch of {tuned * gpus:,} sequences, {why} (--global-batch)")
+        return tuned * gpus
     published = PUBLISHED.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name

@@ -150,6 +150,8 @@ def _run(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget) -> Iter
     yield "run", f"{count(budget.tokens)} tokens: {seconds(middle[0])} ({seconds(low[0])} to {seconds(high[0])})"
     if middle[1] is not None and low[1] is not None and high[1] is not None:
         yield "rent", cut(f"{middle[1]:,.2f} USD ({low[1]:,.2f} to {high[1]:,.2f}), {budget.price}", LINE)
+    else:
+        yield "rent", "no price is known"
 
 
 def proof_sentence(certificate: Certificate) -> str:

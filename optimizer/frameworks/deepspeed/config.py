@@ -117,6 +117,7 @@ def _sharding(launch: Launch, values: Values) -> None:
         strategy = TRAINER_FSDP
     else:
         launch.say("zero_stage", 0)
+        launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
     if not shards:
         launch.fixed += ("shard",)
     size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from optimizer.catalog import load_stack
 from optimizer.catalog.stacks import default_stack
+from optimizer.catalog.usual_batch import AT_ONCE
 from optimizer.job.job import Job
 from optimizer.job.method import WAYS, lighter_ways, method_of, optimizer_of, tunes
 
@@ -25,8 +26,10 @@ def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
     if job.gpus > job.cluster.gpus_per_node:
         return
     for train, optimizer in lighter_ways(job.train, job.optimizer):
+        lighter = by_way(job, train, optimizer)
         options = f"--train {train}" if train != job.train else f"--optimizer {optimizer}"
-        yield options, by_way(job, train, optimizer)
+        batch = f" --global-batch {lighter.global_batch}" if lighter.global_batch != job.global_batch else ""
+        yield f"{options}{batch}", lighter
 
 
 def shorter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
@@ -44,11 +47,16 @@ def shorter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
 
 
 def by_way(job: Job, train: str, optimizer: str) -> Job:
-    """The job by another way of training; software that is the usual one of some way gives place to that of the way."""
+    """The job by another way of training; software that is the usual one of some way gives place to that of the way.
+
+    Where nothing accumulates its batch is no more than the few sequences that are usual then.
+    """
     usual = {_usual(job, *way) for way in (*WAYS, (job.train, job.optimizer))}
     tuned = tunes(method_of(train), optimizer_of(optimizer)) and job.stack.name in usual
     stack = load_stack(_usual(job, train, optimizer)) if tuned else job.stack
-    return replace(job, train=train, optimizer=optimizer, base=job.base if train == job.train else "", stack=stack)
+    batch = min(job.global_batch, AT_ONCE * job.gpus) if optimizer_of(optimizer).in_backward else job.global_batch
+    base = job.base if train == job.train else ""
+    return replace(job, train=train, optimizer=optimizer, base=base, stack=stack, global_batch=batch)
 
 
 def _usual(job: Job, train: str, optimizer: str) -> str:
