@@ -329,8 +329,8 @@ def _visit(
     For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(numbers), np.inf)
-    for found, scale in prospects:
-        some = found()
+    for some_prospects, scale in prospects:
+        some = some_prospects()
         bounds = some.bounds * scale
         for position in np.argsort(bounds, kind="stable").tolist():
             if bounds[position] >= search.limit:
