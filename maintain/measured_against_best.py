@@ -54,7 +54,8 @@ class BestAgainstMeasured:
         default: step of the plan of the best expectation, infinite where none fits [s].
         fastest: step of the fastest plan, infinite where none fits [s].
         bound: what no plan of the default stack beats, 0 where none is known [s].
-        its_bound: what no plan of the run's own software beats, 0 where none is known [s].
+        its_bound: what no plan of the run's own software beats, that of the run among them though it may break a limit
+            on memory or micro-batches; 0 where none is known [s].
         plan: that of the best expectation, None where none fits.
         as_run: step of the plan that was run, in the default stack [s].
         as_read: step of the plan that was run, in the stack that prices the row [s].
@@ -115,7 +116,7 @@ class BestAgainstMeasured:
         return [
             f"{switch.name} {state or 'its own'}"
             for switch, state, ours in states
-            if state != ours and switch.possible(self.job.cluster.device, self.job.dtype)
+            if state != ours and switch.possible(self.job.stack, self.job.cluster.device, self.job.dtype)
         ]
 
     @cached_property
@@ -151,7 +152,7 @@ def compared(runs: Sequence[Run], stack: str = "") -> BestAgainstMeasured:
         raise InputError(f"run {run.id} cannot be priced: {run.refused}")
     ours = replace(job, stack=_for_its_job(load_stack(stack or default_stack(job.cluster.device)), job.stack))
     expected, fast = (_answered(replace(ours, prefer=prefer)) for prefer in (EXPECTED, FAST))
-    as_run, reserved = _priced(ours, ran)
+    (as_run, reserved), (as_read, _) = _priced(ours, ran), _priced(job, ran)
     return BestAgainstMeasured(
         run=run,
         runs=len(runs),
@@ -159,10 +160,10 @@ def compared(runs: Sequence[Run], stack: str = "") -> BestAgainstMeasured:
         default=_step(expected),
         fastest=_step(fast),
         bound=_bound(fast),
-        its_bound=_bound(_answered(replace(job, prefer=FAST))),
+        its_bound=min(_bound(_answered(replace(job, prefer=FAST))), as_read),
         plan=expected.plan,
         as_run=as_run,
-        as_read=_priced(job, ran)[0],
+        as_read=as_read,
         reserved=reserved,
     )
 

@@ -23,6 +23,7 @@ class Switch:
     states: Mapping[str, Mapping[str, Any]]  # features of a stack, by state, the least first
     formats: tuple[str, ...] = ()  # number formats that can have another state; empty: all
     units: str = ""  # number format that a device must have units for
+    recipes: tuple[str, ...] = ()  # recipes of 8 bits that can have another state; empty: all
 
     def features(self, state: str) -> dict[str, Any]:
         """The features of a state. Raises InputError for one that it has not.
@@ -54,16 +55,18 @@ class Switch:
                 return state
         return ""
 
-    def possible(self, device: Device, dtype: str) -> bool:
-        """Whether a job in this format on this device can have another state than the first."""
-        return (not self.formats or dtype in self.formats) and (not self.units or self.units in device.peak_flops)
+    def possible(self, stack: Stack, device: Device, dtype: str) -> bool:
+        """Whether a job of this software in this format on this device can have another state than the first."""
+        allowed = not self.recipes or stack.features.fp8_recipe in self.recipes
+        in_format = not self.formats or dtype in self.formats
+        return allowed and in_format and (not self.units or self.units in device.peak_flops)
 
 
 @cache
 def switches() -> Mapping[str, Switch]:
     """Every switch by name."""
     return {
-        name: Switch(name=name, **{**table, "formats": tuple(table.get("formats", ()))})
+        name: Switch(name=name, **table | {key: tuple(table.get(key, ())) for key in ("formats", "recipes")})
         for name, table in content("optimizer.job", "switches.toml").items()
     }
 
@@ -76,7 +79,7 @@ def within_reach(stack: Stack, device: Device, dtype: str) -> Stack:
     >>> [within_reach(stack, load_device(name), "fp8").features.fused_experts for name in ("h100", "gb200")]
     [False, True]
     """
-    beyond = [switch for switch in switches().values() if not switch.possible(device, dtype)]
+    beyond = [switch for switch in switches().values() if not switch.possible(stack, device, dtype)]
     least = {switch.name: next(iter(switch.states)) for switch in beyond}
     return switched_to(stack, {name: state for name, state in least.items() if switches()[name].state(stack) != state})
 

@@ -34,6 +34,7 @@ class Launcher:
     whole_experts: bool = False  # an expert is split as all weights are, or not at all
     context_shares: bool = False  # context-parallel ranks share weights
     replicates: bool = True  # several ranks may hold everything whole, where ZeRO-0 is among its stages
+    reduces_once: bool = False  # gradients of a pipeline are reduced after the last backward pass of a stage
     tied_stages: bool = True  # embedding and head may share weights across stages
     only: Mapping[str, int | str | bool] = field(default_factory=dict)  # variables of a plan with one value
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # dispatchers that a device lacks, by device
@@ -115,6 +116,7 @@ def narrowed(stack: Stack, target: str, can: Launcher) -> Stack:
         offers_overlap=own.offers_overlap and can.overlap,
         whole_experts=own.whole_experts or can.whole_experts,
         context_shares=own.context_shares or can.context_shares,
+        reduces_once=own.reduces_once or can.reduces_once,
         tied_stages=own.tied_stages and can.tied_stages,
     )
     empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]

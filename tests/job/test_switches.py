@@ -9,7 +9,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.commands.pins import pins, switched
 from optimizer.job.stack import Stack
-from optimizer.job.switches import Switch, switched_to, switches
+from optimizer.job.switches import Switch, switched_to, switches, within_reach
 from tests.looped import looped
 
 
@@ -25,6 +25,14 @@ def test_a_state_is_read_as_it_was_set(switch: Switch) -> None:
 def test_a_state_that_there_is_not_is_refused() -> None:
     with pytest.raises(InputError, match="graphs must be one of off, parts, layers, but got 'some'"):
         pins("graphs=some")
+
+
+def test_experts_are_fused_in_mxfp8_alone() -> None:
+    fused, gb200 = switched_to(Stack(name="mine"), {"fused_experts": "on"}), load_cluster("gb200-nvl72").device
+    for recipe, holds in (("usual", True), ("mxfp8", True), ("blockwise", False), ("tensorwise", False)):
+        stack = switched_to(fused, {"fp8_recipe": recipe})
+        assert within_reach(stack, gb200, "fp8").features.fused_experts == holds
+    assert not within_reach(fused, gb200, "bf16").features.fused_experts
 
 
 def test_graphs_of_parts_hide_launches_where_no_layer_is_recomputed_whole() -> None:

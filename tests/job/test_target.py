@@ -123,3 +123,8 @@ def test_a_target_that_cannot_be_is_one_message(options: tuple[str, ...], words:
     found = CliRunner().invoke(cli, [*SMALL, *options])
     assert found.exit_code == 2
     assert words in found.stderr
+
+
+def test_pipelines_of_torchtitan_reduce_gradients_once_whatever_prices_them() -> None:
+    assert aimed(load_stack("megatron-core"), "torchtitan").features.reduces_once
+    assert not aimed(load_stack("megatron-core"), "megatron-lm").features.reduces_once

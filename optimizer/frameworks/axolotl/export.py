@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from optimizer.frameworks.tuning.program import (
     DATASET,
     OUTPUT,
-    Program,
+    TuningProgram,
     checkpoints,
     every_module,
     export_files,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 
-def axolotl_yaml(job: Job, plan: Plan, own: Program) -> str:
+def axolotl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     """What AxolotlInputConfig reads; the dataset is yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {

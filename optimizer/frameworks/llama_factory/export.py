@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.frameworks.tuning.program import (
     DATASET,
-    Program,
+    TuningProgram,
     checkpoints,
     every_module,
     export_files,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 
-def llama_factory_yaml(job: Job, plan: Plan, own: Program) -> str:
+def llama_factory_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     """What its HfArgumentParser reads; dataset and template are yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.frameworks.tuning.program import (
     DATASET,
-    Program,
+    TuningProgram,
     checkpoints,
     every_module,
     export_files,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 
-def ms_swift_yaml(job: Job, plan: Plan, own: Program) -> str:
+def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     """What its HfArgumentParser reads, with the variables that launch it; the dataset is yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {

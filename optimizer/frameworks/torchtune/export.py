@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.targets import argument_names
-from optimizer.frameworks.tuning.program import Program, export_files, packs
+from optimizer.frameworks.tuning.program import TuningProgram, export_files, packs
 from optimizer.job.method import ATTENTION, MLP
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ RELEASE = "v0.6.1"
 NAMES = {"o": "output_proj"}  # of matrices, where they are not as Hugging Face's
 
 
-def torchtune_command(job: Job, plan: Plan, own: Program) -> str:
+def torchtune_command(job: Job, plan: Plan, own: TuningProgram) -> str:
     """`tune run` with overrides; checkpoints, tokenizer and dataset are those of the configuration.
 
     Raises InputError for a configuration that it does not ship, and for adapters on some matrices of the MLP alone.

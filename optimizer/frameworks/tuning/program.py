@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 PACKAGE = "optimizer.frameworks.tuning"
 ACCELERATE = "accelerate.yaml"
 DATASET, OUTPUT = "YOUR_DATASET", "output"
-Text = Callable[["Job", "Plan", "Program"], str]
+Text = Callable[["Job", "Plan", "TuningProgram"], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class TuningProgram:
     """What a program that fine-tunes models calls things.
 
     Attributes:
@@ -99,7 +99,7 @@ class Program:
 
 
 @cache
-def program(target: str) -> Program:
+def program(target: str) -> TuningProgram:
     """The program of a target.
 
     >>> program("axolotl").optimizers["adamw-8bit"], program("axolotl").bases
@@ -109,7 +109,7 @@ def program(target: str) -> Program:
     own = dict(tables[target])
     values: dict[str, Any] = {**tables.get(own.pop("like", ""), {}), **own}
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return Program(target=target, **{**values, **lists})
+    return TuningProgram(target=target, **{**values, **lists})
 
 
 def export_files(target: str, files: Mapping[str, Text], *, accelerate: bool = False) -> ExportFiles:
@@ -158,7 +158,7 @@ def checkpoints(plan: Plan) -> bool:
     return plan.recompute == "full" and not sharded(plan)
 
 
-def trainer_values(job: Job, plan: Plan, own: Program) -> dict[str, object]:
+def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object]:
     """What the Trainer of Hugging Face takes of a plan."""
     return {
         "output_dir": OUTPUT,
@@ -191,7 +191,7 @@ def launched(plan: Plan, alone: str, together: str) -> str:
     return alone if plan.dp == 1 else together
 
 
-def accelerate_yaml(job: Job, plan: Plan, own: Program) -> str:
+def accelerate_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     """`accelerate launch --config_file` of replicas, or of FSDP2 where it shards; nothing on one GPU."""
     if plan.dp == 1:
         return ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.content import template
 from optimizer.frameworks.tuning.program import (
     DATASET,
-    Program,
+    TuningProgram,
     checkpoints,
     export_files,
     modules,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ADAPTED = "model = FastLanguageModel.get_peft_model(\n    model,\n{arguments}\n)\n"
 
 
-def unsloth_script(job: Job, plan: Plan, own: Program) -> str:
+def unsloth_script(job: Job, plan: Plan, own: TuningProgram) -> str:
     """`python unsloth_sft.py`; the dataset is yours."""
     method, base = job.method, job.method.base
     loading: dict[str, object] = {

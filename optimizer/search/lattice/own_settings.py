@@ -1,4 +1,4 @@
-"""Settings of plans that are looked at more than once, each found once."""
+"""Settings of plans that are looked at more than once, each settled once."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class OwnSettings:
         trials: of Optuna.
         seed: of the trials.
         study: URL of a storage that keeps the trials.
-        by_plan: settings of the plans so far, by their variables.
+        settled: settings of the plans so far, by their variables.
     """
 
     trials: int = 0
     seed: int = 0
     study: str | None = None
-    by_plan: dict[tuple[object, ...], tuple[float, ...]] = field(default_factory=dict, repr=False, compare=False)
+    settled: dict[tuple[object, ...], tuple[float, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, layer_costs: LayerCosts) -> KnobColumns:
         """The best settings of every plan with no optimizer state on the host."""
         if self.study is not None or self.trials > STARTUP:  # trials that learn move all plans alike
             return unhosted(layer_costs, trials=self.trials, seed=self.seed, study=self.study)
         rows = list(zip(*(getattr(layer_costs.plans, name).tolist() for name in FIELDS), strict=True))
-        new = [place for place, row in enumerate(rows) if row not in self.by_plan]
+        new = [place for place, row in enumerate(rows) if row not in self.settled]
         if new:
             own = unhosted(layer_costs.take(new), trials=self.trials, seed=self.seed)
             settings = zip(*(getattr(own, name).tolist() for name in NAMES), strict=True)
-            self.by_plan.update(zip((rows[place] for place in new), settings, strict=True))
-        columns = np.array([self.by_plan[row] for row in rows]).reshape(-1, len(NAMES)).T
+            self.settled.update(zip((rows[place] for place in new), settings, strict=True))
+        columns = np.array([self.settled[row] for row in rows]).reshape(-1, len(NAMES)).T
         return KnobColumns(**dict(zip(NAMES, columns, strict=True)))

@@ -329,8 +329,8 @@ def _visit(
     For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(numbers), np.inf)
-    for some_prospects, scale in prospects:
-        some = some_prospects()
+    for prospects_of, scale in prospects:
+        some = prospects_of()
         bounds = some.bounds * scale
         for position in np.argsort(bounds, kind="stable").tolist():
             if bounds[position] >= search.limit:
