@@ -21,7 +21,7 @@ from optimizer.calibration.groups import source_name
 from optimizer.calibration.known import known_error, known_errors, thinned
 from optimizer.calibration.memory_fit import memory_errors
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL
+from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, TUNING, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, Known
@@ -231,7 +231,8 @@ def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--likeness", is_flag=True, help="Fit how alike errors are as well.")
-def main(files: tuple[Path, ...], likeness: bool) -> None:
+@click.option("--tuning", is_flag=True, help="Write those of software that fine-tunes, to a file of their own.")
+def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
     if likeness:
@@ -241,13 +242,16 @@ def main(files: tuple[Path, ...], likeness: bool) -> None:
             found[quantity] = fitted(places, errors, parts, START)
         (presets_folder() / LIKENESS).write_text(likeness_toml(found), encoding="utf-8")
     known = [*known_errors(runs, source_name)]
-    for stack, lenders in ALSO.items():
+    if tuning:
+        others = {row.root for row in published_errors()}
+        known = [row for row in known if row.root not in others]
+    for stack, lenders in ({} if tuning else ALSO).items():
         lent = runs_of(files, load_stack(stack))
         for quantity, names in lenders.items():
             told = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
             known += [row for row in told if row.quantity == quantity]
-    rows = thinned(known)
-    (presets_folder() / RUNS).write_text(belief_csv(rows, [file.name for file in files]), encoding="utf-8")
+    rows, file = thinned(known), TUNING if tuning else RUNS
+    (presets_folder() / file).write_text(belief_csv(rows, [file.name for file in files]), encoding="utf-8")
 
 
 if __name__ == "__main__":

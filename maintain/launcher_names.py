@@ -1,8 +1,8 @@
 """What launchers call their settings, by release: tables of presets/launchers from the sources of cited commits.
 
-python -m maintain.launcher_names megatron-bridge FOLDER > presets/launchers/megatron-bridge.csv, or torchtitan;
-FOLDER holds clones named Megatron-Bridge, Megatron-LM and torchtitan (of NVIDIA-NeMo, NVIDIA and pytorch on GitHub).
-Fields of dataclasses are read, nothing is run.
+python -m maintain.launcher_names megatron-bridge FOLDER > presets/launchers/megatron-bridge.csv, or torchtitan, or
+torchtune; FOLDER holds clones named Megatron-Bridge, Megatron-LM, torchtitan and torchtune (of NVIDIA-NeMo, NVIDIA and
+pytorch on GitHub). Fields of dataclasses and stock configurations are read, nothing is run.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ TITAN_SECTIONS: Mapping[str, Sequence[str]] = {
     "compile.": ("Compile", "CompileConfig"),
     "debug.": ("Debug", "DebugConfig"),
 }
+TUNE, TUNE_COMMIT = "torchtune", "a6290a5b40758f13bca61c386bc8756a49ef417e"  # v0.6.1
+CONFIGS, FUSED = "recipes/configs", "optimizer.fused"
 TITAN_FILES = ("torchtitan/config/job_config.py", "torchtitan/config/configs.py")
 
 
@@ -144,6 +146,21 @@ def titan_keys(folder: Path, commit: str) -> frozenset[str]:
     )
 
 
+def tune_configs(folder: Path) -> frozenset[str]:
+    """Configurations that torchtune ships, and those again whose optimizer has a fused step."""
+    clone = folder / TUNE
+    listed = subprocess.run(
+        ["git", "-C", str(clone), "ls-tree", "-r", "--name-only", TUNE_COMMIT, CONFIGS],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = [path for path in listed.stdout.split() if path.endswith(".yaml")]
+    names = {path: path.removeprefix(f"{CONFIGS}/").removesuffix(".yaml") for path in paths}
+    fused = (f"{name} {FUSED}" for path, name in names.items() if "\n  fused: " in source(clone, TUNE_COMMIT, path))
+    return frozenset({*names.values(), *fused})
+
+
 def table(keys: Mapping[str, Iterable[str]]) -> str:
     """The keys by name, and which releases have them."""
     releases = list(keys)
@@ -158,10 +175,15 @@ def table(keys: Mapping[str, Iterable[str]]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Print the table of a launcher."""
     launcher, folder = arguments[0], Path(arguments[1])
-    clones = (TITAN,) if launcher == TITAN else (BRIDGE, MEGATRON)
+    clones = (launcher,) if launcher in (TITAN, TUNE) else (BRIDGE, MEGATRON)
     if missing := [name for name in clones if not (folder / name).is_dir()]:
         sys.exit(f"launcher_names: {folder} has no clone named {' or '.join(missing)}")
     origin = "fields of its dataclasses, as maintain/launcher_names.py reads them"
+    if launcher == TUNE:
+        print(f"# Configurations that pytorch/torchtune ships, and those with {FUSED}: maintain/launcher_names.py.")
+        print(f"# v0.6.1: commit {TUNE_COMMIT}.")
+        print(table({"v0.6.1": tune_configs(folder)}), end="")
+        return
     if launcher == TITAN:
         print(f"# Keys of the configuration of pytorch/torchtitan: {origin}.")
         for name, commit in TITAN_COMMITS.items():

@@ -33,6 +33,8 @@ def plan(
     train: str | None = None,
     base: str | None = None,
     optimizer: str | None = None,
+    lengths: str | None = None,
+    packing: str | None = None,
     runs: str | Path | None = None,
     bubble_ceiling: Number | None = None,
     hbm_limit: Number | None = None,

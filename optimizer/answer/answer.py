@@ -130,12 +130,12 @@ class Clash:
     rule: str
     reason: str  # why it fails
     relaxation: str = ""  # the smallest one that helps, "" if none
-    note: str = ""  # what was looked at where nothing helps
+    note: str = ""  # what was looked at where nothing helps, or what else would fit
 
     @property
     def remedy(self) -> str:
         """What to do about it, in words."""
-        return f"enough: {self.relaxation}" if self.relaxation else self.note
+        return "; ".join(filter(None, (f"enough: {self.relaxation}" if self.relaxation else "", self.note)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from optimizer.job.fields import FAST
 from optimizer.job.job import DTYPES, TIME, TRY_COST, Limits
+from optimizer.job.lengths import OFF
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.minimised.registry import NAMES, PREFERRED
@@ -161,6 +162,20 @@ class JobKeys(Keys):
         read="",
         extra=True,
         implied="",
+    )
+    lengths: str = key(
+        "lengths of documents; left out where each is as long as a sequence",
+        lambda job, *_: job.lengths or None,
+        read="",
+        extra=True,
+        implied="",
+    )
+    packing: str = key(
+        "whether documents fill sequences together; left out where they do not",
+        lambda job, *_: None if job.packing == OFF else job.packing,
+        read=OFF,
+        extra=True,
+        implied=OFF,
     )
     minimize: Objective = key(
         "what the plan takes least of; left out for time",

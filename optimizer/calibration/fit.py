@@ -16,7 +16,14 @@ from optimizer.objectives.arrays import FloatArray
 
 TIME_PARAMETERS = (
     *("gemm_efficiency", "attention_efficiency", "score_passes", "hbm_efficiency", "elementwise_passes", "launch"),
-    *("microbatch_overhead", "network_efficiency", "scale_up_efficiency", "collective_skew", "tp_overlap"),
+    *(
+        "dequantise_passes",
+        "microbatch_overhead",
+        "network_efficiency",
+        "scale_up_efficiency",
+        "collective_skew",
+        "tp_overlap",
+    ),
     *("dp_overlap", "p2p_overlap", "optimizer_passes", "step_overhead", "straggler"),
 )
 

@@ -47,12 +47,18 @@ def device_name(run: Run) -> str:
     return run.job.cluster.device.name if run.job else run.row.get("gpu", "")
 
 
+def method(run: Run) -> str:
+    """What was trained, of optimizer.job.method.METHODS; as the file says it where the run cannot be priced."""
+    return run.job.method.name if run.job else run.row.get("method", "")
+
+
 # What runs are told apart by.
 BY: Mapping[str, Callable[[Run], str]] = {
     "source": source_name,
     "stack": lambda run: run.stack_name,
     "device": device_name,
     "model": model_name,
+    "method": method,
 }
 
 

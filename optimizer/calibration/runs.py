@@ -20,8 +20,10 @@ from optimizer.calibration.rows.model import read_model
 from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.rows.numbers import flag, integer, number, number_problems
 from optimizer.calibration.rows.recipe import (
+    ANY,
     dispatcher,
     in_one_micro_batch,
+    in_usual_layout,
     in_usual_micro_batches,
     number_format,
     printed_layout,
@@ -30,12 +32,15 @@ from optimizer.calibration.rows.recipe import (
     sharding,
     under_recipe,
     usual_vpp,
+    with_usual_layers,
     with_usual_policy,
 )
+from optimizer.calibration.rows.training import sequence, step_seconds, training
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack
-from optimizer.job.job import Job
+from optimizer.job.job import Job, Limits
+from optimizer.job.method import ADAPTERS
 from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 from optimizer.job.stack import Stack
@@ -137,7 +142,7 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     identity = row.get("id") or f"line {line}"
     assumed: list[str] = []
     recipe = _one_step(clean_columns(row, assumed))
-    row["micro_batch"] = recipe.get("micro_batch", "")
+    row |= {name: recipe.get(name, "") for name in ("micro_batch", "quality")}
     name = stack.name if stack else stack_for(recipe, assumed)
     if problems := number_problems(row):
         return Run(id=identity, row=row, stack_name=name, refused="; ".join(problems))
@@ -146,10 +151,12 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         job, plan = _job(recipe, stack or _taken_for(recipe, preset_stack(name)), assumed)
     except InputError as error:
         return replace(measured, refused=str(error))
-    if measured.step_time is None and rate_alone(row) and row.get("status", "ok") in ("", "ok"):
-        seconds = job.tokens / (float(row["tokens_per_s_per_gpu"]) * job.gpus)
-        measured = replace(measured, step_time=seconds, out_of_memory=False)
-        assumed.append("step time from tokens/s")
+    if measured.step_time is None and row.get("status", "ok") in ("", "ok"):
+        rate = row.get("tokens_per_s_per_gpu", "") if rate_alone(row) else ""
+        seconds = step_seconds(row, job.global_batch, job.tokens, job.gpus)
+        if seconds := job.tokens / (float(rate) * job.gpus) if rate else seconds:
+            measured = replace(measured, step_time=seconds, out_of_memory=False)
+            assumed.append("step time from throughput")
     return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
 
 
@@ -193,7 +200,7 @@ def _usual_stack(row: Row) -> str:
         device = preset_device(device_name(row.get("gpu", ""), row.get("gpu_mem_gb", "")))
     except InputError:
         return DEFAULT_STACK
-    usual = default_stack(device)
+    usual = default_stack(device, row.get("method", "").startswith(ADAPTERS))
     return MOE_STACK if usual == DEFAULT_STACK and not row.get("stack") and row.get("experts") else usual
 
 
@@ -203,14 +210,18 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         raise InputError(f"model {row['model']!r} is not a decoder-only transformer")
     if "single layer" in row.get("model", "").lower():
         raise InputError(f"{row['model']!r} is one layer without embedding and head, not a training step")
-    if row.get("trains") == "adapters":
-        raise InputError("the run trains adapters (LoRA), not all weights")
+    trains = training(row, assumed)
+    if trains.get("lengths") and row.get("seq_len"):
+        row = {**row, "seq_len": f"{sequence(row, trains)}"}
     gpus, seq_len = chips(row, assumed), integer(row, "seq_len", min(model.max_seq_len, 4096), assumed)
     stack = under_recipe(row, stack)
     dtype = number_format(row, cluster, stack, assumed)
     if leaves_out_experts(row, model, stack):
         raise InputError("the row has no ep, which decides how long a MoE model takes")
-    tp, cp, ep, pp = (integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
+    tp, cp, ep, pp = (1 if row.get(name) == ANY else integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
+    if row.get("tp") == ANY:
+        shards = gpus * integer(row, "micro_batch", 1) * integer(row, "grad_accum", 1)
+        tp = max(1, round(shards / integer(row, "global_batch")))
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")
@@ -220,6 +231,8 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     filled = filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else ()
     micro_batch = integer(row, "micro_batch", 1)
     usual = dp * micro_batch * usual_micro_batches(row, pp) if rate_alone(row) else None
+    if row.get("grad_accum") or (row.get("mem_gb") and not row.get("step_time_s")):
+        usual = usual or dp * micro_batch * integer(row, "grad_accum", 1)
     global_batch = integer(row, "global_batch", usual, assumed)
     zero, shard = sharding(row, stack, cluster, piped=pp > 1)
     plan = Plan(
@@ -250,9 +263,19 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         seq_len=seq_len,
         global_batch=plan.dp * plan.micro_batch * plan.num_microbatches,
         dtype=dtype,
+        limits=Limits(hbm=number(row, "hbm_gib") * GiB) if row.get("hbm_gib") else Limits(),
+        **trains,
     )
+    if row.get("offload") == "activations":
+        plan = replace(plan, activation_offload=100)
+    elif row.get("offload"):
+        raise InputError(f"what lies on the host ({row['offload']}) is no state that rows can name")
     if modules := re.findall(r"\w+", row.get("offload_modules", "")):
         plan = replace(plan, activation_offload=share_on_host(job, plan, modules))
+    if row.get("tp") == ANY:
+        plan = in_usual_layout(job, plan, assumed)
+    if row.get("recompute") == ANY:
+        plan = with_usual_layers(job, plan, assumed)
     if not row.get("micro_batch"):
         several = stack.features.accumulates or pp > 1 or rate_alone(row)
         plan = in_usual_micro_batches(job, plan, assumed) if several else in_one_micro_batch(plan, assumed)
@@ -313,8 +336,9 @@ def chips(row: Row, assumed: list[str]) -> int:
 def _measured(row: Row) -> dict[str, Any]:
     status = row.get("status", "ok") or "ok"
     step = float(row["step_time_s"]) if row.get("step_time_s") else None
-    unit = GiB if row.get("mem_gb_unit") == "GiB" else GB
-    memory = float(row["mem_gb"]) * unit if row.get("mem_gb") else None
+    unit = GiB if "GiB" in (row.get("mem_gb_unit", ""), row.get("mem_unit", "")[:3]) else GB
+    several = integer(row, "gpus") if "sum over the gpus" in row.get("mem_kind", "").lower() else 1
+    memory = float(row["mem_gb"]) * unit / several if row.get("mem_gb") else None
     oom = True if status == "oom" else (False if status == "ok" and step else None)
     known = {"step_time": step, "memory": memory, "out_of_memory": oom}
     return known | {"memory_kind": row.get("mem_kind", ""), "doubt": row.get("doubt", "")}

@@ -72,6 +72,7 @@ class Score:
     extrapolated: int
     allocated: Errors | None
     reserved: Errors | None
+    memory: Errors | None
     memory_coverage: float | None
     verdicts: Verdicts
     choice: PlanChoice | None
@@ -79,7 +80,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Every row in its order, and the scores: of all rows first, then by source, stack, device and model.
+    """Every row in its order, and the scores: of all rows first, then by what BY has.
 
     given: number of runs that every prediction knew.
     """
@@ -172,6 +173,7 @@ def score(by: str, name: str, rows: Sequence[PricedRun]) -> Score:
         extrapolated=sum(bool(row.interval and row.interval.reasons) for row in timed),
         allocated=_memory_errors([row for row in measured if counted(row.run) == ALLOCATED]),
         reserved=_memory_errors([row for row in measured if counted(row.run) != ALLOCATED]),
+        memory=_memory_errors(measured),
         memory_coverage=_share([_memory_covered(row) for row in measured]),
         verdicts=_verdicts(rows),
         choice=choice_of(_choices(timed)),

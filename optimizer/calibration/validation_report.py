@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.calibration.groups import BY, device_name, gathered, model_name, source_name
 from optimizer.calibration.scores import Errors, Verdicts
 from optimizer.calibration.validation import PricedRun, Score, Validation, suspicion, worst
+from optimizer.job.method import FULL
 from optimizer.objectives.step.interval import LEVEL
 from optimizer.reports.charts.chart import Chart, figure, points
 from optimizer.reports.charts.palette import GREY, PALETTE
@@ -18,13 +19,16 @@ from optimizer.reports.render.json import json_text
 from optimizer.reports.report import Record, Report, Section, Table, Value, cell, columns, notes, section
 
 TITLES = {**dict(zip(BY, BY, strict=True)), "stack": "software stack"}
-TIMES = "runs [1] | MAPE [%] | median [%] | 90th pct [%] | bias [%] | in 90% interval [%] | fit/OOM [%] | regret [%]"
+TIMES = (
+    "runs [1] | MAPE [%] | median [%] | 90th pct [%] | bias [%] | in 90% interval [%] | fit/OOM [%] | regret [%] | "
+    "memory [%]"
+)
 TIME_COLUMNS = columns(TIMES)
 GIVEN = columns("software, device, model ~ | runs [1] | without [%] | given [%] | in 90% interval [%]")
 WORST = columns("run ~ | measured [s] | predicted [s] | error [%] | suspected reason ~")
 LEGEND = (
     "Errors are predicted / measured − 1; fit/OOM is the balanced accuracy of the verdict on memory; regret is how "
-    "much longer than the best measured plan the one ranked first takes."
+    "much longer than the best measured plan the one ranked first takes; memory is the mean error of peaks."
 )
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 MOST_ROWS, MOST_NAMES = 20, 4  # of a table on the screen, and of a list
@@ -65,7 +69,12 @@ def validation_report(validation: Validation, file: str) -> Report:
 
 
 def _groups(validation: Validation, by: str, name: str) -> list[Section]:
-    """The scores of every group, the one of most runs first; the screen has the first ones."""
+    """The scores of every group, the one of most runs first; the screen has the first ones.
+
+    Nothing of methods where all rows train everything.
+    """
+    if by == "method" and [score.name for score in validation.by(by)] == [FULL]:
+        return []
     scores = sorted(validation.by(by), key=lambda score: -score.rows)
     heads, rows = columns(f"{name} ~ | {TIMES}"), [(score.name, *time_cells(score)) for score in scores]
     if len(scores) <= MOST_ROWS:
@@ -100,7 +109,8 @@ def time_cells(score: Score) -> list[Value]:
     """The cells of TIME_COLUMNS for one group."""
     figures: Sequence[Value] = astuple(score.time) if score.time else [None] * 5
     regret = score.choice.mean_regret if score.choice else None
-    return [*figures, score.coverage, score.verdicts.balanced_accuracy, regret]
+    memory = score.memory.mape if score.memory else None
+    return [*figures, score.coverage, score.verdicts.balanced_accuracy, regret, memory]
 
 
 def headline(validation: Validation) -> str:

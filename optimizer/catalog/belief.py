@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.catalog.files import presets_folder
 from optimizer.job.known import Known
 
-LIKENESS, RUNS = "belief.toml", "belief.csv"
+LIKENESS, RUNS, TUNING = "belief.toml", "belief.csv", "belief-tuning.csv"
 SEVERAL = " "  # between the numbers of a cell
 
 
@@ -25,10 +25,10 @@ def likeness_numbers() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def published_errors() -> tuple[Known, ...]:
-    """Errors of the shipped stacks on published runs, like ones together."""
-    with (presets_folder() / RUNS).open(encoding="utf-8", newline="") as file:
-        return tuple(map(known, csv.DictReader(line for line in file if not line.startswith("#"))))
+def published_errors(file: str = RUNS) -> tuple[Known, ...]:
+    """Errors of the shipped stacks on published runs, like ones together; fine-tuning has a file of its own."""
+    with (presets_folder() / file).open(encoding="utf-8", newline="") as lines:
+        return tuple(map(known, csv.DictReader(line for line in lines if not line.startswith("#"))))
 
 
 def known(row: Mapping[str, str]) -> Known:

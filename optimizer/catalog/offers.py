@@ -113,17 +113,18 @@ class PriceBook:
     provider: str = ""  # the only one to take, "" for all
     first: str = ""  # the term to look for before all others, "" for that which binds least
 
-    def rent(self, device: str, cluster: str = "") -> Offer | None:
+    def rent(self, device: str, cluster: str = "", *, alone: bool = False) -> Offer | None:
         """The rent that holds for a device in a cluster, None where the book has none.
 
         The user's cheapest quote; else an offer of that very cluster; else the median over the providers of the device,
         each with its cheapest offer that comes with a network, of those that are not `old` where there are any. The
-        terms go in the order of RENTS.
+        terms go in the order of RENTS. For GPUs of one node `alone` no network is asked for.
         """
-        if (device, cluster) not in self._rents:
-            offers = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster)))
-            self._rents[device, cluster] = next(offers, None)
-        return self._rents[device, cluster]
+        key = device, cluster, alone
+        if key not in self._rents:
+            offers = (ranked[0] for term in self.terms if (ranked := self._ranked(term, device, cluster, alone)))
+            self._rents[key] = next(offers, None)
+        return self._rents[key]
 
     def sale(self, device: str, cluster: str = "") -> Offer | None:
         """The price that holds for buying a device in a cluster: a server or rack, else a baseboard, else a chip."""
@@ -140,7 +141,7 @@ class PriceBook:
         return tuple(sorted(offers, key=lambda item: item.value))
 
     @cached_property
-    def _rents(self) -> dict[tuple[str, str], Offer | None]:
+    def _rents(self) -> dict[tuple[str, str, bool], Offer | None]:
         """What was looked up already: a draw of many cases asks for the same price again and again."""
         return {}
 
@@ -183,13 +184,13 @@ class PriceBook:
         free = term in SALES or not wanted
         return [item for item in every if free or item.own or plain(item.provider) == wanted]
 
-    def _ranked(self, term: str, device: str, cluster: str) -> list[Offer]:
+    def _ranked(self, term: str, device: str, cluster: str, alone: bool) -> list[Offer]:
         offers = sorted(self._of(term, device), key=lambda item: item.value)
         mine = [item for item in offers if item.own and item.cluster in ("", cluster)]
         if mine or (not self.term and self._quoted(device, cluster)):
             return mine  # where a user has any quote of this machine, the book's own prices are not asked
         named = [item for item in offers if cluster and item.cluster == cluster]
-        usual = [item for item in offers if (item.fabric or self.provider) and not item.own]
+        usual = [item for item in offers if (item.fabric or alone or self.provider) and not item.own]
         recent = [item for item in usual if not self.old(item)] or usual
         by_provider: dict[str, Offer] = {}
         for item in recent:

@@ -22,15 +22,23 @@ from optimizer.job.target import AT
 
 DEFAULT_STACK = "megatron-core"
 USUAL: Mapping[str, str] = {"AMD": "primus-2025", "Google": "maxtext"}  # by vendor, where it is another one
+TUNING, IN_BACKWARD = (
+    "hf-2026",
+    "torchtune-2024",
+)  # of jobs that fine-tune, and whose optimizer steps in the backward pass
 
 
-def default_stack(device: Device) -> str:
-    """The stack preset that a job on this device takes unless it names another one.
+def default_stack(device: Device, tuned: bool = False, in_backward: bool = False) -> str:
+    """The stack preset that a job on this device takes unless it names another one; `tuned`, one that fine-tunes.
 
     >>> from optimizer.catalog import load_device
     >>> default_stack(load_device("h100")), default_stack(load_device("tpu-v5p"))
     ('megatron-core', 'maxtext')
+    >>> default_stack(load_device("rtx-4090"), tuned=True)
+    'hf-2026'
     """
+    if in_backward or tuned:
+        return IN_BACKWARD if in_backward else TUNING
     return USUAL.get(device.vendor, DEFAULT_STACK)
 
 

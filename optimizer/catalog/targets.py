@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.base.errors import InputError, nearest
 from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.job.stack import Stack
-from optimizer.job.target import ANY, Launcher, lifted, narrowed
+from optimizer.job.target import ANY, Launcher, lifted, narrowed, target_of
 from optimizer.job.variables import VARIABLES
 
 MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
@@ -82,6 +82,17 @@ def aimed(stack: Stack, target: str) -> Stack:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"unknown target {target!r}: expected one of {', '.join(names)}{hint}")
     return narrowed(stack, target, launchers()[target])
+
+
+def of_target(stack: Stack) -> Mapping[str, int | str | bool]:
+    """The variables of which a stack's target has one value.
+
+    >>> from optimizer.catalog import load_stack
+    >>> of_target(load_stack("trl@trl"))["tp"], of_target(load_stack("megatron-core"))
+    (1, {})
+    """
+    target = target_of(stack)
+    return launchers()[target].only if target in launchers() else {}
 
 
 def fixed_for(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:

@@ -40,6 +40,13 @@ STEPS = (
 )
 PUBLISHED = {preset: step for step in STEPS for preset in step.presets}
 LEAST = 4 * 2**20  # tokens, which most runs on up to 4,096 accelerators took
+# Sequences of a GPU in a step of fine-tuning: batch_size 2 x gradient_accumulation_steps 8.
+# Source: pytorch/torchtune v0.6.1, recipes/configs/llama3_1/8B_lora_single_device.yaml.
+TUNED = 16
+AT_ONCE = 2  # where nothing accumulates; the same release, llama3_1/8B_full_single_device.yaml
+# Tokens of a sequence in fine-tuning. Source: what hiyouga/LLaMA-Factory, src/llamafactory/hparams/data_args.py
+# (cutoff_len), and unslothai/unsloth, unsloth/models/loader.py (max_seq_length), have unasked.
+TUNED_LENGTH = 2048
 EACH = 1024  # tokens for each accelerator beyond: what Falcon-180B and Llama-3.1 405B took
 
 

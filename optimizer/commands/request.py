@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged, switched
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
-from optimizer.job.method import FULL
+from optimizer.job.method import FULL, method_of, optimizer_of, tunes
 from optimizer.job.stack import ROUTING
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from optimizer.job.model import Model
 
 LONGEST_DEFAULT_SEQUENCE = 8192
+LENGTH_STEP = 64  # sequences as long as the longest document are a multiple of it
 PRICED = ("NVIDIA", "AMD", "Google", "")  # vendors whose software a stack was fitted to; "" is an unknown one
 MOST_TOKENS = 2**28  # of a step, several times those of any published run: more are tokens typed as sequences
 
@@ -43,7 +44,9 @@ class Request:
     routing: str = ""  # one of job.stack.ROUTING, or the load of the busiest expert rank over the mean
     train: str = ""  # as optimizer.job.method.method_of reads it
     base: str = ""  # one of optimizer.job.method.BASES
-    optimizer: str = ""  # one of optimizer.job.method.optimizers()
+    optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it
+    lengths: str = ""  # a file of documents' lengths, or as optimizer.job.lengths reads it
+    packing: str = FIELDS["packing"].default
     runs: str = ""  # CSV of measured runs of one's own
     minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
     prefer: str = FIELDS["prefer"].default  # one of optimizer.objectives.minimised.registry.PREFERRED
@@ -83,10 +86,12 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     Raises InputError for a name, number or combination that cannot be used.
     """
     from optimizer.catalog import load_model, load_stack
+    from optimizer.catalog.readers.lengths import lengths_text
     from optimizer.catalog.settings import Asked, with_settings
     from optimizer.catalog.software import releases
     from optimizer.catalog.stacks import default_stack
     from optimizer.catalog.targets import aimed, fixed_for, launchers
+    from optimizer.catalog.usual_batch import AT_ONCE, TUNED
     from optimizer.job.job import EVEN_RISK, Job, Limits
     from optimizer.job.target import on_device
     from optimizer.objectives.step.safe_memory import risk_of
@@ -97,7 +102,9 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     model = load_model(request.model)
     cluster = _cluster(request, assumed)
     launched = launchers()[request.target].stack if request.target in launchers() else ""
-    stack = load_stack(request.stack or launched or default_stack(cluster.device))
+    method, rule = method_of(request.train, request.base), optimizer_of(request.optimizer)
+    fine = tunes(method, rule)
+    stack = load_stack(request.stack or launched or default_stack(cluster.device, fine, rule.in_backward))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)
     if routing and not model.experts:
@@ -107,11 +114,12 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     assumed += _as_read(request.model, model)
     asked = with_settings(Asked(model=model, cluster=cluster, stack=stack), settings)
     model, cluster, stack = asked.model, asked.cluster, asked.stack
-    seq_len = request.seq_len or min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE)
-    if not request.seq_len:
-        why = "the model's longest" if seq_len == model.max_seq_len else f"its longest is {model.max_seq_len:,}"
-        assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
-    global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed)
+    lengths = lengths_text(request.lengths)
+    tuned = fine or bool(lengths)
+    seq_len = request.seq_len or _seq_len(model, lengths, assumed, tuned=tuned)
+    assumed += _cut(lengths, seq_len, request)
+    each = (AT_ONCE if rule.in_backward else TUNED) if tuned else 0
+    global_batch = request.global_batch or _batch(model, seq_len, request.gpus, assumed, each)
     if (request.global_batch or 0) * seq_len > MOST_TOKENS:
         billions = global_batch * seq_len / 1e9
         assumed.append(
@@ -131,7 +139,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
             )
         stack = aimed(stack, request.target)
         if request.target in launchers():
-            stack = on_device(stack, launchers()[request.target], device.name)
+            stack = on_device(stack, launchers()[request.target], device.name, request.gpus)
         limits["fixed"] = fixed_for(request.target, limits.get("fixed", {}))
     if not request.stack:
         vendor = cluster.device.vendor
@@ -158,6 +166,8 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         train=request.train or FULL,
         base=request.base,
         optimizer=request.optimizer,
+        lengths=lengths,
+        packing=request.packing,
         prefer=request.prefer,
         try_cost=request.try_cost,
     )
@@ -255,10 +265,44 @@ def _cluster(request: Request, assumed: list[str]) -> Cluster:
     return cluster
 
 
-def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str]) -> int:
+def _seq_len(model: Model, lengths: str, assumed: list[str], *, tuned: bool) -> int:
+    """Tokens of a sequence where nobody says: the longest document, else the model's longest sequence up to a limit."""
+    from optimizer.catalog.usual_batch import TUNED_LENGTH
+    from optimizer.job.lengths import longest
+
+    if lengths:
+        seq_len = min(model.max_seq_len, -(-longest(lengths) // LENGTH_STEP) * LENGTH_STEP)
+        why = "the longest document"
+    elif tuned:
+        seq_len, why = min(model.max_seq_len, TUNED_LENGTH), "what LLaMA-Factory and Unsloth take unasked"
+    else:
+        seq_len, why = min(model.max_seq_len, LONGEST_DEFAULT_SEQUENCE), f"its longest is {model.max_seq_len:,}"
+    if seq_len == model.max_seq_len:
+        why = "the model's longest"
+    assumed.append(f"sequences of {seq_len:,} tokens, {why} (--seq-len)")
+    return seq_len
+
+
+def _cut(lengths: str, seq_len: int, request: Request) -> list[str]:
+    """What is done to documents that are longer than a sequence, and where --packing says nothing."""
+    from optimizer.job.lengths import LONGEST, OFF, lengths_of
+
+    if not lengths:
+        idle = request.packing != OFF
+        return [f"nothing of --packing {request.packing}: documents are as long as a sequence (--lengths)"] * idle
+    share = float((lengths_of(lengths, OFF, LONGEST).sizes > seq_len).mean())
+    return [f"the {share:.1%} of documents that are longer than a sequence are cut (--lengths)"] * (share > 0)
+
+
+def _batch(model: Model, seq_len: int, gpus: int, assumed: list[str], tuned: int) -> int:
+    """Sequences of a step where nobody says, so many for each GPU where a model that exists is `tuned`."""
     from optimizer.catalog import preset_model
     from optimizer.catalog.usual_batch import EACH, LEAST, PUBLISHED, divisible_batch, usual_tokens
 
+    if tuned:
+        why = f"{tuned} for each GPU, as torchtune's recipes of one GPU have it"
+        assumed.append(f"global batch of {tuned * gpus:,} sequences, {why} (--global-batch)")
+        return tuned * gpus
     published = PUBLISHED.get(model.name)
     if published and model.provenance != preset_model(model.name).provenance:
         published = None  # a file's own model of that name

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from optimizer.base.errors import InvalidFile
-from optimizer.base.units import seconds
+from optimizer.base.units import count_in, seconds
 from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
@@ -24,6 +24,7 @@ from optimizer.frameworks.log_line import LogFormat
 
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
+REPEATED, SEVERAL = 1e-3, 3  # the same of what ranks print one after the other, and steps that tell it
 SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
 
 
@@ -41,13 +42,16 @@ def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 def same_run(one: LoggedRun, other: LoggedRun) -> bool:
     """Whether two files tell of the same run: the same steps at the same time, or with the same loss and duration."""
-    if one.program is not other.program or not one.records or not other.records or set(one.files) & set(other.files):
+    if one.program is not other.program or not one.records or not other.records:
         return False
     mine, its = ({record.step: record for record in run.records} for run in (one, other))
     shared = [(mine[step], its[step]) for step in mine.keys() & its.keys()]
     if 2 * len(shared) < min(len(mine), len(its)):
         return False
     clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
+    if set(one.files) & set(other.files):  # bars alone, one rank after the other, as a launcher keeps their output
+        bare = all(record.reading.loss is None for run in (one, other) for record in run.records)
+        return bare and 2 * len(clocks) < len(shared) and len(shared) >= SEVERAL and _like(shared, REPEATED)
     if clocks:
         return median(clocks) <= APART and _like(shared, SAME_TIME)
     return all(a.reading.loss == b.reading.loss for a, b in shared) and _like(shared, ALIKE)
@@ -65,7 +69,7 @@ def _like(shared: Sequence[tuple[Record, Record]], within: float) -> bool:
 def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
     return replace(
         one,
-        files=(*one.files, *other.files),
+        files=tuple(dict.fromkeys((*one.files, *other.files))),
         stream=together([one.stream, other.stream]),
         failure=one.failure or other.failure,
         ranks=one.ranks + other.ranks,
@@ -133,7 +137,7 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     """What one run says, with its rates made seconds by its own settings or those given."""
     known = {**facts, **run.stream.facts}
     steps = timed_steps(run, known)
-    steady = steady_part(steps)
+    steady = None if _first_alone(run, steps) else steady_part(steps)
     readings = [record.reading for record in run.records]
     rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)
     losses = [reading.loss for reading in readings if reading.loss is not None]
@@ -160,6 +164,12 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     )
 
 
+def _first_alone(run: LoggedRun, steps: Sequence[Timed]) -> bool:
+    """Whether a run tells the time of its first step and no other: that is warm-up, not its pace."""
+    alone = any(record.reading.alone for record in run.records)
+    return len(steps) == 1 and steps[0].step <= 1 and steps[0].steps == 1 and not alone
+
+
 def _is_nan(*values: float | None) -> int:
     return int(any(value is not None and not isfinite(value) for value in values))
 
@@ -170,7 +180,9 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
     if run.failure:
         yield f"{'out of memory' if run.failure.kind == OOM else 'the run failed'}: line {run.failure.line}"
     if steady is None:
-        if run.records:
+        if _first_alone(run, steps):
+            yield "the time of the first step alone, which is warm-up: give a log of more steps"
+        elif run.records:
             yield (
                 "rates alone, and no times of lines: --set global_batch=, --set seq_len= and --set gpus=, or --plan, "
                 "turn them into seconds"
@@ -178,6 +190,7 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         return
     if run.program and run.program.remark:
         yield run.program.remark
+    yield from _tokens(run, steady, {**facts, **run.stream.facts})
     if steps[0].basis == CLOCK:
         yield "step times are differences of the times of lines: checkpoints and evaluations are in them"
     if steps[0].basis == RATE and not {"global_batch", "seq_len"} & run.stream.facts.keys():
@@ -191,6 +204,20 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
+
+
+def _tokens(run: LoggedRun, steady: Steady, facts: Mapping[str, str]) -> Iterator[str]:
+    """That the tokens which a log prints are not those of its batch and its steps, where it prints both."""
+    rates = [rate for record in run.records if (rate := record.reading.tokens_rate)]
+    batch, length, gpus = (count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus"))
+    if not (rates and batch and length and gpus and run.records[-1].reading.seconds):
+        return
+    printed, ours = median(rates), batch * length / gpus / steady.seconds
+    if abs(printed / ours - 1) > LOOSE:
+        yield (
+            f"the log prints {printed:,.0f} tokens/s per GPU; {batch:,} x {length:,} tokens on {gpus:,} GPUs in "
+            f"{seconds(steady.seconds)} are {ours:,.0f}: padding is not counted, or the batch is another one"
+        )
 
 
 def _of_steady(steady: Steady) -> Iterator[str]:

@@ -45,17 +45,17 @@ def format_of(pattern: str) -> LogFormat:
         match = compiled.search(text)
         if match is None:
             return None
-        said = {name: decimal(value) for name, value in match.groupdict().items()}
-        seconds, milliseconds = said.get("seconds"), said.get("ms")
-        step, last = said.get("step"), said.get("last")
+        values = {name: decimal(value) for name, value in match.groupdict().items()}
+        seconds, milliseconds = values.get("seconds"), values.get("ms")
+        step, last = values.get("step"), values.get("last")
         return LogLine(
             step=None if step is None else int(step),
             last_step=None if last is None else int(last),
             seconds=seconds if milliseconds is None else milliseconds / 1e3,
             alone="step" not in compiled.groupindex,
-            tokens_rate=said.get("tokens"),
-            sequences_rate=said.get("samples"),
-            loss=said.get("loss"),
+            tokens_rate=values.get("tokens"),
+            sequences_rate=values.get("samples"),
+            loss=values.get("loss"),
         )
 
     return LogFormat(name="--pattern", marks=(compiled,), read=read)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from optimizer.frameworks.axolotl.export import FILES as AXOLOTL_FILES
 from optimizer.frameworks.config.launch import Values, keyed_launch
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED_FILES
@@ -16,6 +17,7 @@ from optimizer.frameworks.gpt_neox import config as gpt_neox
 from optimizer.frameworks.huggingface.log import LOG as HUGGINGFACE_LOG
 from optimizer.frameworks.litgpt import config as litgpt
 from optimizer.frameworks.litgpt.log import LOG as LITGPT_LOG
+from optimizer.frameworks.llama_factory.export import FILES as LLAMA_FACTORY_FILES
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
 from optimizer.frameworks.log_line import LogFormat
@@ -29,6 +31,7 @@ from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
+from optimizer.frameworks.ms_swift.export import FILES as MS_SWIFT_FILES
 from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
@@ -40,7 +43,10 @@ from optimizer.frameworks.torchtitan.export import torchtitan_toml
 from optimizer.frameworks.torchtitan.export_python import FILES as TORCHTITAN_FILES
 from optimizer.frameworks.torchtitan.log import LOG as TORCHTITAN_LOG
 from optimizer.frameworks.torchtune import config as torchtune
+from optimizer.frameworks.torchtune.export import FILES as TORCHTUNE_FILES
 from optimizer.frameworks.torchtune.log import LOG as TORCHTUNE_LOG
+from optimizer.frameworks.trl.export import FILES as TRL_FILES
+from optimizer.frameworks.unsloth.export import FILES as UNSLOTH_FILES
 from optimizer.frameworks.verl.log import LOG as VERL_LOG
 
 SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launches of Megatron-LM
@@ -64,15 +70,16 @@ def by_flags(name: str, file: str, recognised: Callable[[Values], bool]) -> Conf
 EVERY: tuple[Framework, ...] = (
     Framework(
         name="torchtune",
-        stack="llm-foundry-fsdp-2023",
+        stack="torchtune-2024",
         config=by_keys("torchtune", torchtune, "torchtune YAML"),
         log=TORCHTUNE_LOG,
+        targets={"torchtune": TORCHTUNE_FILES},
         only={"vpp": (1,), "pp": (1,), "ep": (1,), "recompute": ("none", "full")},
         zero_stages=(0, 2, 3),
     ),
     Framework(
         name="litgpt",
-        stack="llm-foundry-fsdp-2023",
+        stack="litgpt-2023",
         config=by_keys("litgpt", litgpt, "litgpt YAML"),
         log=LITGPT_LOG,
         only=SHARDED,
@@ -97,6 +104,7 @@ EVERY: tuple[Framework, ...] = (
         name=megatron.SWIFT,
         stack="megatron-core",
         config=by_flags(megatron.SWIFT, "ms-swift commands", megatron.is_swift),
+        targets={"ms-swift": MS_SWIFT_FILES},
         settable=SETTABLE,
     ),
     Framework(
@@ -192,6 +200,10 @@ EVERY: tuple[Framework, ...] = (
         settable=("bucket",),
     ),
     Framework(name="Hugging Face Trainer", log=HUGGINGFACE_LOG),  # launched with DeepSpeed or Accelerate
+    Framework(name="TRL", targets={"trl": TRL_FILES}),  # on the Trainer, as the next three; read as DeepSpeed's files
+    Framework(name="Axolotl", targets={"axolotl": AXOLOTL_FILES}),
+    Framework(name="LLaMA-Factory", targets={"llama-factory": LLAMA_FACTORY_FILES}),
+    Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
     Framework(name="verl", log=VERL_LOG),
     Framework(

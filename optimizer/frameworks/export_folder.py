@@ -20,6 +20,17 @@ from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
 
+# Families of stacks that are programs of their own, none of which has a launch file here.
+UNWRITTEN: Mapping[str, str] = {
+    "maxtext": "MaxText",
+    "nanotron": "nanotron",
+    "primus": "Primus",
+    "nemo-automodel": "NeMo AutoModel",
+    "megatron-deepspeed": "Megatron-DeepSpeed",
+    "fms-fsdp": "FMS",
+    "internevo": "InternEvo",
+    "oneflow": "OneFlow",
+}
 FILES = tuple(dict.fromkeys(name for target in TARGETS.values() for name in target.files))
 
 
@@ -44,10 +55,17 @@ def exported(answer: Answer) -> Exported:
             f"no launch files: the plan fits with {1.0 - risk:.0%} only; accept that risk with --oom-risk "
             f"{ceil(100 * risk)}%, or plan for more GPUs or fewer tokens"
         )
+    target = target_of(answer.job.stack)
+    family = next((name for name in UNWRITTEN if answer.job.stack.name.startswith(name)), "")
+    if family and target not in TARGETS:
+        raise InputError(
+            f"--stack {answer.job.stack.name}: no launch files of {UNWRITTEN[family]} are written, and those of "
+            f"another program would not run what was priced; --target {', '.join(TARGETS)} plans for one that has some"
+        )
     texts: dict[str, str] = {}
     refused: dict[str, str] = {}
-    target = target_of(answer.job.stack)
-    for name in (target,) if target in TARGETS else TARGETS:
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
+    for name in (target,) if target in TARGETS else usual:
         written, lacking = _for_target(TARGETS[name], answer)
         texts |= written
         refused |= lacking

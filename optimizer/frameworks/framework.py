@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
-from optimizer.job.job import ADAMW, Job
-from optimizer.job.method import FULL
+from optimizer.job.job import Job
+from optimizer.job.method import ADAMW, FULL
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -44,12 +44,14 @@ class ExportFiles:
         companions: those that launch nothing by themselves: without any other file of the target they are none.
         methods: what they can train, of optimizer.job.method.METHODS.
         optimizers: of optimizer.job.method.optimizers(), with which they can.
+        tunes: whether they train models that exist, on documents of any length.
     """
 
     files: Mapping[str, Export]
     companions: tuple[str, ...] = ()
     methods: tuple[str, ...] = (FULL,)
     optimizers: tuple[str, ...] = (ADAMW,)
+    tunes: bool = False
 
     def refusal(self, job: Job) -> str:
         """Why they cannot say what the job trains or how, "" where they can."""
@@ -57,6 +59,8 @@ class ExportFiles:
             return f"--train {job.train}: launch files of this kind can only have {', '.join(self.methods)}"
         if job.update_rule.name not in self.optimizers:
             return f"--optimizer {job.optimizer}: launch files of this kind can only have {', '.join(self.optimizers)}"
+        if job.lengths and not self.tunes:
+            return "--lengths: launch files of this kind know of no documents"
         return ""
 
 

@@ -37,6 +37,7 @@ from optimizer.frameworks.unpriced import unpriced
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
+IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
@@ -205,6 +206,12 @@ def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[Con
     return tuple(followed)
 
 
+def with_followed(files: Sequence[File]) -> list[File]:
+    """The files with the configs that they name and that lie where they say, so that a patch can change those too."""
+    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
+    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in _followed(files, configs))]
+
+
 def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:
     """Whether a command trains by a config that is there, or by keys that are one by themselves."""
     if configs or named:
@@ -258,7 +265,8 @@ def _keyed_launch(
 def _absent(script: File | ConfigFile, paths: Sequence[str]) -> str:
     """What to do about configs that a script trains by and that do not lie where it says."""
     names = " ".join(dict.fromkeys(Path(path).name for path in paths))
-    return f"it trains by {', '.join(paths)}, not found here; give it too: optimize improve {script.name} {names}"
+    advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
+    return f"it trains by {', '.join(paths)}, not found here; {advice}"
 
 
 def _away(script: File, paths: Sequence[str]) -> list[str]:
@@ -275,9 +283,10 @@ def _lying(script: File, path: str) -> Path | None:
 
 
 def _named(script: File, path: str) -> Iterator[Path]:
-    """The files that a script can mean by a path: from its folder, or beside it."""
+    """The files that a script can mean by a path: from its folder, beside it, or from its root."""
     folder, name = Path(script.name).parent, Path(path).name
-    places = [folder / path, folder / name] if not path.startswith(("/", "$")) else [folder / name]
+    rooted = [Path(script.root) / path] if script.root else []
+    places = [folder / path, folder / name, *rooted] if not path.startswith(("/", "$")) else [folder / name]
     yield from (place for place in places if name and place.is_file())
 
 
@@ -323,6 +332,8 @@ def config_of(file: File) -> ConfigFile:
         raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
     if file.part and file.part not in functions:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
+    if not functions and (why := refused((), IMPORTED.findall(file.text))):
+        raise InvalidFile(file.name, [why])
     if not functions:
         raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
     chosen = file.part or (functions[0] if len(functions) == 1 else "")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from optimizer.catalog import load_model, model_names, model_spellings, preset_model
+from optimizer.catalog.models import base_of
 from optimizer.frameworks.launch import Launch
 from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 
@@ -55,8 +56,8 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
 def named(text: str) -> str:
     """The preset that a name on the Hugging Face hub means, "" for none.
 
-    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("someone/else")
-    ('llama3.1-8b', '')
+    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("Qwen/Qwen3-4B-Instruct-2507"), named("someone/else")
+    ('llama3.1-8b', 'qwen3-4b', '')
     """
     spellings = {_bare(spelling): name for spelling, name in model_spellings().items()}
     bare = _bare(text.rpartition("/")[2])
@@ -64,7 +65,7 @@ def named(text: str) -> str:
         for start in ("", "meta"):
             if bare.endswith(end) and (preset := spellings.get(bare.removeprefix(start).removesuffix(end))):
                 return preset
-    return ""
+    return base_of(text)
 
 
 def _bare(text: str) -> str:

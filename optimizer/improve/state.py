@@ -17,7 +17,7 @@ from optimizer.objectives.expected import layout_factor, memory_factor, parts_fa
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
-from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
+from optimizer.purchase.price.run_cost import charged
 from optimizer.search.check.plan_rules import priced
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -109,18 +109,12 @@ class WholeRun:
 
 def days(run: WholeRun, state: State) -> float:
     """Days of a run at a plan's throughput, failures, restarts and checkpoints included [day]."""
-    job = state.job
-    usual = usual_reliability(job.cluster.device.name, job.cluster.name)
-    return wall_time(run.tokens / state.throughput, job.gpus, usual, params=job.model.params).wall / DAY
+    return charged(state.job, run.tokens / state.throughput, None)[0] / DAY
 
 
 def dollars(run: WholeRun, state: State) -> float | None:
     """Rent of whole nodes over that time [USD], None without a price."""
-    if run.offer is None:
-        return None
-    job = state.job
-    training, params, cluster = run.tokens / state.throughput, job.model.params, job.cluster
-    return rental(training, job.gpus, cluster.gpus_per_node, run.offer, params=params, cluster=cluster.name).cost
+    return charged(state.job, run.tokens / state.throughput, run.offer)[1]
 
 
 NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying

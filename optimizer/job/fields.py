@@ -39,7 +39,7 @@ STUDY = "study"  # an axis of study files alone
 
 FAST, EXPECTED = "fast", "expected"  # values of `prefer`
 DEFAULT_CLUSTER = "dgx-h100"
-STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU"  # what default_stack chooses
+STACKS = "megatron-core; primus-2025 on AMD, maxtext on TPU; hf-2026 for adapters"  # what default_stack chooses
 LONGEST_SEARCH = 1e7  # s
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
-from optimizer.job.method import FULL, Method, Optimizer, method_of, optimizers
+from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
+
+if TYPE_CHECKING:
+    from optimizer.job.lengths import Lengths
 
 DTYPES = ("bf16", "fp16", "fp8", "fp4")
 QUANTISED = ("fp8", "fp4")  # matrix products alone; the rest of the layer stays in bf16
@@ -23,7 +27,7 @@ TIME: str = FIELDS["minimize"].default
 TRY_COST: float = FIELDS["try_cost"].default
 # Of going out of memory, of a plan that is predicted to reserve just what is usable.
 EVEN_RISK = LIMITS["oom_risk"].high
-ADAMW = "adamw"
+HALF, WIDE = 2, 4  # bytes of an element of half and of single precision
 USUAL_MICRO_BATCH = 16  # most sequences of a micro-batch where nobody says otherwise
 WIDE_ACTIVATION = 2**26  # elements of one activation of a micro-batch, tokens x hidden, which fill any kernel
 FP32_ADAM = 12  # bytes of an element's master weight and two moments
@@ -67,7 +71,9 @@ class Job:
     minimize: str = TIME  # what a plan is best by, a name of optimizer.objectives.minimised.registry
     train: str = FULL  # what is trained, as optimizer.job.method.method_of reads it
     base: str = ""  # how frozen weights are stored, of optimizer.job.method.BASES; "" as the method has it
-    optimizer: str = ""  # one of optimizer.job.method.optimizers(); "" for AdamW as the software has it
+    optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it; "" for AdamW as the software has it
+    lengths: str = ""  # of documents, as optimizer.job.lengths reads it; "": each as long as a sequence
+    packing: str = FIELDS["packing"].default  # whether several of them fill a sequence
     prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
     try_cost: float = TRY_COST  # time of the cluster that a failed start takes [s]
 
@@ -81,21 +87,30 @@ class Job:
             problems.append(f"gpus must be at most {self.cluster.max_gpus} on {self.cluster.name}, but got {self.gpus}")
         clashes = (limited.problem(getattr(self.limits, name)) for name, limited in LIMITS.items())
         problems += [problem for problem in clashes if problem]
-        if self.optimizer and self.optimizer not in optimizers():
-            problems.append(f"the optimizer must be one of {', '.join(optimizers())}, but got {self.optimizer!r}")
         device = self.cluster.device
         if self.stack.features.fp8_recipe == MXFP8 and "fp4" not in device.peak_flops:
             do = "another --cluster, or --fix fp8_recipe=blockwise"
             problems.append(f"mxfp8 needs a device with 4-bit units, which {device.name} has not ({do})")
         if problems:
             raise InputError("; ".join(problems))
-        method_of(self.train, self.base)
+        method_of(self.train, self.base), optimizer_of(self.optimizer)
+        _ = self.documents
         self.cluster.device.peak(self.dtype)
 
     @property
     def tokens(self) -> int:
-        """Tokens of one optimizer step."""
-        return self.global_batch * self.seq_len
+        """Tokens of one optimizer step, without padding."""
+        own = self.documents
+        return self.global_batch * (self.seq_len if own is None or own.packed else round(own.mean))
+
+    @cached_property
+    def documents(self) -> Lengths | None:
+        """Lengths of the documents, where they are not all as long as a sequence."""
+        if not self.lengths:
+            return None
+        from optimizer.job.lengths import lengths_of
+
+        return lengths_of(self.lengths, self.packing, self.seq_len)
 
     @property
     def usable_memory(self) -> float:
@@ -145,9 +160,14 @@ class Job:
         return method_of(self.train, self.base)
 
     @property
+    def tunes(self) -> bool:
+        """Whether a model that exists is trained on, by what is trained and how, or because its documents are known."""
+        return tunes(self.method, self.update_rule) or bool(self.lengths)
+
+    @property
     def update_rule(self) -> Optimizer:
         """The optimizer."""
-        return optimizers()[self.optimizer or ADAMW]
+        return optimizer_of(self.optimizer)
 
     @property
     def state_bytes(self) -> float:
@@ -163,11 +183,37 @@ class Job:
         [12, 6.03, 8.0, 8.52]
         """
         features, rule = self.stack.features, self.update_rule
+        master, whole = self.master_bytes, features.optimizer_bytes
+        if self.wide_adapters:
+            whole = master + 2 * WIDE
         if not self.optimizer or rule.name == ADAMW:
-            return features.optimizer_bytes
-        wide = (features.optimizer_bytes - features.master_bytes) / 2.0
+            return whole
+        wide = (whole - master) / 2.0
         others = (self.model.embedding_params + self.model.head_params) / self.model.params if rule.orthogonal else 0.0
-        return features.master_bytes + (rule.moments + others) * (rule.bytes or wide)
+        return master + (rule.moments + others) * (rule.bytes or wide)
+
+    @property
+    def wide_adapters(self) -> bool:
+        """Whether what is trained is adapters in fp32."""
+        return self.method.adapts and self.stack.features.wide_adapters
+
+    @property
+    def wide_rest(self) -> bool:
+        """Whether all but the quantised weights, and the residual stream, are in single precision.
+
+        Source: huggingface/peft, src/peft/utils/other.py, prepare_model_for_kbit_training.
+        """
+        return self.stack.features.wide_rest and self.method.base == "nf4"
+
+    @property
+    def master_bytes(self) -> int:
+        """Of an element's state the weight itself; of adapters in fp32 what they have beyond half precision [B]."""
+        return HALF if self.wide_adapters else self.stack.features.master_bytes
+
+    @property
+    def grad_bytes(self) -> int:
+        """Of a trained element's gradient [B]."""
+        return WIDE if self.wide_adapters else self.stack.features.grad_bytes
 
     @property
     def most_offload(self) -> float:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
 
+ADAMW = "adamw"
 FULL, LORA, DORA, QLORA, FROZEN = "full", "lora", "dora", "qlora", "frozen"
 METHODS = (FULL, LORA, DORA, QLORA, FROZEN)
 ADAPTERS = (LORA, DORA, QLORA)
 RANK, MOST_RANK = 16, 4096  # of adapters where none is given, and the largest
 # Bytes of an element of frozen linear layers. nf4: 4 bits, a scale of 8 bits for every 64 and one of 32 for every 256
-# of these (double quantisation); mxfp4: 4 bits and a scale of 8 for every 32; fp8 and int8: a scale for each row.
-# Source: Dettmers et al., arXiv 2305.14314, section 3; OCP Microscaling Formats v1.0, section 5.3.
-BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "mxfp4": 0.53125}
-DEQUANTISED = ("nf4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
+# of these (double quantisation); int4: 4 bits, a scale of 16 and a zero of 4 for every 128 (GPTQ); mxfp4: 4 bits and a
+# scale of 8 for every 32; fp8 and int8: a scale for each row.
+# Source: Dettmers et al., arXiv 2305.14314, section 3; Frantar et al., arXiv 2210.17323, section 4; OCP Microscaling
+# Formats v1.0, section 5.3.
+BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "int4": 0.52, "mxfp4": 0.53125}
+DEQUANTISED = ("nf4", "int4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
 ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
 GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*ATTENTION, *MLP), "attention": ATTENTION, "mlp": MLP}
+# What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
+WAYS = (
+    *((FULL, name) for name in ("", "adamw-8bit", "paged-adamw-8bit", "paged-adamw-8bit:in-backward")),
+    *((name, "") for name in (LORA, QLORA)),
+)
+SAVED = ("embedding", "head")  # what adapters' targets may name besides, to be trained whole
+IN_BACKWARD = "in-backward"  # after an optimizer's name: weights are updated as soon as their gradient is there
 PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
 
 
@@ -33,6 +43,24 @@ class Optimizer:
     bytes: float = 0.0  # of an element of one, 0: the software's own [B]
     paged: bool = False  # they lie on the host and travel for every step
     orthogonal: bool = False  # matrices have one moment, which is made orthogonal; the rest Adam's two
+    in_backward: bool = False  # its step is part of the backward pass, so that gradients live for one layer
+
+
+def optimizer_of(text: str) -> Optimizer:
+    """The optimizer that `--optimizer` says, AdamW where it says nothing.
+
+    Raises InputError for one that there is not.
+
+    Source of steps in the backward pass: Lv et al., arXiv 2306.09782, section 3.1.
+
+    >>> optimizer_of("lion").moments, optimizer_of("paged-adamw-8bit:in-backward").in_backward
+    (1, True)
+    """
+    name, _, when = text.partition(":")
+    if (text and name not in optimizers()) or when not in ("", IN_BACKWARD):
+        known = ", ".join(optimizers())
+        raise InputError(f"the optimizer must be one of {known}, or such as adamw-8bit:{IN_BACKWARD}, but got {text!r}")
+    return replace(optimizers()[name or ADAMW], in_backward=bool(when))
 
 
 @cache
@@ -48,7 +76,7 @@ class Method:
     Attributes:
         name: one of METHODS.
         rank: of the adapters.
-        targets: matrices that have one, by the words of GROUPS["all"].
+        targets: matrices that have one, by the words of GROUPS["all"], and parts of SAVED that are trained whole.
         frozen: parts that are frozen, of PARTS.
         base: how frozen linear layers are stored, of BASES.
     """
@@ -76,7 +104,7 @@ class Method:
 
     def trains(self, part: str) -> bool:
         """Whether a part of the model, of PARTS, is trained itself."""
-        return not self.adapts and part not in self.frozen
+        return part in self.targets if self.adapts else part not in self.frozen
 
 
 def method_of(train: str, base: str = "") -> Method:
@@ -108,6 +136,30 @@ def method_of(train: str, base: str = "") -> Method:
     return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
 
 
+def tunes(method: Method, rule: Optimizer) -> bool:
+    """Whether such a job trains a model that exists: parts are frozen, or its optimizer is one of small machines.
+
+    >>> [tunes(method_of(train), optimizer_of(name)) for train, name in (("", "muon"), ("", "adamw-8bit"))]
+    [False, True]
+    """
+    return method.freezes or bool(rule.bytes) or rule.in_backward
+
+
+def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:
+    """Ways of WAYS with less memory than this one, adapters as large and where they are.
+
+    >>> lighter_ways("full", "paged-adamw-8bit:in-backward"), lighter_ways("lora:64:attention", "lion")
+    ([('lora', ''), ('qlora', '')], [('qlora:64:attention', 'lion')])
+    >>> lighter_ways("qlora", "")
+    []
+    """
+    name, _, adapters = train.partition(":")
+    if name in (FULL, FROZEN):
+        place = max((at for at, way in enumerate(WAYS) if way == (train, optimizer)), default=WAYS.index((FULL, "")))
+        return [way for way in WAYS[place + 1 :] if name == FULL or way[0] != FULL]
+    return [(f"{QLORA}:{adapters}" if adapters else QLORA, optimizer)] if name != QLORA else []
+
+
 def _rank(text: str, train: str) -> int:
     if not text:
         return RANK
@@ -121,11 +173,11 @@ def _targets(text: str, train: str) -> tuple[str, ...]:
     names: set[str] = set()
     for word in (text or "all").replace("+", ",").split(","):
         plain = word.strip().removesuffix("_proj").removesuffix("-linear")
-        if plain not in GROUPS and plain not in GROUPS["all"]:
-            known = ", ".join((*GROUPS, *(f"{name}_proj" for name in GROUPS["all"])))
+        if plain not in (*GROUPS, *GROUPS["all"], *SAVED):
+            known = ", ".join((*GROUPS, *(f"{name}_proj" for name in GROUPS["all"]), *SAVED))
             raise InputError(f"--train {train}: adapters stand on {known}, but got {word!r}")
         names.update(GROUPS.get(plain, (plain,)))
-    return tuple(name for name in GROUPS["all"] if name in names)
+    return tuple(name for name in (*GROUPS["all"], *SAVED) if name in names)
 
 
 def _frozen(text: str, train: str) -> tuple[str, ...]:

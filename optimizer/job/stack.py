@@ -59,6 +59,7 @@ _PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
     "score_passes": (5.0, 2.0, 20.0, "1", "HBM passes over the scores, forward, of unfused attention"),
     "hbm_efficiency": (0.80, 0.3, 0.95, "1", "share of the HBM bandwidth of element-wise kernels"),
     "elementwise_passes": (1.0, 0.3, 5.0, "1", "HBM traffic of element-wise kernels / that of fused ones"),
+    "dequantise_passes": (4.0, 1.0, 20.0, "1", "time of dequantising frozen weights / one read and write of HBM"),
     "launch": (4e-6, 5e-7, 2e-4, "s", "time between two kernels that the host can launch"),
     "pipelined_collective": (0.0, 0.0, 1e-3, "s", "wait per TP rank and collective of pipelines between nodes"),
     "microbatch_overhead": (5e-4, 0.0, 2e-2, "s", "host time per micro-batch and (virtual) stage"),
@@ -154,14 +155,21 @@ class Features:
     dropout: bool = False  # the model is trained with it
     cuda_graphs: bool = False  # layers are replayed without the host
     bound_host: bool = True  # processes are bound to the cores beside their GPU
+    narrow_inputs: bool = False  # where products run in 8 bits, the activation's inputs are kept in them
     fp8_recipe: Annotated[str, FP8_RECIPES] = ""  # how 8-bit operands get their scales; empty: as in its runs
     narrow_products: Annotated[str, NARROW_PRODUCTS] = "all"  # products that run in the narrow format
     # bytes of an element
     param_bytes: int = 2  # weights resident beside the master copy; 0: cast from it when they are gathered [B]
     grad_bytes: int = 4  # gradients, resident and as they travel [B]
     optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
+    update_bytes: int = 0  # temporaries of an element while its weight is updated, by kernels over all tensors [B]
     master_bytes: int = 4  # of these, the master weight; 0: the weights are updated themselves [B]
     logit_bytes: int = 4  # logits in the loss [B]
+    # beside weights that bitsandbytes quantised, all others and the residual stream are in fp32
+    wide_rest: bool = False
+    loads_whole: bool = False  # frozen weights stay whole on each device beside their shards
+    loss_chunks: int = 1  # parts of the tokens of which the loss has the logits in turn; 0: vocabulary / hidden of them
+    wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     # what a plan may have
     default_zero: int = 1  # ZeRO stage of a run that names none
     default_vpp: int = 1  # virtual stages of a run that names none
@@ -192,11 +200,13 @@ class Features:
     selective: Annotated[str, SELECTIVE] = "core"
     selective_on_host: bool = False  # what selective recomputation keeps lies on host until its layer needs it
     activation_offload: bool = False  # it can keep activations on host
+    hosted_checkpoints: bool = False  # it can keep the inputs of recomputed layers on host
     # recomputing a layer ends where all that the backward pass needs is resident, before a dense layer's last product
     stops_early: bool = False
     # communication
     overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
     gathers_layers: bool = True  # ZeRO-3 gathers a layer at a time; else a matrix, as a compiler schedules it
+    sharded_host: float = 0.0  # host time of a layer's hooks and allocations in a pass of ZeRO-3 [s]
     sharded_rate: float = 1.0  # rate of ZeRO-3's collectives / those of whole layers [1]
     context_shares: bool = False  # ranks of context parallelism always share weights
     # without sequence parallelism too, each TP rank sends its share to the next stage, which gathers them again

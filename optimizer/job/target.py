@@ -34,6 +34,7 @@ class Launcher:
     whole_experts: bool = False  # an expert is split as all weights are, or not at all
     context_shares: bool = False  # context-parallel ranks share weights
     reduces_once: bool = False  # gradients of a pipeline are reduced after the last backward pass of a stage
+    replicates: bool = True  # several ranks may hold everything whole, where ZeRO-0 is among its stages
     tied_stages: bool = True  # embedding and head may share weights across stages
     only: Mapping[str, int | str | bool] = field(default_factory=dict)  # variables of a plan with one value
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # dispatchers that a device lacks, by device
@@ -41,11 +42,14 @@ class Launcher:
     vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # makers of the devices that it runs on
 
 
-def on_device(stack: Stack, can: Launcher, device: str) -> Stack:
-    """The stack of a target without the dispatchers that its launcher has not on a device."""
-    lacking = can.lacking.get(device, ())
-    left = tuple(name for name in stack.dispatchers if name not in lacking)
-    return replace(stack, features=replace(stack.features, dispatchers=left)) if lacking else stack
+def on_device(stack: Stack, can: Launcher, device: str, gpus: int) -> Stack:
+    """The stack of a target without the dispatchers and ZeRO stages that its launcher has not on so many devices."""
+    own, lacking = stack.features, can.lacking.get(device, ())
+    dispatchers = tuple(name for name in stack.dispatchers if name not in lacking) if lacking else own.dispatchers
+    whole = (0,) if 0 in own.zero_stages else ()  # what one GPU has to itself
+    sharded = own.zero_stages if can.replicates else tuple(stage for stage in own.zero_stages if stage)
+    stages = (whole if gpus == 1 else ()) or sharded
+    return replace(stack, features=replace(own, dispatchers=dispatchers, zero_stages=stages))
 
 
 def target_of(stack: Stack) -> str:
@@ -106,6 +110,7 @@ def narrowed(stack: Stack, target: str, can: Launcher) -> Stack:
         recompute=tuple(mode for mode in own.recompute if mode != "selective" or selective),
         recompute_modules=own.recompute_modules if can.modules else (),
         activation_offload=own.activation_offload and can.offload,
+        hosted_checkpoints=own.hosted_checkpoints and can.offload,
         settable=tuple(name for name in own.settable if name in can.settable),
         dispatchers=tuple(name for name in stack.dispatchers if name in can.dispatchers),
         offers_overlap=own.offers_overlap and can.overlap,

@@ -11,6 +11,7 @@ from optimizer.answer.keys import ExplainedKeys
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
     from optimizer.objectives.step.explain import TermExplanation
+    from optimizer.reports.plan_tiles import Budget
     from optimizer.search.why.comparison import Comparison
     from optimizer.search.why.robustness import Robustness
 
@@ -21,9 +22,10 @@ def json_text(
     terms: Sequence[TermExplanation] = (),
     comparison: Comparison | None = None,
     steady: Robustness | None = None,
+    budget: Budget | None = None,
 ) -> str:
     """`Answer.to_dict()` with the assumptions of the command line and, if asked for, every term's origin, the
-    comparison with another plan, and how sure it is that the best is the fastest.
+    comparison with another plan, how sure it is that the best is the fastest, and a whole run's seconds and dollars.
 
     Indented, strict JSON without NaN or Infinity.
     """
@@ -34,4 +36,7 @@ def json_text(
         document["why_not"] = comparison.to_dict()
     if steady:
         document["robust"] = steady.to_dict()
+    if budget and answer.estimate:
+        wall, cost = budget.charged(budget.tokens / answer.job.tokens * answer.estimate.step_time)
+        document["run"] = {"tokens": budget.tokens, "wall_s": wall, "cost_usd": cost, "price": budget.price}
     return json.dumps(document, indent=2, allow_nan=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from optimizer.base.content import content
 from optimizer.job.job import Job
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.flops import causal_score_flops
+from optimizer.objectives.step.flops import job_score_flops
 from optimizer.reports.terms import label
 
 PRODUCTS = ("gemm", "head")  # terms of matrix products
@@ -41,7 +41,7 @@ def losses(job: Job, estimate: Estimate) -> tuple[StepLoss, ...]:
     (1.0, 'bubble', 0.1)
     """
     step = estimate.step_time
-    scores = causal_score_flops(job.model, job.seq_len) * job.tokens / (job.gpus * job.peak_flops * step)
+    scores = job_score_flops(job) * job.tokens / (job.gpus * job.peak_flops * step)
     attention = estimate.time.get(ATTENTION, 0.0) / step - scores
     products = sum(estimate.time.get(name, 0.0) for name in PRODUCTS) / step - (estimate.hfu - scores)
     shares = [("products", "products below peak", products), (ATTENTION, "attention below peak", attention)]

@@ -8,15 +8,16 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from optimizer.base.content import in_words
-from optimizer.base.units import GB
+from optimizer.base.units import GB, seconds
 from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective, objective_of
-from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import runs_words
+from optimizer.reports.plan_tiles import Budget, count
 from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
@@ -70,7 +71,13 @@ def warnings(answer: Answer) -> list[str]:
 
 
 def brief(
-    answer: Answer, plan: Plan, estimate: Estimate, assumed: Sequence[str], binding: Sequence[str], warned: int = 0
+    answer: Answer,
+    plan: Plan,
+    estimate: Estimate,
+    assumed: Sequence[str],
+    binding: Sequence[str],
+    warned: int = 0,
+    budget: Budget | None = None,
 ) -> Section:
     """The plan and what is known of it, a line or two each.
 
@@ -81,13 +88,17 @@ def brief(
         assumed: What nobody said and was assumed.
         binding: The limits that bind, in words.
         warned: Lines that the head has for warnings; they take the place of those on guesses, which it names too.
+        budget: A run whose hours and dollars are asked for.
     """
     job = answer.job
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
-    plans = (("plan", plan.summary()), *_layers(job, plan), *_hosted(answer), *safer, *_on_paper(answer, plan))
+    tuned = _tuned(answer, plan, estimate) if job.tunes or budget else ()
+    hosted = _hosted(answer)
+    plans = (("plan", plan.summary()), *tuned, *_layers(job, plan), *hosted, *safer, *_on_paper(answer, plan))
     guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
     after = (
+        *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
         *([("proof", proof_sentence(answer.certificate))] if answer.certificate else []),
         *(("guessed", text) for text in guessed),
@@ -110,6 +121,37 @@ def brief(
         Table(OTHERS, rows),
         Pairs(after),
     )
+
+
+def _tuned(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:
+    """What people set and look at who fine-tune: accumulation, checkpointing, offload; tokens a second, peak memory."""
+    job, time = answer.job, interval(answer.job, plan, estimate.step_time)
+    few = f"{sum(plan.recompute_layers)} layers" if plan.recompute_layers else "all layers"
+    some = few if plan.recompute == "full" else plan.recompute
+    parts = {
+        f"micro-batch {plan.micro_batch} x {plan.num_microbatches} accumulated": True,
+        "no checkpointing" if plan.recompute == "none" else f"checkpointing of {some}": True,
+        f"{plan.activation_offload}% of activations on the host": plan.activation_offload > 0,
+    }
+    yield "step", cut(", ".join(part for part, holds in parts.items() if holds), LINE)
+    rate, low, high = (job.tokens / value for value in (estimate.step_time, time.high, time.low))
+    yield "rate", f"{rate:,.0f} tokens/s ({low:,.0f} to {high:,.0f} at {LEVEL:.0%})"
+    memory = interval(job, plan, estimate.reserved, "memory")
+    peak = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f} at {LEVEL:.0%})"
+    yield "peak", f"{peak} of {job.usable_memory / GB:.1f}, fits with {chance(job, estimate)}"
+
+
+def _run(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget) -> Iterator[tuple[str, str]]:
+    """Hours and dollars of a whole run, failures included."""
+    time = interval(answer.job, plan, estimate.step_time)
+    middle, low, high = (
+        budget.charged(budget.tokens * step / answer.job.tokens) for step in (estimate.step_time, time.low, time.high)
+    )
+    yield "run", f"{count(budget.tokens)} tokens: {seconds(middle[0])} ({seconds(low[0])} to {seconds(high[0])})"
+    if middle[1] is not None and low[1] is not None and high[1] is not None:
+        yield "rent", cut(f"{middle[1]:,.2f} USD ({low[1]:,.2f} to {high[1]:,.2f}), {budget.price}", LINE)
+    else:
+        yield "rent", "no price is known"
 
 
 def proof_sentence(certificate: Certificate) -> str:

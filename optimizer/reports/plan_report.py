@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import GB, seconds, show
+from optimizer.catalog.targets import of_target
 from optimizer.constraints.rules.memory import percent
 from optimizer.constraints.rules.tp_scale_up import ceiling
 from optimizer.job.fields import LIMITS
@@ -73,7 +74,7 @@ def plan_report(
     lines = None
     if plan and estimate and not whole:
         least = tuple(line.partition(" (")[0] for line in least)
-        lines = brief(answer, plan, estimate, assumed, binding(job, plan, estimate), len(head))
+        lines = brief(answer, plan, estimate, assumed, binding(job, plan, estimate), len(head), budget)
     return Report(
         title=headline(answer),
         subject=(subject(job), *least, head_line(answer, assumed)),
@@ -199,8 +200,8 @@ def limits(job: Job, plan: Plan, estimate: Estimate) -> list[tuple[str, str, str
             if share >= AT_LIMIT or not field.default:  # of a fixed limit only where it binds
                 uses.append((field.of.replace("_", "-"), f"{getattr(plan, field.of)} of {most}", share))
     rows = [(name, use, "binds" if share >= AT_LIMIT else "") for name, use, share in uses]
-    if job.limits.fixed:
-        rows.append(("pinned", ", ".join(f"{name} = {value}" for name, value in job.limits.fixed.items()), "binds"))
+    if pinned := {name: value for name, value in job.limits.fixed.items() if name not in of_target(job.stack)}:
+        rows.append(("pinned", ", ".join(f"{name} = {value}" for name, value in pinned.items()), "binds"))
     return rows
 
 

@@ -13,16 +13,15 @@ from optimizer.catalog.hardware import device_names, load_device
 from optimizer.constraints.rules.every import structural
 from optimizer.job.hardware import Device
 from optimizer.job.job import Job
-from optimizer.job.method import FULL, LORA, QLORA
+from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
+from optimizer.search.infeasible.methods import by_way
 
 LENGTHS = (2048, 8192, 32_768, 131_072)
 STEP = 1024  # the longest context is a multiple of it [tokens]
 MOST_LENGTH = 1024 * STEP
-# What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
-METHODS = ((FULL, ""), (FULL, "adamw-8bit"), (FULL, "paged-adamw-8bit"), (LORA, ""), (QLORA, ""))
 CARDS = ("NVIDIA", "AMD")  # whose devices are looked through for the smallest that does
 
 
@@ -72,7 +71,7 @@ def method_words(train: str, optimizer: str) -> str:
     return ", ".join(filter(None, (train, optimizer)))
 
 
-def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str, str]] = METHODS) -> FitsStudy:
+def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str, str]] = WAYS) -> FitsStudy:
     """Every method at every length, under data parallelism with every sharding, micro-batch and recomputation.
 
     The chance to fit, and the risk that is taken, are those of the job. Raises InputError for a batch that the GPUs do
@@ -82,7 +81,7 @@ def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str
         raise InputError(f"{job.global_batch:,} sequences do not divide over {job.gpus:,} GPUs; give --global-batch")
     rows, longest = [], {}
     for train, optimizer in methods:
-        chosen = replace(job, train=train, optimizer=optimizer)
+        chosen = by_way(job, train, optimizer)
         longest[train, optimizer] = longest_context(chosen)
         for length in sorted(set(lengths)):
             cell = best_fit(replace(chosen, seq_len=length))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,9 @@ def layer_roofline(job: Job, plan: Plan, sent: Sequence[float]) -> LayerRoofline
     Source: Williams, Waterman, Patterson 2009; Dao, arXiv 2307.08691, section 3 (attention's traffic).
     """
     most = max(job.model.kinds, key=lambda kind: (kind.count, not kind.moe))
-    columns = {name: np.array([float(getattr(plan, name))]) for name in ("tp", "cp", "ep", "etp", "micro_batch")}
+    columns: dict[str, Any] = {
+        name: np.array([float(getattr(plan, name))]) for name in ("tp", "cp", "ep", "etp", "micro_batch")
+    }
     shapes = Shapes(**columns, sequence_parallel=np.array([plan.sequence_parallel]), seq_len=job.seq_len)
     layer = layer_operators(most.model, shapes, job.software, most.moe, job.row_multiple)
     tiers = job.cluster.tiers

@@ -199,7 +199,7 @@ def test_a_step_of_one_micro_batch_is_as_long_as_its_tokens_take(tmp_path: Path)
     alone, piped = read_runs(written(tmp_path, columns + rows))
     assert alone.job is not None
     assert (alone.job.global_batch, alone.step_time) == (32, pytest.approx(16.0))
-    assert {"global_batch 32", "step time from tokens/s"} <= set(alone.assumed)
+    assert {"global_batch 32", "step time from throughput"} <= set(alone.assumed)
     # A pipeline has several micro-batches, how many the row does not say: 32 on 8 ranks are assumed, and not judged by.
     assert piped.job is not None
     assert (piped.job.global_batch, piped.step_time) == (8 * 4 * 32, pytest.approx(8 * 4 * 32 * 4096 / 512 / 16))

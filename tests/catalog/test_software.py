@@ -48,5 +48,5 @@ def test_a_launcher_without_a_dispatcher_on_a_device_plans_without_it() -> None:
     from optimizer.job.target import on_device
 
     stack, can = aimed(load_stack("megatron-bridge"), "megatron-bridge"), launchers()["megatron-bridge"]
-    assert on_device(stack, can, "gb200").dispatchers == ("alltoall", "hybridep")
-    assert on_device(stack, can, "h100") == stack
+    assert on_device(stack, can, "gb200", 8).dispatchers == ("alltoall", "hybridep")
+    assert on_device(stack, can, "h100", 8) == stack

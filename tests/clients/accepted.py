@@ -23,22 +23,34 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import cluster_names, load_cluster, load_model, load_stack, model_names
 from optimizer.catalog.targets import aimed, fixed_for, launchers
+from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
+from optimizer.frameworks.tuning.program import program
 from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.target import on_device
 from optimizer.search.plan.planner import plan
 
 HERE = Path(__file__).parent
+TUNED = ("llama3.1-8b", "llama3.2-1b", "llama3.2-3b", "qwen2.5-7b", "qwen2.5-0.5b", "qwen3-8b", "mistral-7b")
+TUNING = ("trl", "axolotl", "llama-factory", "ms-swift", "torchtune", "unsloth")
 STACKS: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron-core", "megatron-te-2026-no-overlap", "megatron-2021"),
     "megatron-bridge": ("megatron-bridge-2025", "nemo-2024"),
     "torchtitan": ("torchtitan-2024",),
     "deepspeed": ("llm-foundry-fsdp-2023",),
     "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
+    **{target: (target,) for target in TUNING},
 }
-NAMES: Mapping[str, tuple[str, ...]] = {"torchtitan": tuple(MODELS)}  # what it has
+# What it has.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "torchtitan": tuple(MODELS),
+    **dict.fromkeys(TUNING, TUNED),
+    "torchtune": tuple(name for name in program("torchtune").models if name in TUNED),
+}
+METHODS = ("full", "lora", "lora:64:attention", "dora", "qlora", "qlora:8")
 FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besides bf16
 LARGEST = 8e10  # parameters
 QUIET = 600  # seconds that a client may take
@@ -125,6 +137,19 @@ CLIENTS = (
         path=("torchtitan-main",),
     ),
     Client(target="deepspeed", release="0.19.8", file="deepspeed.json", program="sharding_loads.py"),
+    *(
+        Client(
+            target=target, release=path[0], file=next(iter(TARGETS[target].files)), program="tuning_loads.py", path=path
+        )
+        for target, path in {
+            "trl": ("trl-1.16.0", "peft-0.21.2"),
+            "axolotl": ("axolotl-0.21.0", "trl-1.16.0", "peft-0.21.2", "tuning"),
+            "llama-factory": ("llamafactory-0.9.5", "trl-1.16.0", "peft-0.21.2", "tuning"),
+            "ms-swift": ("ms-swift-4.6.0", "trl-1.16.0", "peft-0.21.2", "tuning"),
+            "torchtune": ("torchtune-0.6.1", "torchao-0.9.0", "tuning"),
+            "unsloth": ("unsloth-2026.10.9", "trl-1.16.0", "peft-0.21.2"),
+        }.items()
+    ),
     Client(target="accelerate", release="1.15.0", file="accelerate-fsdp.yaml", program="sharding_loads.py"),
 )
 
@@ -137,11 +162,12 @@ def drawn(random: Random, target: str) -> Job:
                 model=load_model(random.choice(NAMES.get(target, model_names()))),
                 cluster=load_cluster(random.choice(cluster_names())),
                 stack=aimed(load_stack(random.choice(STACKS[target])), target),
-                gpus=random.choice((4, 8, 12, 16, 32, 64)),
+                gpus=random.choice((1, 1, 2, 8) if target in TUNING else (4, 8, 12, 16, 32, 64)),
                 seq_len=random.choice((2048, 4096, 8192)),
                 global_batch=random.choice((24, 48, 96)),
-                dtype=random.choice(("bf16", "bf16", FORMATS.get(target, "fp8"))),
+                dtype="bf16" if target in TUNING else random.choice(("bf16", "bf16", FORMATS.get(target, "fp8"))),
             )
+            job = tuned(random, job, target) if target in TUNING else job
         except InputError:  # the device has no units for the format, or the cluster too few GPUs
             continue
         pins = random.choice(({}, {}, {"recompute": "full"}, {"pp": 2}, {"tp": 2}))
@@ -152,6 +178,23 @@ def drawn(random: Random, target: str) -> Job:
         vendor = job.cluster.device.vendor in launchers()[target].vendors
         if vendor and job.model.params <= LARGEST:
             return job
+
+
+def tuned(random: Random, job: Job, target: str) -> Job:
+    """A job of fine-tuning that the target can have."""
+    files = TARGETS[target]
+    train = random.choice([train for train in METHODS if train.partition(":")[0] in files.methods])
+    bases = [base for base in ("int8", "nf4") if base in program(target).bases] if train.startswith("lora") else []
+    stack = on_device(job.stack, launchers()[target], job.cluster.device.name, job.gpus)
+    return replace(
+        job,
+        stack=stack,
+        train=train,
+        base=random.choice(["", "", *bases]),
+        optimizer=random.choice(["", *files.optimizers]),
+        lengths=random.choice(("", "900:600")),
+        packing=random.choice(("on", "off")),
+    )
 
 
 def answers(target: str, jobs: int, seed: int = 0) -> Iterator[Answer]:
@@ -180,6 +223,10 @@ def described(answer: Answer, folder: Path) -> dict[str, Any]:
         "model": model.name,
         "gpus": job.gpus,
         "plan": asdict(answer.plan),
+        "target": job.stack.name.partition("@")[2],
+        "seq_len": job.seq_len,
+        "packing": job.packing == "on",
+        **{"method": job.method.name, "rank": job.method.rank, "base": job.method.base, "optimizer": job.optimizer},
         "environment": {
             name: value for name, value in environment(job, answer.plan).items() if not name.startswith("MASTER")
         },

@@ -71,6 +71,7 @@ JOBS = {
     ),
     "modules": lambda gpus: small_job(gpus, model=LATENT, features=BY_MODULE, ranges={"activation_offload": (0, 50)}),
     "fsdp": lambda gpus: small_job(gpus, features=FSDP, bubble=0.3, max_micro_batch=2),
+    "in backward": lambda gpus: replace(small_job(gpus), optimizer="adamw-8bit:in-backward"),
     "sharing": lambda gpus: small_job(
         gpus,
         model=replace(MIXTURE, tied_embeddings=True),

@@ -366,3 +366,11 @@ def test_a_pattern_that_says_nothing_is_refused(pattern: str, says: str, tmp_pat
     log.write_text("x 1\n")
     done = read(log, "--pattern", pattern)
     assert (done.exit_code, says in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("gpus", "agrees"), [(64, True), (32, False)])
+def test_printed_tokens_are_held_to_the_batch_and_the_step(gpus: int, agrees: bool, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.maxtext(times())))
+    warnings = first(log, "--set", f"gpus={gpus}")["warnings"]
+    assert any("the log prints 4,0" in str(warning) for warning in warnings) != agrees

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
+from optimizer.diagnose.measured import read_runs_of
 from tests.diagnose import written
 from tests.diagnose.test_formats import PACE, first, times
 
@@ -125,3 +126,28 @@ def test_screen_and_json_agree(tmp_path: Path) -> None:
     said = " ".join(done.stdout.split())  # lines are as long as the terminal is wide
     assert f"{float(str(first(log)['step_time_s'])):.3g} s per step" in said
     assert json.loads(CliRunner().invoke(cli, ["read", str(log), "--json"]).stdout)["schema_version"] == 1
+
+
+def test_bars_of_ranks_one_after_the_other_are_one_run(tmp_path: Path) -> None:
+    def bars(more: float) -> str:
+        paces = [60.0 - 0.3 * step + more for step in range(1, 17)]
+        return "".join(f"\r {6 * n}%|#  | {n}/16 [00:58<14:41, {pace:.2f}s/it]" for n, pace in enumerate(paces, 1))
+
+    log = tmp_path / "out.log"
+    log.write_text(
+        "\n".join(bars(0.005 * rank) + "[INFO|trainer.py:1339] 2021-05-25 06:53:45,378 >> done" for rank in range(4))
+        + "\n",
+        encoding="utf-8",
+    )
+    (run,) = read_runs_of([log], {})
+    assert (run.ranks, run.files) == (4, (str(log),))
+    log.write_text(f"{bars(0.0)}\n{bars(3.0)}\n", encoding="utf-8")
+    assert len(read_runs_of([log], {})) == 2
+
+
+def test_a_first_step_alone_is_warm_up_and_no_pace(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(written.text(written.megatron([PACE])))
+    found = first(log)
+    assert (found["step_time_s"], found["status"]) == (None, "ok")
+    assert any("the first step alone" in warning for warning in found["warnings"])

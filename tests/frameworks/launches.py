@@ -486,6 +486,7 @@ dataset: {_component_: torchtune.datasets.alpaca_dataset, packed: true}
 batch_size: 2
 gradient_accumulation_steps: 4
 optimizer: {_component_: torch.optim.AdamW, lr: 2.0e-5, fused: true}
+loss: {_component_: torchtune.modules.loss.LinearCrossEntropyLoss}
 enable_activation_checkpointing: true
 dtype: bf16
 """

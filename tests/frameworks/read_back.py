@@ -40,10 +40,13 @@ ARGUMENTS = "megatron.args"
 WITH = {
     "deepspeed.json": ("trainer-deepspeed.json", "accelerate-deepspeed.yaml"),
     "accelerate-fsdp.yaml": ("trainer-fsdp.json",),
+    "trl.yaml": ("accelerate.yaml",),
+    "llama-factory.yaml": ("accelerate.yaml",),
 }
 WITH_OTHERS = {name for names in WITH.values() for name in names}
-# Files that launch nothing by themselves, and those that hold a script within others.
-OTHERS = {*WITH_OTHERS, *(name for files in TARGETS.values() for name in files.companions), "megatron-pytorchjob.yaml"}
+# Files that launch nothing by themselves, and those that hold a script within others or over a stock configuration.
+UNREAD = ("megatron-pytorchjob.yaml", "torchtune.sh", "unsloth_sft.py")
+OTHERS = {*WITH_OTHERS, *(name for files in TARGETS.values() for name in files.companions), *UNREAD}
 # What else has a plan in it and is read by `optimize improve`.
 FILES = tuple(name for files in TARGETS.values() for name in files.files if name not in (ARGUMENTS, *OTHERS))
 
@@ -78,7 +81,9 @@ def read_config(job: Job, path: Path, *, stated: bool = False) -> tuple[Plan, Kn
     model = "" if stated else job.model.name
     if not stated:
         controls = replace(controls, model=model, seq_len=job.seq_len, global_batch=job.global_batch)
-    files = read_files([str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()))])
+    files = read_files(
+        [str(path), *(str(path.with_name(name)) for name in WITH.get(path.name, ()) if path.with_name(name).exists())]
+    )
     question = launch_as_read(read_launch(files, job.gpus, model).launch, controls, path.name)
     if stated:
         read = question.settings

@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
-from optimizer.catalog import load_model
+from optimizer.catalog import load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports, write_texts
@@ -25,7 +25,8 @@ def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path
     paths, refused = write_exports(gpt3_answer, tmp_path / "new" / "folder")
     assert {path.name for path in paths} == NAMES
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == NAMES
-    assert refused.keys() == {name for target in TARGETS.values() for name in target.files} - NAMES
+    usual = [target for target in TARGETS.values() if not target.tunes]
+    assert refused.keys() == {name for target in usual for name in target.files} - NAMES
     assert all("the model gpt3" in reason for name, reason in refused.items() if name.startswith("torchtitan"))
     assert "it lacks TP" in refused["deepspeed.json"]
 
@@ -165,3 +166,10 @@ def test_twelve_gpus_are_twelve_ranks(gpt3_answer: Answer) -> None:
     assert "#SBATCH --nodes=2\n#SBATCH --ntasks=12\n" in script
     assert "--distribution=plane=8" in script
     assert "WORLD_SIZE=$SLURM_NTASKS" in script
+
+
+@pytest.mark.parametrize("stack", ["maxtext", "nanotron-2024", "megatron-deepspeed-2022"])
+def test_no_file_of_another_program_than_was_priced_is_written(gpt3_answer: Answer, stack: str) -> None:
+    job = replace(gpt3_answer.job, stack=load_stack(stack))
+    with pytest.raises(InputError, match=f"--stack {stack}: no launch files of .* are written"):
+        exported(replace(gpt3_answer, job=job))

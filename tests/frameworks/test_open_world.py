@@ -47,6 +47,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
     ("texts", "why"),
     [
         ({"grpo.sh": VERL}, "verl: reinforcement learning is not priced"),
+        (
+            {"train.py": "from olmo_core.internal.experiment import main\nmain()\n"},
+            "OLMo-core: its configs are not read",
+        ),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
 )
@@ -74,6 +78,8 @@ CASES: list[tuple[str, str, list[str]]] = [
         ["load_in_4bit", "optimizer galore_adamw"],
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
+    ("sft.yaml", f"{TRAINER}tuner_type: bone\n", ["tuner_type bone"]),
+    ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
 
@@ -404,3 +410,80 @@ def test_gpt_neox_by_key(more: str, said: dict[str, Any]) -> None:
 def test_gpt_neox_without_attention_is_refused() -> None:
     with pytest.raises(InvalidFile, match="has mamba: only layers with attention are priced"):
         launch_of({"neox.yml": '{"pipe_parallel_size": 1, "attention_config": [[["mamba"], 44]]}'}, 8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("torchtune.modules.loss.LinearCrossEntropyLoss", "torchtune.rlhf.loss.DPOLoss"),
+        ("torchtune.modules.loss.LinearCrossEntropyLoss", "torchtune.dev.grpo.loss.GRPOSimpleLoss"),
+        ("optimizer:", "sampler:"),
+        ("dtype: bf16", "teacher_model: {_component_: torchtune.models.qwen2.qwen2_1_5b}"),
+    ],
+)
+def test_other_recipes_of_torchtune_are_refused(change: tuple[str, str]) -> None:
+    with pytest.raises(InvalidFile, match="only supervised fine-tuning is priced"):
+        launch_of({"x.yaml": launches.TORCHTUNE.replace(*change)})
+
+
+@pytest.mark.parametrize("more", ["", "--torch-fsdp2-no-reshard-after-forward"])
+def test_fsdp_of_pytorch_shards_weights(more: str) -> None:
+    asked = question({"train.sh": f"{FLAGS} --use-torch-fsdp2 {more}".replace("parallel-size 2", "parallel-size 1")})
+    assert asked.plan.zero_stage == (2 if more else 3)
+    assert asked.launch.unpriced == []
+
+
+def test_a_script_that_generates_trains_nothing() -> None:
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"run.sh": FLAGS.replace("pretrain_gpt.py", "generate_samples_gpt.py --vocab-file gpt2-vocab.json")})
+
+
+@pytest.mark.parametrize("axis", ["ici_expert_parallelism", "dcn_tensor_parallelism"])
+def test_an_axis_of_maxtext_that_takes_what_is_left_is_not_priced(axis: str) -> None:
+    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 8).unpriced == [f"{axis} -1"]
+
+
+def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "zero").mkdir()
+    (tmp_path / "zero" / "z3.json").write_text(ZERO)
+    path = tmp_path / "runs" / "sft.yaml"
+    path.write_text(f"{TRAINER}deepspeed: zero/z3.json\n")
+    with pytest.raises(InvalidFile, match="--root FOLDER"):
+        read_launch(read_files([str(path)]), 8)
+    assert read_launch(read_files([str(path)], root=str(tmp_path)), 8).launch.settings["zero_stage"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("llama3_1.llama3_1_70b", "llama3.1-70b"),
+        ("llama3.llama3_8b", "llama3-8b"),
+        ("qwen2_5.qwen2_5_0_5b", "qwen2.5-0.5b"),
+        ("gemma2.lora_gemma2_9b", "gemma2-9b"),
+    ],
+)
+def test_models_of_torchtune_by_name(name: str, model: str) -> None:
+    text = launches.TORCHTUNE.replace("torchtune.models.llama3_1.llama3_1_8b", f"torchtune.models.{name}")
+    assert launch_of({"x.yaml": text}).settings["model"] == model
+
+
+def test_a_patch_changes_a_file_that_a_config_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("z3.json").write_text(ZERO)
+    Path("sft.yaml").write_text(
+        f"{TRAINER.replace('size: 1', 'size: 2')}deepspeed: z3.json\ngradient_checkpointing: true\n"
+    )
+    asked = ["improve", "sft.yaml", "--gpus", "16", "--model", "llama3.2-1b", "--diff", "--take", "all"]
+    patch = CliRunner().invoke(cli, asked, prog_name="optimize")
+    assert patch.exit_code == 0, patch.output
+    assert "+++ z3.json" in patch.output
+
+
+@pytest.mark.parametrize("command", ["llamafactory-cli train sft.yaml", "axolotl train sft.yaml --seed 1"])
+def test_commands_that_train_by_a_config_beside_them(command: str, tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(TRAINER)
+    path = tmp_path / "run.sh"
+    path.write_text(f"export NCCL_DEBUG=WARN\n{command}\n")
+    launch = read_launch(read_files([str(path)]), 8).launch
+    assert (launch.settings["model"], launch.settings["num_microbatches"]) == ("llama3-8b", 8)

@@ -188,14 +188,17 @@ def portfolio_file(path: Path) -> object:
 
 
 def address(pairs: list[tuple[str, str]], folder: Path) -> object:
-    """Enter by the address of the page."""
+    """Enter by the address of every tab of the page."""
     from optimizer.base.errors import OptimizerError
-    from optimizer.page.plan.question import asked
+    from optimizer.page.tabs import tabs_of
 
-    try:
-        return asked(pairs).address()
-    except OptimizerError as error:
-        return told(str(error))
+    entered = []
+    for tab in tabs_of(None):
+        try:
+            entered.append(tab.asked(pairs).address())
+        except OptimizerError as error:
+            entered.append(told(str(error)))
+    return entered
 
 
 @cache

@@ -6,11 +6,11 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FIELDS
-from optimizer.job.method import BASES, FULL, METHODS, method_of, optimizers
+from optimizer.job.method import BASES, FULL, METHODS, method_of, optimizer_of, optimizers
 
 
 def test_the_options_list_what_there_is() -> None:
-    assert FIELDS["optimizer"].choices == tuple(optimizers())
+    assert all(name in FIELDS["optimizer"].help for name in optimizers())
     assert FIELDS["base"].choices == tuple(BASES)
     assert all(name in FIELDS["train"].help for name in METHODS)
 
@@ -47,3 +47,14 @@ def test_targets_are_groups_or_names_of_modules() -> None:
 def test_what_is_wrong_is_said(train: str, base: str, words: str) -> None:
     with pytest.raises(InputError, match=words.replace("*", ".")):
         method_of(train, base)
+
+
+def test_adapters_may_leave_embedding_and_head_trained() -> None:
+    method = method_of("lora:64:all,embedding,head")
+    assert [part for part in ("embedding", "attention", "head") if method.trains(part)] == ["embedding", "head"]
+
+
+@pytest.mark.parametrize("text", ["adam", "adamw:later", ":in-backward:twice"])
+def test_an_optimizer_that_there_is_not_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="the optimizer must be one of adamw"):
+        optimizer_of(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -47,7 +48,8 @@ def exchanged(parts: list[bytes], pause: float = 0) -> bytes:
             server.should_exit = True
             await running
 
-    return asyncio.run(exchange())
+    with ThreadPoolExecutor(1) as thread:  # the loop of a browser that tests share may run in this one
+        return thread.submit(asyncio.run, exchange()).result()
 
 
 @pytest.mark.parametrize(

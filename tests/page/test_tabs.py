@@ -23,6 +23,7 @@ def test_every_tab_keeps_its_policy_and_nobody_out_at_any_width(served: Served, 
     for tab in TABS:
         page.get_by_role("link", name=tab.capitalize(), exact=True).click()
         page.wait_for_selector(f"nav a[href='/{tab}/'][aria-current=page]")
+        page.wait_for_load_state("load")
         page.wait_for_selector({"improve": ".start", "learn": "#stand dl"}.get(tab, "#answer .headline"))
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert paper == ("rgb(20, 25, 29)" if scheme == "dark" else "rgb(255, 255, 255)")

@@ -15,7 +15,20 @@ from optimizer.catalog.readers.model_file import impossible
 from optimizer.job.model import Experts, Model
 
 Row = Mapping[str, str]
-GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "gemma", "gptoss", "internlm", "glm", "phi")
+GATED = (
+    "llama",
+    "qwen",
+    "mistral",
+    "mixtral",
+    "deepseek",
+    "gemma",
+    "gptoss",
+    "internlm",
+    "glm",
+    "phi3",
+    "phi4",
+    "baichuan",
+)
 # what the columns of a row cannot describe: state-space and linear attention, latent attention; and MoE layers, unless
 # the row has the columns that describe them
 OTHER_LAYERS = re.compile(r"mamba|jamba|nemotronh|nemotronv3|qwen3next|qwen3.5|deepseek|kimi")

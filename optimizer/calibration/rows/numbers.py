@@ -11,8 +11,9 @@ from optimizer.base.units import HUGE, LARGEST
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "seq_len", "gpus", "gpus_per_node"),
     *("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch", "global_batch", "experts", "topk", "moe_ffn_hidden"),
+    *("grad_accum", "adapter_rank"),
 )
-QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gb")
+QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s", "samples_per_s", "mem_gb")
 
 
 def number_problems(row: Mapping[str, str]) -> list[str]:

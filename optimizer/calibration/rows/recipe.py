@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,9 @@ from optimizer.objectives.step.price import price
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
 WITH_ASYNC_TP = "asynchronous tensor parallelism, as the row says"
+ANY = "any"  # a cell of tp: heads or tokens, of recompute: as many layers, as are fastest
+MOST_RANKS = 8  # that split the heads of a layer of such a row
+RECOMPUTED_BY = 4  # layers that such a row may recompute: multiples of it
 MOST_SAMPLES = 256  # in a micro-batch of a run that names none: no run that we know has more
 OF_STACK = "stack."  # begins the columns that name features of the software
 # what tables call the modules of optimizer.job.recomputation
@@ -170,6 +173,10 @@ def _described_sharding(row: Mapping[str, str], stack: Stack, cluster: Cluster) 
         return 1, shard if text.startswith("1") else 0
     if "shard_grad_op" in text or text.startswith("2"):
         return 2, shard
+    if text == "ddp":
+        return 0, 0
+    if named := re.match(r"zero-?([0-3])", text):
+        return int(named[1]), 0
     if "hsdp" in text:
         return 3, cluster.gpus_per_node
     if "fsdp" in text or text.startswith("3"):
@@ -226,7 +233,7 @@ def _kernels(row: Mapping[str, str], stack: Stack) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if "flash1" in kernel:
         changes["attention"] = "flash1"
-    elif "flash" in kernel:
+    elif "flash" in kernel or kernel.startswith("sdpa"):
         changes["attention"] = stack.features.attention if stack.features.attention.startswith("flash") else "flash"
     elif kernel:
         changes["attention"] = "fused_softmax" if "fused" in kernel and "unfused" not in kernel else "unfused"
@@ -259,6 +266,37 @@ def with_usual_policy(job: Job, plan: Plan, assumed: list[str]) -> Plan:
     return both[1]
 
 
+def in_usual_layout(job: Job, plan: Plan, assumed: list[str]) -> Plan:
+    """The plan, given with all that splits its layers as tensor parallelism, as it is fastest and fits.
+
+    For rows that tell how many ranks share a sequence, not how: heads or tokens are split, in powers of two.
+    """
+    ranks = plan.tp
+    candidates = [
+        replace(plan, tp=tp, cp=ranks // tp, sequence_parallel=tp > 1 and job.stack.features.sequence_parallel)
+        for tp in (2**power for power in range(MOST_RANKS.bit_length()))
+        if ranks % tp == 0 and job.model.kv_heads % tp == 0
+    ] or [plan]
+    best = _fastest(job, candidates)
+    assumed.append(f"tp {best.tp}, cp {best.cp}")
+    return best
+
+
+def with_usual_layers(job: Job, plan: Plan, assumed: list[str]) -> Plan:
+    """The plan with as few layers recomputed as fit, noted in `assumed`: so tuned recipes have it that name none."""
+    steps = range(RECOMPUTED_BY, job.model.layers + 1, RECOMPUTED_BY)
+    best = _fastest(job, [plan, *(replace(plan, recompute="full", recompute_first=count) for count in steps)])
+    assumed.append(f"{best.recompute_first} layers recomputed")
+    return best
+
+
+def _fastest(job: Job, candidates: Sequence[Plan]) -> Plan:
+    """The fastest of these plans that fit, the first where none does."""
+    costs = price(job, Plans.of(candidates))
+    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
+    return candidates[int(np.argmin(seconds))]
+
+
 def in_usual_micro_batches(job: Job, plan: Plan, assumed: list[str]) -> Plan:
     """The plan, given in micro-batches of one sample, in those with which it is fastest and fits, noted in `assumed`.
 
@@ -271,8 +309,6 @@ def in_usual_micro_batches(job: Job, plan: Plan, assumed: list[str]) -> Plan:
         for size in (2**power for power in range(MOST_SAMPLES.bit_length()))
         if samples % size == 0 and (plan.vpp == 1 or samples // size % plan.pp == 0)
     ] or [plan]
-    costs = price(job, Plans.of(candidates))
-    seconds = np.where(costs.reserved <= job.usable_memory, costs.step_time, np.inf)
-    best = candidates[int(np.argmin(seconds))]
+    best = _fastest(job, candidates)
     assumed.append(f"micro_batch {best.micro_batch}")
     return best

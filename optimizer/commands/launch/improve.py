@@ -119,7 +119,7 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
         InputError: there is nothing to patch, or no way to write it.
     """
     from optimizer.frameworks.launch_as_read import launch_as_read
-    from optimizer.frameworks.read import read_launch
+    from optimizer.frameworks.read import read_launch, with_followed
     from optimizer.improve.patch import patched, unified
 
     # The edit that was asked for: of fewer changes where more gain nothing.
@@ -129,7 +129,7 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
     edit = first if take == "one" else two if take == "two" else improvement.best or two
     if edit is None:
         raise InputError("nothing to patch: no plan of the space that is sure to fit is faster")
-    names = ", ".join(file.name for file in files)
+    names, files = ", ".join(file.name for file in files), with_followed(files)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:
         return launch_as_read(read_launch(written, controls.gpus, controls.model).launch, controls, names)

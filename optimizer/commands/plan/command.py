@@ -15,12 +15,15 @@ from optimizer.commands.output import print_screen, typed, write_page
 from optimizer.commands.pins import ALTERNATIVE
 from optimizer.commands.plan.answering import answered
 from optimizer.commands.request import check_complete
+from optimizer.commands.values import TOKENS
 from optimizer.commands.waiting import waiting
 from optimizer.constraints.pin_text import Pinned
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
     from optimizer.objectives.step.explain import TermExplanation
+    from optimizer.reports.plan_tiles import Budget
     from optimizer.reports.report import Report
     from optimizer.search.why.comparison import Comparison
     from optimizer.search.why.robustness import Robustness
@@ -34,6 +37,9 @@ plan_options = options.given(
         click.option(
             "--why-not", type=ALTERNATIVE, metavar="VAR=VALUE,...", help="Compare with the best such plan: tp=4,pp=8."
         ),
+        click.option("--tokens", type=TOKENS, metavar="N", help="Of the run: hours and dollars."),
+        click.option("--samples", type=TOKENS, metavar="N", help="Of the run, such as 50k, instead of --tokens."),
+        click.option("--epochs", type=TOKENS, metavar="N", help="How often it sees its samples. [1]"),
         click.option("--robust", is_flag=True, help="Add the chance that each plan listed is the fastest."),
         click.option("--explain", "explained", is_flag=True, help="All that is known of it, with the formulas."),
         options.as_json("Print the answer as JSON."),
@@ -53,6 +59,9 @@ def run_plan(
     *,
     as_json: bool,
     why_not: Mapping[str, Pinned] | None,
+    tokens: float | None,
+    samples: float | None,
+    epochs: float | None,
     robust: bool,
     explained: bool,
     html: Path | None,
@@ -66,8 +75,11 @@ def run_plan(
         from optimizer.frameworks.export_folder import check_free
 
         check_free(export)
+    if (epochs and not samples) or (tokens and samples):
+        raise click.UsageError("a run is --tokens 300M, or --samples 50k with or without --epochs 3")
     with waiting("planning"):
         answer = answered(asked)
+    budget = _budget(answer.job, tokens, samples, epochs)
     assumed, steady, comparison, terms = answer.assumptions or (), None, None, []
     with waiting("comparing"):
         if why_not and answer.plan is not None:
@@ -85,10 +97,10 @@ def run_plan(
     if as_json:
         from optimizer.reports.answer_json import json_text
 
-        click.echo(json_text(answer, assumed, terms, comparison, steady))
+        click.echo(json_text(answer, assumed, terms, comparison, steady, budget))
     else:
-        print_screen(_report(answer, assumed, steady, comparison, terms, whole=explained))
-    write_page(html, partial(_report, answer, assumed, steady, comparison, terms))
+        print_screen(_report(answer, assumed, steady, comparison, terms, budget, whole=explained))
+    write_page(html, partial(_report, answer, assumed, steady, comparison, terms, budget))
     if export is not None and answer.plan is not None:
         from optimizer.frameworks.export_folder import write_exports
 
@@ -101,12 +113,24 @@ def run_plan(
     return EXIT_CODES[answer.status]
 
 
+def _budget(job: Job, tokens: float | None, samples: float | None, epochs: float | None) -> Budget | None:
+    """The run that is asked about: its tokens without padding, of as many documents where samples are given."""
+    if samples:
+        tokens = samples * (epochs or 1.0) * (job.documents.mean if job.documents else job.seq_len)
+    if not tokens:
+        return None
+    from optimizer.purchase.price.run_cost import whole_run
+
+    return whole_run(job, tokens)
+
+
 def _report(
     answer: Answer,
     assumed: Sequence[str],
     steady: Robustness | None,
     comparison: Comparison | None,
     terms: Sequence[TermExplanation],
+    budget: Budget | None,
     *,
     whole: bool = True,
 ) -> Report:
@@ -114,7 +138,7 @@ def _report(
     from optimizer.reports.plan_report import plan_report
     from optimizer.reports.why_report import comparison_section, explain_sections, robustness_section
 
-    report = plan_report(answer, assumed, command=typed(), whole=whole)
+    report = plan_report(answer, assumed, budget, command=typed(), whole=whole)
     more = (
         *([robustness_section(answer, steady, whole=whole)] if steady else []),
         *([comparison_section(answer.job, comparison)] if comparison else []),

@@ -17,8 +17,6 @@ from optimizer.commands.waiting import waiting
 if TYPE_CHECKING:
     from optimizer.studies.fits import FitsStudy
 
-BATCH = 16  # sequences of every GPU in a step, where nobody says otherwise
-
 
 @click.command(help=help_text("fits"))
 @listed("fits")
@@ -37,13 +35,16 @@ def fits(**options: Any) -> None:
 
 def study_of_options(options: Mapping[str, Any]) -> tuple[FitsStudy, tuple[str, ...]]:
     """The study that the options of the command ask for, and what was assumed."""
-    from optimizer.studies.fits import LENGTHS, METHODS
+    from optimizer.catalog.stacks import TUNING
+    from optimizer.catalog.usual_batch import TUNED
+    from optimizer.job.method import WAYS
+    from optimizer.studies.fits import LENGTHS
     from optimizer.studies.fits import fits as study_of
 
     context = options["context"]
-    named = {"global_batch": BATCH * options["gpus"], "seq_len": (context or LENGTHS)[0]}
+    named = {"global_batch": TUNED * options["gpus"], "seq_len": (context or LENGTHS)[0], "stack": TUNING}
     job, assumed = job_of(request_of({**options, **{name: options[name] or value for name, value in named.items()}}))
     lengths = context or ((job.seq_len,) if options["seq_len"] else LENGTHS)
-    methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else METHODS
+    methods = ((job.train, job.optimizer),) if options["train"] or job.optimizer else WAYS
     with waiting(f"pricing {len(methods):,} methods"):
         return study_of(job, lengths, methods), assumed

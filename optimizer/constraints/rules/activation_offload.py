@@ -17,25 +17,37 @@ FULL = RECOMPUTE.index("full")
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationOffload:
-    """Nothing is offloaded, or the stack can, and no whole layers are recomputed, whose input alone is resident."""
+    """Nothing is offloaded, or the stack can: activations of layers that are not recomputed whole, inputs of those."""
 
     name: str = "activation-offload"
     variables: tuple[str, ...] = ("recompute", "activation_offload")
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the stack can keep so much on the host."""
-        possible = job.stack.features.activation_offload & (plans.recompute != FULL)
+        possible = np.where(plans.recompute == FULL, *_offered(job))
         return np.asarray((plans.activation_offload == 0) | possible)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of modes and shares."""
-        offered = job.stack.features.activation_offload
+        of_full, of_others = _offered(job)
         pairs = program.combinations(self.variables)
-        rows = [(mode, share) for mode, share in pairs if share == 0 or (offered and mode != FULL)]
+        rows = [(mode, share) for mode, share in pairs if share == 0 or (of_full if mode == FULL else of_others)]
         program.allow(self.variables, rows, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
-        if job.stack.features.activation_offload:
-            return f"{job.stack.name} keeps activations on the host where whole layers are not recomputed"
-        return f"{job.stack.name} keeps no activations on the host"
+        of_full, of_others = _offered(job)
+        resident = " and ".join(
+            name
+            for name, offered in (
+                ("activations of layers that are not recomputed whole", of_others),
+                ("inputs of those that are", of_full),
+            )
+            if offered
+        )
+        return f"{job.stack.name} keeps {resident or 'no activations'} on the host"
+
+
+def _offered(job: Job) -> tuple[bool, bool]:
+    """Whether the stack keeps inputs of layers that are recomputed whole on the host, and activations of others."""
+    return job.stack.features.hosted_checkpoints, job.stack.features.activation_offload

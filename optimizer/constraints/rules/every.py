@@ -19,6 +19,7 @@ from optimizer.constraints.rules.experts import ExpertCount
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.heads import Heads
 from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.constraints.rules.in_backward import InBackward
 from optimizer.constraints.rules.interleaving import Interleaving
 from optimizer.constraints.rules.kv_heads import KvHeads
 from optimizer.constraints.rules.layers import Layers
@@ -82,8 +83,10 @@ def _of_some(job: Job) -> tuple[Rule, ...]:
     """The rules that only some software, models or clusters have."""
     features = job.stack.features
     rules: dict[Rule, bool] = {
+        InBackward(): job.update_rule.in_backward,
         TiedPipeline(): job.model.tied_embeddings and not features.tied_stages,
         ContextShares(): features.context_shares,
-        HostActivations(): bool(job.cluster.host_memory) and features.activation_offload,
+        HostActivations(): bool(job.cluster.host_memory)
+        and (features.activation_offload or features.hosted_checkpoints),
     }
     return tuple(rule for rule, holds in rules.items() if holds)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from shlex import quote
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -25,6 +26,8 @@ ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
+SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
@@ -66,6 +69,9 @@ class CommandKeys(ConfigFile):
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
         text = "" if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
+        quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
+        if SPECIAL.search(text) and not quoted:
+            text = quote(text)
         if sites:
             return self._put(*sites[-1], text) if text else self
         style = self.given[-1].written if self.given else "--"
@@ -154,7 +160,8 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))
-        configs = (*(match[1] for text in texts if (match := CONFIGS.match(text))), *hydra)
+        named = (match[1] for text in texts if (match := CONFIGS.match(text)))
+        configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
         given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue
@@ -216,8 +223,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
 
 def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
     """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
-    said = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
-    numbers = {"nodes": said.get("NNODES", ""), "gpus_per_node": said.get("NPROC_PER_NODE", "")}
+    values = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
+    numbers = {"nodes": values.get("NNODES", ""), "gpus_per_node": values.get("NPROC_PER_NODE", "")}
     return {name: int(text) if is_count(text) else 1 for name, text in numbers.items()}
 
 

@@ -22,6 +22,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in ke
 COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "tp", "cp", "seq_len")
 MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
 STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
+HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
@@ -70,12 +71,15 @@ def read(launch: Launch, values: Values) -> None:
         settings.setdefault("num_microbatches", 1)
         launch.written.setdefault("num_microbatches", STEPS[0])
     _sharding(launch, values)
-    if path := first(values, CHECKPOINT):
+    # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
+    if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
         launch.say("recompute", "full" if values[path] is True else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
+    if path := next((path for path in HOSTED if values.get(path) is True), ""):
+        launch.say("activation_offload", 100, path)
     if path := first(values, NAMES):
         model = named(str(values[path]))
         if model:
@@ -83,7 +87,7 @@ def read(launch: Launch, values: Values) -> None:
         else:
             launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
     _numbers(launch, values)
-    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *NAMES, *LENGTHS, *PRECISION)
+    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD)
     method = note_method(launch, values)
@@ -113,6 +117,7 @@ def _sharding(launch: Launch, values: Values) -> None:
         strategy = TRAINER_FSDP
     else:
         launch.say("zero_stage", 0)
+        launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
     if not shards:
         launch.fixed += ("shard",)
     size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
@@ -134,7 +139,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     elements = values.get(BUCKET)
     if isinstance(elements, int | float) and not isinstance(elements, bool):
         launch.say("bucket", 2.0 * elements, BUCKET)
-    elif not strategy:
+    elif not strategy and (stage or any(path.startswith(OWN) for path in values)):
         launch.settings["bucket"] = 2.0 * MOST_BUCKET
     if (path := first(values, DEVICE)) and values[path] != "none":
         share = values.get(RATIO, 1.0)

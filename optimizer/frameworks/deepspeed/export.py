@@ -34,13 +34,24 @@ def launch_file(answer: Answer, program: str, text: Callable[[Job, Plan, Knobs],
 def accelerate_deepspeed(job: Job, plan: Plan, knobs: Knobs) -> str:
     """`accelerate launch --config_file` with DeepSpeed, whose own config lies beside it."""
     inner = {"deepspeed_config_file": "deepspeed.json", "zero3_init_flag": plan.zero_stage == 3}
-    values = _cluster(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
+    values = cluster_values(job) | {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
     return _yaml(values, "accelerate-deepspeed.yaml", "trainer-deepspeed.json")
 
 
 def accelerate_fsdp(job: Job, plan: Plan, knobs: Knobs) -> str:
     """`accelerate launch --config_file` with FSDP2."""
-    fsdp = {
+    values = cluster_values(job) | {"distributed_type": "FSDP", "mixed_precision": job.dtype}
+    values["fsdp_config"] = fsdp_values(plan)
+    group = plan.shard or plan.dp
+    if group < plan.dp:
+        sizes = {"dp_replicate_size": plan.dp // group, "dp_shard_size": group}
+        values["parallelism_config"] = {f"parallelism_config_{name}": size for name, size in sizes.items()}
+    return _yaml(values, "accelerate-fsdp.yaml", "trainer-fsdp.json")
+
+
+def fsdp_values(plan: Plan) -> dict[str, object]:
+    """FSDP2 as Accelerate's YAML has it."""
+    return {
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": plan.zero_stage == 3,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -48,12 +59,6 @@ def accelerate_fsdp(job: Job, plan: Plan, knobs: Knobs) -> str:
         "fsdp_offload_params": False,
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
     }
-    values = _cluster(job) | {"distributed_type": "FSDP", "mixed_precision": job.dtype, "fsdp_config": fsdp}
-    group = plan.shard or plan.dp
-    if group < plan.dp:
-        sizes = {"dp_replicate_size": plan.dp // group, "dp_shard_size": group}
-        values["parallelism_config"] = {f"parallelism_config_{name}": size for name, size in sizes.items()}
-    return _yaml(values, "accelerate-fsdp.yaml", "trainer-fsdp.json")
 
 
 def trainer(job: Job, plan: Plan, more: Mapping[str, object]) -> str:
@@ -115,7 +120,8 @@ def unexpressed(program: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
     return lacks(missing)
 
 
-def _cluster(job: Job) -> dict[str, object]:
+def cluster_values(job: Job) -> dict[str, object]:
+    """Machines and processes as Accelerate's YAML has them."""
     per_node = min(job.gpus, job.cluster.gpus_per_node)
     return {
         "compute_environment": "LOCAL_MACHINE",

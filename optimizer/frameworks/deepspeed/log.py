@@ -7,6 +7,7 @@ Source: microsoft/DeepSpeed, deepspeed/utils/timer.py (ThroughputTimer) and deep
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine
@@ -51,7 +52,21 @@ def read_steps(text: str) -> LogLine | None:
     return settings(text)
 
 
+def known_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
+    """Steps that go on; a few starts alone tell nothing.
+
+    >>> known_steps([LogLine(step=0), LogLine(step=0)])
+    [None, None]
+    """
+    steps = {reading.step for reading in readings if reading.step is not None}
+    return readings if len(steps) > 2 else [None] * len(readings)
+
+
 STEPS_LOG = LogFormat(
-    name="DeepSpeed's steps", marks=("skipped=", " SamplesPerSec=", " ...."), read=read_steps, tells="skipped="
+    name="DeepSpeed's steps",
+    marks=("skipped=", " SamplesPerSec=", " ...."),
+    read=read_steps,
+    tells="skipped=",
+    settle=known_steps,
 )
 LOG = LogFormat(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)

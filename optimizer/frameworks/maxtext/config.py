@@ -71,6 +71,8 @@ def read(launch: Launch, values: Values) -> None:
 def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     """Note the degrees that the axes of the mesh stand for; the devices of a replica."""
     settings, fsdp_key = launch.settings, ends.get("ici_fsdp_parallelism", "")
+    split = [f"{part}_{axis}_parallelism" for axes in AXES.values() for axis in axes for part in ("ici", "dcn")]
+    launch.unpriced += [f"{ends[key]} -1" for key in split if values.get(ends.get(key, "")) == -1]
     for name, axes in AXES.items():
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")

@@ -185,6 +185,8 @@ def expanded(layout: str) -> str:
 
 def _zero_stage(stated: StatedPlan) -> int:
     stages = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+    if "torch_fsdp" in stated.switches:  # PyTorch gathers weights again in the backward pass, unless told
+        return 2 if "keeps_weights" in stated.switches else 3
     if "fsdp" in stated.switches:
         # The strategy's default in Megatron-LM is no_shard.
         strategy = stated.texts.get("sharding", "no_shard")

@@ -22,7 +22,10 @@ RECOMPUTE = (
     *("--recompute-modules", "--recompute-activations"),
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-SHARDING = ("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy")
+SHARDING = (
+    *("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
+    *("--use-torch-fsdp2", "--torch-fsdp2-no-reshard-after-forward"),
+)
 OFFLOAD = ("--fine-grained-activation-offloading", "--offload-modules", "--activation-offload-fraction")
 ON_HOST = ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "--use-precision-aware-optimizer")
 

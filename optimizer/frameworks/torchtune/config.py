@@ -30,9 +30,13 @@ from optimizer.job.plan import Plan
 COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
 OPTIMIZERS: Mapping[str, str] = key_tables("torchtune")["optimizers"]
 COMPONENT = "_component_"
-MODEL, OPTIMIZER = f"model.{COMPONENT}", f"optimizer.{COMPONENT}"
+MODEL, OPTIMIZER, LOSS = (f"{section}.{COMPONENT}" for section in ("model", "optimizer", "loss"))
+TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
+SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
+QUANTISED = "model.quantize_base"
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
-KEPT, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
+LORA_RANK, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
+POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
 ADAPTERS = re.compile(r"(q?lora)_")
 # Where the names of matrices are others than those of --train.
 MATRICES: Mapping[str, str] = {"output_proj": "o_proj"}
@@ -55,7 +59,10 @@ def recognised(values: Values) -> bool:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
-    settings = launch.settings
+    settings, loss = launch.settings, str(values.get(LOSS, ""))
+    if OPTIMIZER not in values or TEACHER in values or not loss.startswith(SUPERVISED):
+        launch.problems.append(f"{LOSS} {loss or 'is not there'}: of its recipes only supervised fine-tuning is priced")
+        return
     settings["num_microbatches"] = 1
     take(launch, values, COUNTS)
     note_keys(launch, values, KEYS)
@@ -74,14 +81,15 @@ def read(launch: Launch, values: Values) -> None:
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values)]
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
-    if model := named(re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)) or named(name):
+    spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
+    if model := next(filter(None, map(named, spellings)), ""):
         launch.say("model", model, MODEL)
     else:
         launch.unsearched.append(f"{MODEL} {name} is no model that is known (--model)")
     component = str(values.get(OPTIMIZER, "")).rpartition(".")[2]
     if note_optimizer(launch, OPTIMIZERS.get(component, component), OPTIMIZER):
         known.append(OPTIMIZER)
-    free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER)]
+    free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER, QUANTISER)]
     rest(launch, values, (*known, *free))
 
 
@@ -92,11 +100,12 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
         return ()
     attention = [MATRICES.get(each, each) for each in values.get(ADAPTED) or ("q_proj", "v_proj")]
     targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
-    method = QLORA if adapters[1] == QLORA else DORA if values.get(DORA_KEY) else LORA
-    launch.say("train", f"{method}:{values.get(KEPT, RANK)}:{'+'.join(targets)}", MODEL)
-    if method == QLORA:
+    narrow = adapters[1] == QLORA or values.get(QUANTISED) is True
+    method = DORA if values.get(DORA_KEY) else QLORA if narrow else LORA
+    launch.say("train", f"{method}:{values.get(LORA_RANK, RANK)}:{'+'.join(targets)}", MODEL)
+    if narrow:
         launch.say("base", "nf4", MODEL)
-    return (KEPT, ADAPTED, MLP, DORA_KEY)
+    return (LORA_RANK, ADAPTED, MLP, DORA_KEY, QUANTISED)
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from optimizer.catalog.belief import likeness_numbers, published_errors
+from optimizer.catalog.belief import TUNING, likeness_numbers, published_errors
 from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, TIME, YOURS, Known
 from optimizer.job.plan import Plan
@@ -77,18 +77,24 @@ def _likeness() -> tuple[Likeness, ...]:
 @lru_cache(maxsize=64)
 def posterior(about: Known, own: tuple[Known, ...]) -> Posterior:
     """What the published runs nearest to a place and the user's own say of it."""
-    alike, (rows, places) = likeness(about.quantity), published(about.quantity)
+    alike, (rows, places) = likeness(about.quantity), published(about.quantity, about.root)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
     near = Places.of([*(rows[index] for index in nearest), *mine])
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
 
-@lru_cache(maxsize=len(QUANTITIES))
-def published(quantity: str) -> tuple[tuple[Known, ...], Places]:
-    """The published errors of a quantity, and where they lie."""
-    rows = tuple(row for row in published_errors() if row.quantity == quantity)
-    return rows, Places.of(rows)
+def published(quantity: str, root: str = "") -> tuple[tuple[Known, ...], Places]:
+    """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
+    tuning = published_errors(TUNING)
+    return _published(quantity, any(row.root == root for row in tuning))
+
+
+@lru_cache(maxsize=2 * len(QUANTITIES))
+def _published(quantity: str, tuning: bool) -> tuple[tuple[Known, ...], Places]:
+    rows = (*published_errors(), *(published_errors(TUNING) if tuning else ()))
+    chosen = tuple(row for row in rows if row.quantity == quantity)
+    return chosen, Places.of(chosen)
 
 
 def _errors(rows: list[Known]) -> tuple[FloatArray, FloatArray]:

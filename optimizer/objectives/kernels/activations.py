@@ -50,12 +50,16 @@ class ResidentBytes:
 
 
 def resident_bytes(
-    table: ActivationBytes, recompute: IntArray, on_host: IntArray | None = None, selective_on_host: bool = False
+    table: ActivationBytes,
+    recompute: IntArray,
+    on_host: IntArray | None = None,
+    selective_on_host: bool = False,
+    inputs_on_host: bool = False,
 ) -> ResidentBytes:
     """What the mode of recomputation keeps, and recomputes for a micro-batch at a time: scores, modules, the layer [B].
 
-    `on_host` per cent of what may lie on the host do, or all that selective recomputation keeps, and buffers on the
-    device are DOUBLE what one layer moves.
+    `on_host` per cent of what may lie on the host do, with `inputs_on_host` the inputs of recomputed layers too, or all
+    that selective recomputation keeps, and buffers on the device are DOUBLE what one layer moves.
 
     >>> from optimizer.job.recomputation import RECOMPUTE
     >>> some = {"mlp": np.ones(4), "moe": 3 * np.ones(4)}
@@ -77,8 +81,15 @@ def resident_bytes(
             each, recomputing = each - fewer, recomputing + fewer
     if on_host is not None and np.any(on_host):
         moved = moved_bytes(table.movable, recompute, on_host / 100.0)
+        if inputs_on_host:
+            moved = moved + input_bytes_of(table, recompute) * on_host / 100.0
         each, recomputing = each - moved, recomputing + DOUBLE * moved
     return ResidentBytes(each=each, recomputing=recomputing)
+
+
+def input_bytes_of(table: ActivationBytes, recompute: IntArray) -> FloatArray:
+    """The input of a layer that is recomputed whole, nothing under other modes [B]."""
+    return np.asarray(pick(modes(recompute), (0.0, 0.0, table.full)))
 
 
 def selective_bytes(table: ActivationBytes, recompute: IntArray) -> FloatArray:
@@ -87,14 +98,20 @@ def selective_bytes(table: ActivationBytes, recompute: IntArray) -> FloatArray:
 
 
 def activation_bytes(
-    model: Model, shapes: Shapes, features: Features, moe: bool, imbalance: float, fp8: bool = False
+    model: Model,
+    shapes: Shapes,
+    features: Features,
+    moe: bool,
+    imbalance: float,
+    fp8: bool = False,
+    wide: bool = False,
 ) -> ActivationBytes:
     """Activations one layer keeps for the backward pass, per micro-batch and rank [B].
 
     For GPT: t h (10 + 24 / tp) + 5 heads S t / tp, the last term only with unfused attention; sequence parallelism
     divides the 10 as well. In general: what norms keep (8 h and more, norm_bytes), dropout masks (2 h), queries, keys
     and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
-    products (norm outputs, activation output) are kept in one byte.
+    products (norm outputs, activation output) are kept in one byte; `wide`, the residual stream is in single precision.
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
 
@@ -107,7 +124,10 @@ def activation_bytes(
     """
     t, tp = shapes.tokens, shapes.tp
     input_bytes = 1.0 if fp8 else 2.0
-    stream = norm_bytes(model, shapes, input_bytes) + t * model.hidden / shapes.sp * (2.0 if features.dropout else 0.0)
+    twice = 2.0 if wide else 1.0
+    stream = twice * norm_bytes(model, shapes, input_bytes) + t * model.hidden / shapes.sp * (
+        2.0 if features.dropout else 0.0
+    )
     attention = mixer_bytes(model, shapes)
     scores = np.zeros_like(t)
     if model.has_attention and not features.attention.startswith("flash"):
@@ -116,7 +136,7 @@ def activation_bytes(
         )
     mlp = _mlp_bytes(model, shapes, features, moe, imbalance, input_bytes)
     resident = stream + attention + sum((mlp[part] for part in WHOLE_MLP if part in mlp), np.zeros_like(t))
-    layer_input = 2.0 * t * model.hidden / shapes.sp
+    layer_input = twice * 2.0 * t * model.hidden / shapes.sp
     output = model.v_dim if model.has_attention else model.state.inner if model.state else 0
     lean = {"ops": layer_input + (resident - stream) / 2, "qkv": layer_input + attention - 2.0 * t * output / tp}
     selective = lean.get(features.selective, resident)
@@ -200,7 +220,8 @@ def _mlp_bytes(
     Source: NVIDIA/Megatron-LM @2659630721 (core 0.12), memory efficient token permutation, and its token_dispatcher.py,
     which scatters to the expert-tensor ranks before it weighs; torchtitan/models/moe.py.
     """
-    per_width = 2.0 * (2 if model.gated_mlp else 1) + input_bytes
+    before = input_bytes if features.narrow_inputs else 2.0
+    per_width = before * (2 if model.gated_mlp else 1) + input_bytes
     if model.feed_forwards == NOTHING:
         return {}
     if not moe or model.experts is None:

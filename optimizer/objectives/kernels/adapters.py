@@ -13,9 +13,10 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.method import DEQUANTISED, DORA, Method
-from optimizer.job.model import Model
+from optimizer.job.model import NOTHING, Model
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.operators import Elementwise, Gemm, Layer
+from optimizer.objectives.kernels.shapes import Shapes
 
 ELEMENT = 2.0  # bytes of an activation, and of a weight as products read it [B]
 ROUTER, SCORES, HEAD = "router", "indexer_scores", "head"
@@ -28,6 +29,9 @@ MATRICES: Mapping[str, tuple[str, ...]] = {
     **{"latent_down": ("up",), "latent_up": ("down",)},
 }
 KERNELS = {False: 5, True: 12}  # around an adapter: casts, scale, dropout and sum; DoRA's norms and scales besides
+# Time of unpacking weights by operations on integers (GPTQ) / that of one kernel (bitsandbytes): 0.256 s of a
+# micro-batch of Qwen-7B against 0.183 (modelscope/ms-swift @cdb169b78, docs/source_en/LLM/Benchmark.md).
+UNPACKED = {"int4": 1.4, "int8": 1.4}
 DEQUANTISING = 2  # kernels for each matrix: its scales, itself
 
 
@@ -107,11 +111,48 @@ def adapter_passes(product: Gemm, small: Sequence[Gemm], dora: bool) -> Elementw
     )
 
 
+def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> FloatArray:
+    """Inputs of frozen products without adapters, per micro-batch and rank, which no gradient needs [B].
+
+    Outputs of norms, t h i / sp, before queries, keys and values and before a dense MLP, and of its activation,
+    t f i / tp; i: bytes of an operand. Attention keeps its output for its own backward pass.
+
+    Source: PyTorch, torch/csrc/autograd, whose products keep an input where the weight has a gradient alone.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan, Plans
+    >>> from optimizer.objectives.kernels.shapes import shapes_of
+    >>> def width(train: str) -> float:
+    ...     job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"),
+    ...         gpus=1, seq_len=1, global_batch=1, train=train)
+    ...     return float(idle_bytes(job, job.model, shapes_of(job, Plans.of([Plan()])), moe=False)[0] / 2)
+    >>> width("full"), width("lora:8:all"), width("lora:8:q") == 4096 + 14336
+    (0.0, 0.0, True)
+    """
+    size, method = 1.0 if job.quantised else ELEMENT, job.method
+    stream, idle = shapes.tokens * model.hidden / shapes.sp, np.zeros_like(shapes.tp)
+    if not method.freezes:
+        return idle
+
+    def unused(part: str, words: Sequence[str]) -> bool:
+        return not method.trains(part) and not set(words).intersection(method.targets)
+
+    if model.has_attention and not model.mla and unused("attention", ("q", "k", "v")):
+        idle = idle + size * stream
+    if not moe and model.feed_forwards != NOTHING:
+        if unused("mlp", ("gate", "up")) and not model.parallel_block:
+            idle = idle + size * stream
+        if unused("mlp", ("down",)):
+            idle = idle + size * shapes.tokens * model.ffn_hidden / shapes.tp
+    return np.asarray(idle)
+
+
 def trained_layer(job: Job, layer: Layer) -> Layer:
     """The layer as the job's method trains it: the layer itself where everything is.
 
     Frozen products have no gradient of their weights. Dequantising reads an element as it is stored and writes it in 16
-    bits, in each pass over the layer.
+    bits, in each pass over the layer, and takes dequantise_passes times as long as that. Products in four bits read
+    weights of four bits as they are.
     """
     method = job.method
     if not method.freezes:
@@ -124,8 +165,10 @@ def trained_layer(job: Job, layer: Layer) -> Layer:
         gemms += [*small, replace(product, weight=False) if frozen else product]
         if small:
             elementwise.append(adapter_passes(product, small, method.name == DORA))
-        if frozen and method.base in DEQUANTISED and product.name not in (ROUTER, HEAD):
-            moved = (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
+        dequantised = method.base in DEQUANTISED and not ("fp4" in job.dtype and "fp4" in method.base)
+        if frozen and dequantised and product.name not in (ROUTER, HEAD):
+            passes = job.stack["dequantise_passes"] * UNPACKED.get(method.base, 1.0) / job.stack["elementwise_passes"]
+            moved = passes * (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
             count = DEQUANTISING * max(len(matrices(job.model, product.name)), 1)
             elementwise.append(Elementwise(name="dequantise", forward_bytes=moved, backward_bytes=moved, kernels=count))
     return replace(layer, gemms=tuple(gemms), elementwise=tuple(elementwise))

@@ -54,7 +54,7 @@ class Attention:
     scores: FloatArray
     qk_dim: int
     v_dim: int
-    context_share: float
+    context_share: FloatArray | float
     heads: FloatArray
     queries: FloatArray
     keys: FloatArray
@@ -93,7 +93,7 @@ class Layer:
     elementwise: tuple[Elementwise, ...]
 
 
-def context_share(model: Model, seq_len: int) -> float:
+def context_share(model: Model, seq_len: float) -> float:
     """Mean share of the seq_len x seq_len scores that causal masks and sliding windows leave.
 
     Causal: (S + 1) / 2S. A window of w < S: w / S - w (w - 1) / 2S^2, on all layers but the global ones; likewise the
@@ -112,7 +112,32 @@ def context_share(model: Model, seq_len: int) -> float:
     return model.mean_context_fraction * causal + (1 - model.mean_context_fraction) * local
 
 
-def _local_share(width: int, seq_len: int) -> float:
+def shared_context(model: Model, shapes: Shapes) -> FloatArray | float:
+    """Mean share of the scores of a sequence that masks leave, of its documents where it is not one [1].
+
+    E[l^2 c(l)] / (S E[l]): l, the documents' lengths [tokens]; c, context_share of one; S, computed tokens of a
+    sequence. Packed documents attend to themselves alone.
+
+    >>> from optimizer.catalog import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 2,
+    ...     seq_len=2048 * one, documents=(np.array([512.0]), one[None]))
+    >>> [round(float(share), 4) for share in (shared_context(load_model("gpt3"), shapes)[0], 513 / 512 / 2 / 4)]
+    [0.1252, 0.1252]
+    """
+    if shapes.documents is None:
+        assert isinstance(shapes.seq_len, int)
+        return context_share(model, shapes.seq_len)
+    sizes, shares = shapes.documents
+    return np.asarray(shares @ attended(model, sizes) / (shapes.seq_len * (shares @ sizes)))
+
+
+def attended(model: Model, sizes: FloatArray) -> FloatArray:
+    """Scores of documents of these lengths that masks leave, for one head [1]."""
+    return np.array([size**2 * context_share(model, size) for size in sizes.tolist()])
+
+
+def _local_share(width: int, seq_len: float) -> float:
     """Share of the scores that a token's last (or best) `width` tokens are [1]."""
     return width / seq_len - width * (width - 1) / (2 * seq_len**2)
 
@@ -320,7 +345,7 @@ def attention_core(model: Model, shapes: Shapes) -> Attention:
         scores=shapes.micro_batch * heads * queries * shapes.seq_len,
         qk_dim=head_q,
         v_dim=head_v,
-        context_share=context_share(model, shapes.seq_len),
+        context_share=shared_context(model, shapes),
         heads=heads * shapes.micro_batch,
         queries=queries,
         keys=_full(queries, shapes.seq_len),
@@ -459,5 +484,5 @@ def padded_vocab(vocab: int, tp: FloatArray) -> FloatArray:
     return np.ceil(vocab / multiple) * multiple
 
 
-def _full(like: FloatArray, value: float) -> FloatArray:
-    return np.full(np.shape(like), float(value))
+def _full(like: FloatArray, value: FloatArray | float) -> FloatArray:
+    return np.broadcast_to(np.asarray(value, dtype=float), np.shape(like)).copy()

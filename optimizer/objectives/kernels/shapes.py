@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ class Shapes:
     `tokens` are those of one micro-batch on one context-parallel rank: micro_batch * seq_len / cp. `dispatcher` are
     indices of DISPATCHERS, None for all-to-all everywhere; `overlap` says where the
     expert all-to-all overlaps with another micro-batch, None for nowhere; `eager` where graphs of parts capture nothing
-    in software that has such graphs, None for nowhere.
+    in software that has such graphs, None for nowhere. `documents` are lengths and how likely each is, by shape, where
+    a sequence is not one document; `seq_len` is an array then, the tokens of it that are computed.
     """
 
     tp: FloatArray
@@ -37,7 +38,8 @@ class Shapes:
     etp: FloatArray
     micro_batch: FloatArray
     sequence_parallel: BoolArray
-    seq_len: int
+    seq_len: int | FloatArray
+    documents: tuple[FloatArray, FloatArray] | None = None
     dispatcher: NDArray[np.int64] | None = None
     overlap: BoolArray | None = None
     eager: BoolArray | None = None
@@ -107,6 +109,23 @@ def shapes_of(job: Job, plans: Plans) -> Shapes:
         overlap=plans.overlap_exchange if np.any(plans.overlap_exchange) else None,
         eager=eager if job.stack.features.graphed and np.any(eager) else None,
     )
+
+
+def computed_shapes(job: Job, plans: Plans) -> Shapes:
+    """The local shapes of what is computed in the mean: of padded documents up to the longest of their micro-batch.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=8, lengths="p0:100,p100:2048")
+    >>> computed_shapes(job, Plans.of([Plan(micro_batch=size) for size in (1, 8)])).tokens.round().tolist()
+    [503.0, 7240.0]
+    """
+    shapes, lengths = shapes_of(job, plans), job.documents
+    if lengths is None:
+        return shapes
+    seq_len, shares = lengths.computed(shapes.micro_batch, job.seq_len), lengths.shares(shapes.micro_batch)
+    return replace(shapes, seq_len=seq_len, documents=(lengths.sizes, shares))
 
 
 def without_full(recompute: IntArray) -> IntArray:

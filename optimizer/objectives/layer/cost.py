@@ -12,20 +12,22 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.model import LayerKind
+from optimizer.job.model import LayerKind, Model
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
+    ActivationBytes,
     activation_bytes,
+    input_bytes_of,
     movable_bytes,
     moved_bytes,
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import trained_layer
+from optimizer.objectives.kernels.adapters import idle_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
-from optimizer.objectives.kernels.shapes import Shapes, shapes_of, without_full
+from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
@@ -101,8 +103,8 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     Source: DeepSeek-V3, arXiv 2412.19437, section 2.2, and Megatron-LM, megatron/core/models/gpt/gpt_model.py.
     """
     model = job.model
-    shapes, local = shapes_of(job, plans), shapes_of(job, few)
-    head = _head_cost(job, local, rows)
+    shapes, local = shapes_of(job, plans), computed_shapes(job, few)
+    head = _head_cost(job, shapes, local, rows)
     # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
     embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
     by_kind = {EMBEDDING: embedding, DENSE: _mean_cost(job, plans, shapes, local, rows, False)}
@@ -136,11 +138,12 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
     )
 
 
-def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
+def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     """One pass through the head and the loss, and the logits that it holds."""
-    time = head_time(job, trained_layer(job, head_operators(job.model, shapes, job.stack)), shapes).take(rows)
+    time = head_time(job, trained_layer(job, head_operators(job.model, local, job.stack)), local).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
+    logits = logits / (job.stack.features.loss_chunks or max(1.0, job.model.vocab / job.model.hidden))
     return replace(
         _free(len(rows)),
         forward={HEAD: time.forward.total},
@@ -148,7 +151,7 @@ def _head_cost(job: Job, shapes: Shapes, rows: IntArray) -> Cost:
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy,
         cover_backward=time.backward.busy,
-        static=logits[rows],
+        static=logits,
     )
 
 
@@ -195,10 +198,10 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     """
     model, stack = job.model, job.stack
     lean = without_full(plans.recompute)
-    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-    away, factor = stack.features.selective_on_host, stack["activation_factor"]
+    table = activations_of(job, model, shapes, moe)
+    away, factor = (stack.features.selective_on_host, stack.features.hosted_checkpoints), stack["activation_factor"]
     spared, recomputed = (
-        resident_bytes(table, mode, plans.activation_offload, away) for mode in (lean, plans.recompute)
+        resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
     )
     hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
@@ -234,6 +237,16 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     )
 
 
+def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> ActivationBytes:
+    """What one layer of a model keeps as the job trains it: activation_bytes without the inputs that nobody needs."""
+    stack = job.stack
+    table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
+    if not job.method.freezes:
+        return table
+    idle = idle_bytes(job, model, shapes, moe)
+    return replace(table, none=table.none - idle, selective=table.selective - idle)
+
+
 def modules_in(recompute: IntArray) -> frozenset[str]:
     """The modules that some of these modes of recomputation name.
 
@@ -262,11 +275,14 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     job = job_of(job, kinds[0])
     input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
-    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes)
+    offers = stack.features.activation_offload
+    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes) if offers else {}
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
-    if stack.features.selective_on_host:
-        table = activation_bytes(job.model, shapes, stack.features, moe, stack.imbalance, job.quantised)
-        moved = moved + selective_bytes(table, lean)
+    if stack.features.selective_on_host or stack.features.hosted_checkpoints:
+        table = activations_of(job, job.model, shapes, moe)
+        moved = moved + selective_bytes(table, lean) * stack.features.selective_on_host
+        inputs = input_bytes_of(table, plans.recompute) * plans.activation_offload / 100.0
+        moved = moved + inputs * stack.features.hosted_checkpoints
     return moved * stack["activation_factor"]
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from optimizer.job.job import Job, Limits
 from optimizer.job.model import Model
 from optimizer.job.recomputation import MODES, MODULES, modules_of, named
-from optimizer.objectives.kernels.activations import activation_bytes
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
-from optimizer.objectives.layer.cost import job_of
+from optimizer.objectives.layer.cost import activations_of, job_of
 from optimizer.objectives.layer.seconds import layer_time
 
 Saving = tuple[float, float]  # bytes freed [B] for seconds added [s], of all layers of a model
@@ -54,7 +53,7 @@ def savings(job: Job) -> tuple[dict[str, Saving], Saving, float]:
     freed_and_cost = {module: np.zeros(2) for module in stack.features.recompute_modules}
     for kind in model.kinds:
         own, count, moe = kind.model, kind.count, kind.moe
-        table = activation_bytes(own, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        table = activations_of(job, own, shapes, moe)
         operators = layer_operators(own, shapes, job.software, moe, job.row_multiple)
         time = layer_time(job_of(job, kind), operators, shapes, moe)
         keeps += count * float(table.none[0])

@@ -14,7 +14,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray, mapped, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
 
 Covers = tuple[FloatArray, FloatArray, FloatArray]
 
@@ -76,7 +76,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
         for purpose, kind, size, times, phase in (
             ("weights", "all_gather", ELEMENT * local, gathers * each, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
-            ("gradients", "reduce_scatter", job.stack.features.grad_bytes * trained, scatters * each, BACKWARD),
+            ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * each, BACKWARD),
         ):
             messages.append(
                 Message(
@@ -103,8 +103,9 @@ def sharded_exposures(
 ) -> dict[str, Exposure]:
     """What of each kind's sharded weights and gradients neighbouring layers' computation does not hide [s].
 
-    exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers (see
-    Features). The embedding, which computes nothing, hides under a neighbouring dense layer and what shows of that.
+    exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers and
+    with `sharded_host` of the host (see Features). The embedding, which computes nothing, hides under a neighbouring
+    dense layer and what shows of that.
     `few` are the plans with distinct replicas, `rows` the one of each plan.
     """
     if not np.any(plans.zero_stage >= 2):
@@ -116,9 +117,11 @@ def sharded_exposures(
         if kind == EMBEDDING:
             ahead, behind = ahead + by_kind[DENSE].after_forward, behind + by_kind[DENSE].after_backward
         messages = sharded_messages(job, few, elements[kind])
+        host = np.where(plans.zero_stage >= 3, job.stack.features.sharded_host * (kind in LAYERS), 0.0)
         forward, backward = (
             sum((m.seconds(job) for m in messages if m.phase == phase), np.zeros(len(few)))[rows]
             / job.stack.features.sharded_rate
+            + host
             for phase in (FORWARD, BACKWARD)
         )
         spared = exposed(backward, behind, overlap)

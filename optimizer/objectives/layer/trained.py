@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.job.job import Job
+from optimizer.job.job import WIDE, Job
 from optimizer.job.model import NOTHING, LayerKind
 from optimizer.job.plan import Plans
 from optimizer.objectives.kernels.adapters import ELEMENT, ROUTER, SCORES, adapters_of, part_of
@@ -36,8 +36,10 @@ def local_elements(job: Job, plans: Plans) -> Mapping[str, LocalParameters]:
         return each
     elements = {kind: _frozen(whole) for kind, whole in each.items()}
     for kind in (EMBEDDING, HEAD):
+        if job.wide_rest:
+            elements[kind] = replace(elements[kind], shared=2.0 * elements[kind].shared)
         if method.trains(kind):
-            elements[kind] = each[kind]
+            elements[kind] = _saved(job, each[kind]) if method.adapts else each[kind]
     for kind in (DENSE, MOE):
         if kind in each:
             elements[kind] = _layer(job, plans, each[kind], moe=kind == MOE)
@@ -52,6 +54,20 @@ def _frozen(whole: LocalParameters) -> LocalParameters:
     return LocalParameters(
         shared=whole.shared, experts=whole.experts, trained_shared=nothing, trained_experts=0 * whole.experts
     )
+
+
+def _saved(job: Job, whole: LocalParameters) -> LocalParameters:
+    """A part that is trained whole beside adapters: a copy of it, the frozen one staying where it is.
+
+    Trained are elements of an adapter's bytes: a gradient and moments as the software has them count as their share.
+
+    Source: huggingface/peft, src/peft/utils/other.py, ModulesToSaveWrapper.
+    """
+    features = job.stack.features
+    own = features.grad_bytes + features.update_bytes + features.optimizer_bytes
+    wide = job.grad_bytes + features.update_bytes + job.master_bytes + 2 * WIDE
+    share = own / wide if job.wide_adapters else 1.0
+    return replace(whole, shared=2.0 * whole.shared, trained_shared=share * whole.shared)
 
 
 def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> LocalParameters:

@@ -12,10 +12,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.kernels.activations import activation_bytes, resident_bytes
+from optimizer.objectives.kernels.activations import resident_bytes
 from optimizer.objectives.kernels.operators import layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
-from optimizer.objectives.layer.cost import job_of
+from optimizer.objectives.layer.cost import activations_of, job_of
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.seconds import layer_time
 from optimizer.objectives.pipeline.stages import DENSE, MOE, stages_of
@@ -73,7 +73,7 @@ def module_notes(job: Job, plan: Plan) -> dict[str, dict[str, str]]:
     shapes = shapes_of(job, plans)
     for kind in [kind for moe in (False, True)[: 1 + bool(job.model.experts)] for kind in job.model.kinds_with(moe)]:
         model, moe = kind.model, kind.moe
-        table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised)
+        table = activations_of(job, model, shapes, moe)
         mixer = "" if model.has_attention else " recurrent" if model.state else " mixerless"
         what = f"{plan.recompute} in a {MOE if moe else DENSE}{mixer} layer"
         freed = float(resident_bytes(table, plans.recompute).recomputing[0])

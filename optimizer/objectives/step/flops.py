@@ -35,7 +35,7 @@ def prediction_params(model: Model) -> float:
     return float(model.mtp_params + model.mtp_layers * (model.vocab * model.hidden - idle))
 
 
-def model_flops(model: Model, seq_len: int, tokens: float, convention: str = CAUSAL) -> float:
+def model_flops(model: Model, seq_len: float, tokens: float, convention: str = CAUSAL) -> float:
     """Forward and backward operations of one step, recomputation excluded [FLOP].
 
     causal: 6 N + 6 S c L (d_qk + d_v) per token, c being the share of the scores that causal masks, windows and chunks
@@ -76,8 +76,16 @@ def useful_flops(job: Job, convention: str = CAUSAL) -> float:
     >>> [round(useful_flops(job, "6n") / job.tokens / matmul_params(job.model), 3) for job in jobs]
     [6.0, 4.0]
     """
-    per_token = model_flops(job.model, job.seq_len, 1.0, convention)
+    per_token = _per_token(job, convention)
     return (per_token - 2.0 * frozen_params(job)) * job.tokens if job.method.freezes else per_token * job.tokens
+
+
+def _per_token(job: Job, convention: str = CAUSAL) -> float:
+    """Operations of a token where all is trained, its scores by the documents of the job [FLOP]."""
+    per_token = model_flops(job.model, job.seq_len, 1.0, convention)
+    if job.documents is None or convention != CAUSAL:
+        return per_token
+    return per_token + job_score_flops(job) - causal_score_flops(job.model, job.seq_len)
 
 
 def frozen_params(job: Job) -> float:
@@ -96,7 +104,7 @@ def frozen_params(job: Job) -> float:
     return sum(size for part, size in sizes.items() if not method.trains(part))
 
 
-def causal_score_flops(model: Model, seq_len: int) -> float:
+def causal_score_flops(model: Model, seq_len: float) -> float:
     """Operations of the attention scores that the mask leaves and of what they weigh, for one token [FLOP]."""
     if model.is_uniform and not model.indexer:
         return score_flops(model, seq_len) * context_share(model, seq_len)
@@ -107,7 +115,24 @@ def causal_score_flops(model: Model, seq_len: int) -> float:
     )
 
 
-def score_flops(model: Model, seq_len: int) -> float:
+def job_score_flops(job: Job) -> float:
+    """Operations of the attention scores of a job's documents that masks leave, for one of their tokens [FLOP].
+
+    The mean of causal_score_flops over the documents, each token of which counts alike.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=8192, global_batch=64, lengths="1024", packing="on")
+    >>> job_score_flops(job) == causal_score_flops(job.model, 1024)
+    True
+    """
+    if job.documents is None:
+        return causal_score_flops(job.model, job.seq_len)
+    sizes: list[float] = job.documents.sizes.tolist()
+    return sum(size * causal_score_flops(job.model, size) for size in sizes) / sum(sizes)
+
+
+def score_flops(model: Model, seq_len: float) -> float:
     """Operations of all attention scores and of what they weigh for one token, masked ones counted [FLOP]."""
     return sum(layers * (_scores(own, seq_len) + _index_scores(own, seq_len)) for own, layers in attending(model))
 
@@ -130,12 +155,12 @@ def attending(model: Model) -> list[tuple[Model, int]]:
     return [*kinds, (kinds[-1][0], model.mtp_layers)] if kinds and model.mtp_layers else kinds
 
 
-def _scores(model: Model, seq_len: int) -> float:
+def _scores(model: Model, seq_len: float) -> float:
     """Operations of one layer's scores and of what they weigh, both passes [FLOP]."""
     return 6.0 * seq_len * (model.q_dim + model.v_dim)
 
 
-def _index_scores(model: Model, seq_len: int) -> float:
+def _index_scores(model: Model, seq_len: float) -> float:
     """Operations of one layer's index scores, both passes [FLOP]."""
     own = model.indexer
     return 6.0 * seq_len * own.heads * own.head_dim / own.every if own else 0.0
@@ -157,12 +182,12 @@ def recomputed_flops(job: Job, plans: Plans, stages: Stages) -> FloatArray:
 
     Source: Korthikanti et al., arXiv 2205.05198, equations 7 to 9.
     """
-    model, scores = job.model, causal_score_flops(job.model, job.seq_len)
-    layers = model_flops(model, job.seq_len, 1.0) - 6.0 * (1 + model.mtp_layers) * model.vocab * model.hidden
+    model, scores = job.model, job_score_flops(job)
+    layers = _per_token(job) - 6.0 * (1 + model.mtp_layers) * model.vocab * model.hidden
     share = np.ones(len(plans))
     if plans.placements is not None:
         share = sum((n.sum(axis=0) for n in stages.recomputed.values()), 0 * share) / (model.layers + model.mtp_layers)
     recomputed = pick(modes(plans.recompute), (0.0, scores / 3, share * layers / 3))
     for module, operations in module_flops(model, scores / 3).items():
         recomputed = recomputed + np.where(recomputes(plans.recompute, module), operations, 0.0)
-    return plans.global_batch * job.seq_len * recomputed
+    return plans.global_batch * job.tokens / job.global_batch * recomputed

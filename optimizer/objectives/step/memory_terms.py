@@ -39,12 +39,19 @@ def resident_state(job: Job) -> float:
 
     Source: Dettmers et al., arXiv 2305.14314, section 3.
     """
-    return job.stack.features.master_bytes if job.update_rule.paged else job.state_bytes
+    return job.master_bytes if job.update_rule.paged else job.state_bytes
 
 
 def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
-    """Gradients that a rank keeps for each element [B]. Source: as `states`."""
-    return _sharded(layer_costs, layer_costs.job.stack.features.grad_bytes, 2)
+    """Gradients that a rank keeps for each element, and temporaries of its update [B]; none where each is used up at
+    once.
+
+    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight.
+    """
+    job = layer_costs.job
+    if job.update_rule.in_backward:
+        return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
+    return _sharded(layer_costs, job.grad_bytes + job.stack.features.update_bytes, 2)
 
 
 def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
@@ -91,14 +98,26 @@ def logits(layer_costs: LayerCosts, kind: str) -> FloatArray:
     return _of_cost("static")(layer_costs, kind)
 
 
-def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray) -> FloatArray:
-    """Library workspaces; layers that sharding puts together; tokens that sequence parallelism gathers [B].
+def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray, whole: FloatArray) -> FloatArray:
+    """Library workspaces; layers that sharding puts together; tokens that sequence parallelism gathers; weights that
+    are whole beside their shards [B].
 
     unsharded: ZeRO-3's gathered weights of two units and the gradient of one, ZeRO-2's gradient of one [B].
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
-    return workspace + unsharded + gathered
+    return workspace + unsharded + gathered + whole
+
+
+def whole_bytes(layer_costs: LayerCosts) -> FloatArray:
+    """Frozen weights that stay whole on each device beside their shards, in software that leaves them there [B].
+
+    Source: Lightning-AI/litgpt @26857050, tutorials/resource-tables.md: on two devices a model of 7 B takes 13.5 GB
+    more than its shards, one of 1.4 B 2.3 GB.
+    """
+    job, plans = layer_costs.job, layer_costs.plans
+    whole = job.model.params * ELEMENT / plans.tp * (job.stack.features.loads_whole and job.method.freezes)
+    return np.where(plans.zero_stage >= 3, whole, 0.0)
 
 
 def gathered_bytes(layer_costs: LayerCosts) -> FloatArray:
@@ -109,21 +128,24 @@ def gathered_bytes(layer_costs: LayerCosts) -> FloatArray:
 
 
 def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
-    """Two gathered units and an unsharded gradient under ZeRO-3, the gradient alone under ZeRO-2 [B].
+    """Two gathered units and an unsharded gradient under ZeRO-3, the gradient alone under ZeRO-2, or where it is all
+    that there is of gradients [B].
 
     A unit is a layer, the embedding or the head; the largest and the largest layer are gathered together. Where a
     compiler gathers for every product, a layer counts as its largest matrix.
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
-    zero = np.where(reduced_once(layer_costs.job, layer_costs.plans), 0, layer_costs.plans.zero_stage)
-    if not np.any(zero >= 2):
+    job = layer_costs.job
+    zero = np.where(reduced_once(job, layer_costs.plans), 0, layer_costs.plans.zero_stage)
+    alone = (zero >= 2) | job.update_rule.in_backward
+    if not np.any(alone):
         return np.zeros(len(zero))
-    features = layer_costs.job.stack.features
     layer, largest = _units(layer_costs, "")
     _, trained = _units(layer_costs, "trained_")
     # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
-    gradient = np.where(zero >= 2, trained * (features.grad_bytes if features.gathers_layers else ELEMENT), 0.0)
+    size = job.grad_bytes if job.stack.features.gathers_layers else ELEMENT
+    gradient = np.where(alone, trained * size, 0.0)
     return gradient + np.where(zero >= 3, (layer + largest) * ELEMENT, 0.0)
 
 
@@ -198,6 +220,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
                 "workspace": lambda layer_costs: np.full(len(layer_costs), layer_costs.job.stack["workspace"]),
                 "unsharded": unsharded_bytes,
                 "gathered": gathered_bytes,
+                "whole": whole_bytes,
             },
             formula=buffers,
             fragments=True,

@@ -174,14 +174,13 @@ def weight_size(job: Job) -> float:
 
 
 def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
-    features = job.stack.features
-    traffic = update_bytes(job.state_bytes, features.grad_bytes, weight_size(job))
+    traffic = update_bytes(job.state_bytes, job.grad_bytes, weight_size(job))
     return {
         "traffic": np.asarray(float(traffic)),
         "passes": np.asarray(job.stack["optimizer_passes"]),
         "bandwidth": np.asarray(job.cluster.device.memory_bandwidth),
         "offload": offload,
-        "host_traffic": np.asarray(float(traffic + features.grad_bytes)),
+        "host_traffic": np.asarray(float(traffic + job.grad_bytes)),
         "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
         "besides": np.asarray(_besides(job)),
     }
@@ -191,7 +190,7 @@ def _besides(job: Job) -> float:
     """What the optimizer takes for an element beside its traffic in device memory [s]."""
     rule, model = job.update_rule, job.model
     if rule.paged:
-        return paging(job.state_bytes - job.stack.features.master_bytes, job.cluster.host_bandwidth)
+        return paging(job.state_bytes - job.master_bytes, job.cluster.host_bandwidth)
     if rule.orthogonal:
         width = model.ffn_hidden or (model.experts.ffn_hidden if model.experts else model.hidden)
         rate = job.cluster.device.peak(job.wide_dtype) * job.stack["gemm_efficiency"]
@@ -298,7 +297,7 @@ def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobC
     arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
     megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
     """
-    width, zero = float(job.stack.features.grad_bytes), plans.zero_stage
+    width, zero = float(job.grad_bytes), plans.zero_stage
     yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, zero == 0)
     scattered = (zero == 1) | reduced_once(job, plans)
     yield from _bucketed(job, group, knobs, "gradients", "reduce_scatter", width, scattered)
@@ -345,7 +344,7 @@ def _bucketed(
 
 def buckets_of(job: Job, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
     """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
-    volume = group.reduced * job.stack.features.grad_bytes
+    volume = group.reduced * job.grad_bytes
     return np.maximum(1.0, volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * group.ranks))
 
 

@@ -122,7 +122,9 @@ class Act:
         return next(each for each in entries if each["name"] == name)
 
     def question(self, name: str) -> ActQuestion:
-        """One of its questions."""
+        """One of its questions. Raises InputError for another."""
+        if name not in (names := [each["name"] for each in self.content["question"]]):
+            raise InputError(f"act {self.number} has no question {name[:40]!r}; it has {', '.join(names)}")
         return question_of(self.named("question", name), self.content["roman"], self.facts())
 
     @property

@@ -225,7 +225,7 @@ def stand_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
     rows = [each for each in sent.get("entries", []) if isinstance(each, dict)][-MOST:]
     entries = [LedgerEntry(**{name: str(each.get(name, "")) for name in COLUMNS}) for each in rows]
     right = {
-        question.name: question.is_right(key)
+        question.name: question.is_right(str(key))
         for act in ACTS.values()
         for question in act.questions
         if question.kind == PREDICTION and (key := sent.get("answers", {}).get(question.name))

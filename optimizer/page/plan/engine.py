@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from optimizer.answer.answer import Answer
@@ -74,16 +74,11 @@ def _searched(asked: PlanQuestion) -> tuple[Unproven, tuple[str, ...]]:
 
 def _budget(asked: PlanQuestion, answer: Answer) -> Budget:
     """The run that the visitor asks about, with failures and whole nodes as every command counts them."""
-    from optimizer.purchase.price.run_cost import rental, usual_reliability, wall_time
+    from optimizer.purchase.price.run_cost import charged
 
-    offer, gpus, cluster = offer_of(asked, answer), answer.job.gpus, answer.job.cluster
-    node, params = cluster.gpus_per_node, answer.job.model.params
-
-    def charged(training: float) -> tuple[float, float | None]:
-        wall = wall_time(training, gpus, usual_reliability(cluster.device.name, cluster.name), params=params).wall
-        return wall, rental(training, gpus, node, offer, params=params, cluster=cluster.name).cost if offer else None
-
-    return Budget(tokens=asked.tokens, price=offer.title() if offer else "", charged=charged)
+    offer = offer_of(asked, answer)
+    price = offer.title() if offer else ""
+    return Budget(tokens=asked.tokens, price=price, charged=partial(charged, answer.job, offer=offer))
 
 
 def offer_of(asked: PlanQuestion, answer: Answer) -> Offer | None:

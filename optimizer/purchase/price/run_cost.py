@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from optimizer.catalog.economics import default_price
-from optimizer.catalog.offers import Offer
+from optimizer.catalog.offers import Offer, book_of
 from optimizer.catalog.whole import Lot, whole
+from optimizer.job.job import Job
 from optimizer.objectives.money import rent_cost
 from optimizer.purchase.price.goodput import (
     Checkpoint,
@@ -18,6 +19,7 @@ from optimizer.purchase.price.goodput import (
     optimal_interval,
 )
 from optimizer.purchase.ranges import own_price
+from optimizer.reports.plan_tiles import Budget
 
 GPUS_PER_NODE = 8  # of the failure rate's scope
 RELIABILITY = ("failure_rate", "restart", "checkpoint_stall", "checkpoint_size", "storage")
@@ -120,3 +122,32 @@ def rental(
     lot = whole(gpus, node, offer.sold, offer.sold_as)
     cost = float(rent_cost(lot.gpus, time.wall, offer.value))
     return Rental(time=time, lot=lot, offer=offer, cost=cost, committed=committed_cost(lot, time.wall, offer))
+
+
+def whole_run(job: Job, tokens: float) -> Budget:
+    """A run of so many tokens, with the price that holds for the job's machines."""
+    device, cluster = job.cluster.device.name, job.cluster
+    offer = book_of().rent(device, cluster.name, alone=job.gpus <= cluster.gpus_per_node)
+    return Budget(tokens=tokens, price=offer.title() if offer else "", charged=partial(charged, job, offer=offer))
+
+
+def charged(job: Job, training: float, offer: Offer | None) -> tuple[float, float | None]:
+    """Wall time of so many seconds of a job's steps [s], failures included, and their rent [USD].
+
+    Whole nodes are rented; of an offer without a network, single GPUs of one. Without an offer the rent is None.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.catalog.offers import book_of
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=16, train="qlora")
+    >>> hours, dollars = charged(job, 36_000.0, book_of().rent("rtx-4090", alone=True))
+    >>> round(dollars / (hours / 3600), 2)
+    0.74
+    """
+    params, cluster = job.model.params, job.cluster
+    if offer is None:
+        usual = usual_reliability(cluster.device.name, cluster.name)
+        return wall_time(training, job.gpus, usual, params=params).wall, None
+    node = cluster.gpus_per_node if offer.fabric else min(job.gpus, cluster.gpus_per_node)
+    rented = rental(training, job.gpus, node, offer, params=params, cluster=cluster.name)
+    return rented.time.wall, rented.cost

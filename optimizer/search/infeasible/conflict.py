@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from time import perf_counter
 
 import numpy as np
@@ -22,6 +23,7 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.infeasible.methods import lighter_jobs, shorter_jobs
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import lattice
@@ -200,7 +202,19 @@ def _remedied(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> 
     others = [other for other in rules if other.name != rule.name]
     relaxation = _relaxation(question, others, rule)
     note = "" if relaxation else _note(question, others, rule)
+    if isinstance(rule, Memory):
+        shorter = islice(_fitting(question, shorter_jobs(question.job)), 1)
+        lighter = ", ".join((*_fitting(question, lighter_jobs(question.job)), *shorter))
+        note = f"fits: {lighter}" if lighter else note
     return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
+
+
+def _fitting(question: ConflictQuestion, jobs: Iterable[tuple[str, Job]]) -> Iterator[str]:
+    """Options with which a job has a plan, and what its leanest reserves."""
+    for options, job in jobs:
+        other = ConflictQuestion(job=job, memory=replace(question.memory, unfit=set()))
+        if other.holds(other.rules()):
+            yield f"{options} ({other.least(structural(job), Memory()) / GB:.1f} GB)"
 
 
 def _reason(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> str:

@@ -7,7 +7,7 @@
     box.textContent = text;
     box.hidden = false;
   };
-  const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31", "#7b4fa3", "#6b8e23"];
+  const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "currentColor", "#8c6d31", "#7b4fa3", "#6b8e23"];
   const OUTLINES = data.outlines;
   const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
   const METRICS = [

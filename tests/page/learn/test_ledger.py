@@ -33,7 +33,7 @@ from optimizer.page.learn.ledger import (
     stand_view,
     tier,
 )
-from optimizer.page.learn.panel import panel_view
+from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.learn.question import LearnQuestion, asked
 from optimizer.studies.textbook import LabDesign
 
@@ -153,6 +153,12 @@ def test_choices_of_a_class_are_counted_once_a_student(tmp_path: Path) -> None:
 def test_an_act_a_context_or_a_value_that_there_is_not_is_one_message(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(InputError, match=r"must be|is none of"):
         panel_view(asked("", pairs))
+
+
+def test_a_question_that_there_is_not_is_one_message() -> None:
+    for view in (reveal_view, lambda asks: entry_view(asks, sent())):
+        with pytest.raises(InputError, match="act 1 has no question 'act-9'; it has act-1"):
+            view(LearnQuestion(act=1, question="act-9", key="A"))
 
 
 @pytest.mark.parametrize(

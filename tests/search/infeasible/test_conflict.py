@@ -7,16 +7,27 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rule import LimitRule, NumberRule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict, minimal
+from optimizer.search.infeasible.methods import lighter_jobs, shorter_jobs
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import jobs, small_job
 from tests.thorough import cases
+
+JOB_OF_ONE = Job(
+    model=load_model("llama3.1-8b"),
+    cluster=load_cluster("rtx-4090"),
+    stack=load_stack("megatron-core"),
+    gpus=1,
+    seq_len=2048,
+    global_batch=16,
+)
 
 
 def test_memory_conflict_names_the_least_memory_and_how_many_gpus_are_enough() -> None:
@@ -126,3 +137,33 @@ def test_another_number_of_gpus_may_come_with_a_batch_that_it_can_share() -> Non
 
 def test_too_little_memory_for_the_context_is_said() -> None:
     assert "nothing is left of 1.0 GB beside 2.0 GB of context" in Memory().explain(small_job(8, hbm=1e9))
+
+
+def test_what_does_not_fit_on_a_node_is_told_which_lighter_ways_do() -> None:
+    whole = replace(JOB_OF_ONE, train="full")
+    (clash,) = [clash for clash in conflict(whole) if clash.rule == "memory"]
+    assert clash.note.startswith("fits: ")
+    assert clash.remedy == f"enough: {clash.relaxation}; {clash.note}"
+    for options, lighter in lighter_jobs(whole):
+        fits = plan(lighter, top=0, trials=0, explained=False).plan is not None
+        assert (f"{options} (" in clash.note) is fits, options
+    assert "--train qlora (" in clash.note
+    assert "--optimizer adamw-8bit (" not in clash.note  # 8 billion weights and their gradients alone are more
+
+
+def test_the_longest_sequence_of_a_power_of_two_that_fits_is_told() -> None:
+    long = replace(JOB_OF_ONE, seq_len=20_000, train="qlora", stack=load_stack("hf-2026"))
+    (clash,) = [clash for clash in conflict(long) if clash.rule == "memory"]
+    fits = {
+        options: plan(shorter, top=0, trials=0, explained=False).plan is not None
+        for options, shorter in shorter_jobs(long)
+    }
+    first = next(options for options, holds in fits.items() if holds)
+    assert f"{first} (" in clash.note
+    assert clash.note.count("--seq-len") == 1
+
+
+def test_a_cluster_of_several_nodes_is_told_of_no_lighter_way() -> None:
+    assert list(lighter_jobs(replace(JOB_OF_ONE, gpus=8))) != []
+    wide = replace(JOB_OF_ONE, cluster=load_cluster("dgx-h100"), gpus=64)
+    assert list(lighter_jobs(wide)) == []

@@ -1,0 +1,73 @@
+"""Axolotl's configuration for a plan: `axolotl train axolotl.yaml`.
+
+Source of the keys: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas: config.py, peft.py, training.py,
+fsdp.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.tuning.program import (
+    DATASET,
+    OUTPUT,
+    Program,
+    checkpoints,
+    every_module,
+    export_files,
+    launched,
+    modules,
+    packs,
+    repository,
+    sharded,
+    yaml_file,
+)
+
+if TYPE_CHECKING:
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+
+def axolotl_yaml(job: Job, plan: Plan, own: Program) -> str:
+    """What AxolotlInputConfig reads; the dataset is yours."""
+    method, base = job.method, job.method.base
+    values: dict[str, object] = {
+        "base_model": repository(job),
+        "datasets": [{"path": DATASET, "type": "alpaca"}],
+        "output_dir": OUTPUT,
+        "sequence_len": job.seq_len,
+        "sample_packing": packs(job),
+        "pad_to_sequence_len": packs(job),
+        "micro_batch_size": plan.micro_batch,
+        "gradient_accumulation_steps": plan.num_microbatches,
+        "gradient_checkpointing": checkpoints(plan),
+        "optimizer": own.optimizer(job),
+        "learning_rate": 0.0002 if method.adapts else 0.00002,
+        "bf16": True,
+        **own.switched(job, plan),
+        "attn_implementation": "flash_attention_2",
+    }
+    if method.adapts:
+        values |= {"adapter": "qlora" if base == "nf4" else "lora", "lora_r": method.rank}
+        values |= {"lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
+        values |= {"lora_target_linear": True} if every_module(job) else {"lora_target_modules": modules(job)}
+        values |= {"peft_use_dora": True} if method.name == "dora" else {}
+    if base in ("nf4", "int8"):
+        values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
+    if sharded(plan):
+        values |= {"fsdp_version": 2, "fsdp_config": _fsdp(plan)}
+    command = launched(plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}")
+    return yaml_file([f"{own.title}: {plan.summary()}", command], values)
+
+
+def _fsdp(plan: Plan) -> dict[str, object]:
+    return {
+        "reshard_after_forward": plan.zero_stage == 3,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "activation_checkpointing": plan.recompute == "full",
+        "offload_params": False,
+        "state_dict_type": "SHARDED_STATE_DICT",
+    }
+
+
+FILES = export_files("axolotl", {"axolotl.yaml": axolotl_yaml})

@@ -1,0 +1,63 @@
+"""LLaMA-Factory's configuration for a plan: `llamafactory-cli train llama-factory.yaml`.
+
+Source of the keys: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams/model_args.py, data_args.py,
+finetuning_args.py; examples/accelerate/fsdp_config.yaml for several GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.tuning.program import (
+    DATASET,
+    Program,
+    checkpoints,
+    every_module,
+    export_files,
+    launched,
+    modules,
+    packs,
+    repository,
+    trainer_values,
+    whole_weights,
+    yaml_file,
+)
+
+if TYPE_CHECKING:
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+
+def llama_factory_yaml(job: Job, plan: Plan, own: Program) -> str:
+    """What its HfArgumentParser reads; dataset and template are yours."""
+    method, base = job.method, job.method.base
+    values: dict[str, object] = {
+        "model_name_or_path": repository(job),
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": "lora" if method.adapts else "full",
+        "dataset": DATASET,
+        "template": "default",
+        "cutoff_len": job.seq_len,
+        "packing": packs(job),
+        "neat_packing": packs(job),
+        "flash_attn": "fa2",
+        **trainer_values(job, plan, own),
+        **own.switched(job, plan),
+        "disable_gradient_checkpointing": not checkpoints(plan),
+    }
+    if method.adapts:
+        values |= {"lora_rank": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
+        values |= {"lora_target": "all" if every_module(job) else ",".join(modules(job))}
+        values |= {"use_dora": method.name == "dora"}
+    else:
+        values["pure_bf16"] = whole_weights(job) == "bfloat16"
+    if base in ("nf4", "int8"):
+        values |= {"quantization_method": "bnb", "quantization_bit": 4 if base == "nf4" else 8}
+        values |= {"quantization_type": "nf4", "double_quantization": True} if base == "nf4" else {}
+    alone = "llamafactory-cli train llama-factory.yaml"
+    several = "accelerate launch --config_file accelerate.yaml src/train.py llama-factory.yaml"
+    return yaml_file([f"{own.title}: {plan.summary()}", launched(plan, alone, several)], values)
+
+
+FILES = export_files("llama-factory", {"llama-factory.yaml": llama_factory_yaml}, accelerate=True)

@@ -1,0 +1,71 @@
+"""ms-swift's configuration for a plan: `swift sft ms-swift.yaml`.
+
+Source of the keys: modelscope/ms-swift v4.6.0, swift/arguments/base_args, tuner_args.py, sft_args.py; swift/cli/main.py
+for the file and its ENV; swift/config/fsdp2.json for several GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.tuning.program import (
+    DATASET,
+    Program,
+    checkpoints,
+    every_module,
+    export_files,
+    modules,
+    packs,
+    repository,
+    sharded,
+    trainer_values,
+    whole_weights,
+    yaml_file,
+)
+
+if TYPE_CHECKING:
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+
+def ms_swift_yaml(job: Job, plan: Plan, own: Program) -> str:
+    """What its HfArgumentParser reads, with the variables that launch it; the dataset is yours."""
+    method, base = job.method, job.method.base
+    values: dict[str, object] = {
+        **({"ENV": {"NPROC_PER_NODE": plan.dp}} if plan.dp > 1 else {}),
+        "model": repository(job),
+        "use_hf": True,
+        "torch_dtype": whole_weights(job),
+        "attn_impl": "flash_attn",
+        "tuner_type": "lora" if method.adapts else "full",
+        "dataset": [DATASET],
+        "max_length": job.seq_len,
+        "packing": packs(job),
+        **trainer_values(job, plan, own),
+        **own.switched(job, plan),
+        "gradient_checkpointing": checkpoints(plan),
+    }
+    if method.adapts:
+        values |= {"lora_rank": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
+        values |= {"target_modules": ["all-linear"] if every_module(job) else modules(job)}
+        values |= {"use_dora": method.name == "dora"}
+    if base in ("nf4", "int8"):
+        values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
+        values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}
+    if sharded(plan):
+        values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
+        values |= {"fsdp_config": _fsdp(plan)}
+    return yaml_file([f"{own.title}: {plan.summary()}", "swift sft ms-swift.yaml"], values)
+
+
+def _fsdp(plan: Plan) -> dict[str, object]:
+    return {
+        "fsdp_version": 2,
+        "reshard_after_forward": plan.zero_stage == 3,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "activation_checkpointing": plan.recompute == "full",
+        "state_dict_type": "SHARDED_STATE_DICT",
+    }
+
+
+FILES = export_files("ms-swift", {"ms-swift.yaml": ms_swift_yaml})

@@ -1,0 +1,60 @@
+"""TRL's configuration of supervised fine-tuning for a plan: `trl sft --config trl.yaml`.
+
+Source of the keys: huggingface/trl v1.16.0, trl/scripts/sft.py, trl/trainer/model_config.py, sft_config.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from optimizer.frameworks.tuning.program import (
+    DATASET,
+    Program,
+    checkpoints,
+    every_module,
+    export_files,
+    launched,
+    modules,
+    packs,
+    repository,
+    sharded,
+    trainer_values,
+    whole_weights,
+    yaml_file,
+)
+
+if TYPE_CHECKING:
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+
+def trl_yaml(job: Job, plan: Plan, own: Program) -> str:
+    """What TrlParser reads; the dataset is yours."""
+    method, base = job.method, job.method.base
+    values: dict[str, object] = {
+        "model_name_or_path": repository(job),
+        "dtype": whole_weights(job),
+        "attn_implementation": "flash_attention_2",
+        "dataset_name": DATASET,
+        "max_length": job.seq_len,
+        "packing": packs(job),
+        **trainer_values(job, plan, own),
+        **own.switched(job, plan),
+        "gradient_checkpointing": checkpoints(plan),
+    }
+    if method.adapts:
+        targets: object = "all-linear" if every_module(job) else modules(job)
+        values |= {"use_peft": True, "lora_r": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
+        values |= {"lora_target_modules": targets, "use_dora": method.name == "dora"}
+    if base == "nf4":
+        values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
+        values |= {"bnb_4bit_quant_storage": "bfloat16"} if sharded(plan) else {}
+    elif base == "int8":
+        values["load_in_8bit"] = True
+    command = launched(
+        plan, "trl sft --config trl.yaml", "accelerate launch --config_file accelerate.yaml -m trl.scripts.sft ..."
+    )
+    return yaml_file([f"{own.title}: {plan.summary()}", command.replace("...", "--config trl.yaml")], values)
+
+
+FILES = export_files("trl", {"trl.yaml": trl_yaml}, accelerate=True)

@@ -1,0 +1,1 @@
+"""What programs that fine-tune models share."""

@@ -1,0 +1,201 @@
+"""A program that fine-tunes models: its words, what it lacks to run a plan as it is priced, and its launch files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from optimizer.base.content import content
+from optimizer.catalog.targets import launchers
+from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
+from optimizer.frameworks.framework import ExportFiles
+from optimizer.frameworks.refusal import lacks, runnable
+from optimizer.job.lengths import ON
+from optimizer.job.method import GROUPS
+from optimizer.job.plan import Knobs
+
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+    from optimizer.job.job import Job
+    from optimizer.job.plan import Plan
+
+PACKAGE = "optimizer.frameworks.tuning"
+ACCELERATE = "accelerate.yaml"
+DATASET, OUTPUT = "YOUR_DATASET", "output"
+Text = Callable[["Job", "Plan", "Program"], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What a program that fine-tunes models calls things.
+
+    Attributes:
+        target: as `--target` names it.
+        title: name and release.
+        methods: of optimizer.job.method.METHODS.
+        bases: formats in which it keeps frozen weights.
+        optimizers: its names of them by ours.
+        chunks: parts of the loss that it can have, as Features.loss_chunks counts them.
+        liger: the key that switches on a loss of 0 chunks, "" where it has that anyway or not at all.
+        hosted: what keeps inputs of checkpointed layers on the host, by key; empty where it cannot.
+        in_backward: whether the optimizer can step in the backward pass.
+        models: configurations that it ships by our names of models; empty where it takes any model.
+    """
+
+    target: str
+    title: str
+    methods: tuple[str, ...]
+    bases: tuple[str, ...]
+    optimizers: Mapping[str, str]
+    chunks: tuple[int, ...]
+    liger: str = ""
+    hosted: Mapping[str, object] = field(default_factory=dict)
+    in_backward: bool = False
+    models: Mapping[str, str] = field(default_factory=dict)
+
+    def unexpressed(self, job: Job, plan: Plan, knobs: Knobs | None = None) -> tuple[str, ...]:
+        """What the program lacks to run the plan as it is priced, in words; nothing where it can."""
+        can, device, chunks = launchers()[self.target], job.cluster.device, job.stack.features.loss_chunks
+        partly = plan.recompute == "full" and bool(plan.recompute_layers or plan.recompute_first)
+        other = {name: value for name, value in can.only.items() if getattr(plan, name) != value}
+        missing = {
+            f"the device {device.name} ({device.vendor})": device.vendor not in can.vendors,
+            f"the model {job.model.name}": bool(self.models) and job.model.name not in self.models,
+            **{f"{name} of {getattr(plan, name)}": True for name in other},
+            f"the number format {job.dtype}": job.dtype != "bf16",
+            f"frozen weights in {job.method.base}": job.method.freezes and job.method.base not in self.bases,
+            f"ZeRO-{plan.zero_stage} on {plan.dp} GPUs": plan.dp > 1
+            and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
+            f"groups of {plan.shard} that share weights": 0 < plan.shard < plan.dp,
+            f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
+            "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
+            # One that has all logits at once is priced at more than any other.
+            f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
+            "steps of the optimizer in the backward pass": job.update_rule.in_backward and not self.in_backward,
+            "gradients of several micro-batches in such steps": (
+                job.update_rule.in_backward and plan.num_microbatches > 1
+            ),
+            "a share of the optimizer on the host": knobs is not None and knobs.offload > 0,
+        }
+        return lacks(missing)
+
+    def switched(self, job: Job, plan: Plan) -> dict[str, object]:
+        """What it switches on besides: Liger's kernels, inputs of checkpointed layers on the host."""
+        liger = {self.liger: True} if self.liger and not job.stack.features.loss_chunks else {}
+        return {**liger, **(self.hosted if plan.activation_offload else {})}
+
+    def _hosts(self, plan: Plan) -> bool:
+        return bool(self.hosted) and plan.activation_offload == 100 and plan.recompute == "full"
+
+    def text(self, answer: Answer, write: Text) -> str:
+        """A launch file. Raises InputError when the answer holds no plan, or one that the program cannot run."""
+        return write(*runnable(answer, self.title, self.unexpressed), self)
+
+    def optimizer(self, job: Job) -> str:
+        """What it calls the job's optimizer."""
+        return self.optimizers[job.update_rule.name]
+
+
+@cache
+def program(target: str) -> Program:
+    """The program of a target.
+
+    >>> program("axolotl").optimizers["adamw-8bit"], program("axolotl").bases
+    ('adamw_bnb_8bit', ('bf16', 'int8', 'nf4'))
+    """
+    tables = content(PACKAGE, "programs.toml")
+    own = dict(tables[target])
+    values: dict[str, Any] = {**tables.get(own.pop("like", ""), {}), **own}
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Program(target=target, **{**values, **lists})
+
+
+def export_files(target: str, files: Mapping[str, Text], *, accelerate: bool = False) -> ExportFiles:
+    """The launch files of a target, and of Accelerate where several processes are launched with it."""
+    own = program(target)
+    texts = {name: partial(own.text, write=write) for name, write in files.items()}
+    more = {ACCELERATE: partial(own.text, write=accelerate_yaml)} if accelerate else {}
+    return ExportFiles(
+        files={**texts, **more},
+        companions=tuple(more),
+        methods=own.methods,
+        optimizers=tuple(own.optimizers),
+        tunes=True,
+    )
+
+
+def repository(job: Job) -> str:
+    """The model on the Hugging Face hub, else the name that the user gave it."""
+    return str(content(PACKAGE, "models.toml").get(job.model.name, job.model.name))
+
+
+def modules(job: Job) -> list[str]:
+    """Modules with adapters, as Hugging Face calls them.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.job import Job
+    >>> modules(Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=16, train="lora:16:attention"))
+    ['q_proj', 'k_proj', 'v_proj', 'o_proj']
+    """
+    return [f"{name}_proj" for name in job.method.targets]
+
+
+def every_module(job: Job) -> bool:
+    """Whether all linear layers have adapters."""
+    return job.method.targets == GROUPS["all"]
+
+
+def sharded(plan: Plan) -> bool:
+    """Whether FSDP shards weights or gradients."""
+    return plan.dp > 1 and plan.zero_stage > 0
+
+
+def checkpoints(plan: Plan) -> bool:
+    """Whether the program checkpoints layers itself; FSDP does where it shards."""
+    return plan.recompute == "full" and not sharded(plan)
+
+
+def trainer_values(job: Job, plan: Plan, own: Program) -> dict[str, object]:
+    """What the Trainer of Hugging Face takes of a plan."""
+    return {
+        "output_dir": OUTPUT,
+        "per_device_train_batch_size": plan.micro_batch,
+        "gradient_accumulation_steps": plan.num_microbatches,
+        "bf16": True,
+        "optim": own.optimizer(job),
+    }
+
+
+def packs(job: Job) -> bool:
+    """Whether documents fill sequences together."""
+    return job.packing == ON
+
+
+def whole_weights(job: Job) -> str:
+    """In what weights are loaded: those that are trained under a master copy in fp32."""
+    return "float32" if job.stack.features.master_bytes and not job.method.freezes else "bfloat16"
+
+
+def yaml_file(head: Sequence[str], values: Mapping[str, object]) -> str:
+    """Comments, and values as YAML."""
+    from optimizer.catalog.readers.yaml_nodes import yaml_text
+
+    return "".join(f"# {line}\n" for line in head) + yaml_text([dict(values)])
+
+
+def launched(plan: Plan, alone: str, together: str) -> str:
+    """The command of one process, or of one for each GPU."""
+    return alone if plan.dp == 1 else together
+
+
+def accelerate_yaml(job: Job, plan: Plan, own: Program) -> str:
+    """`accelerate launch --config_file` of replicas, or of FSDP2 where it shards; nothing on one GPU."""
+    if plan.dp == 1:
+        return ""
+    values = {**cluster_values(job), "mixed_precision": job.dtype, "distributed_type": "MULTI_GPU"}
+    if sharded(plan):
+        values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(plan)}
+    return yaml_file([f"{plan.dp} processes, with the file beside it"], dict(sorted(values.items())))

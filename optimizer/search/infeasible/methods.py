@@ -1,0 +1,65 @@
+"""Other ways of training a model: lighter ones than that which does not fit, each with the software that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from optimizer.catalog import load_stack
+from optimizer.catalog.stacks import default_stack
+from optimizer.catalog.usual_batch import AT_ONCE
+from optimizer.job.job import Job
+from optimizer.job.method import WAYS, lighter_ways, method_of, optimizer_of, tunes
+
+SHORTEST = 512  # tokens of a sequence
+
+
+def lighter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
+    """The job by every lighter way, with the options that ask for it; nothing where it has more GPUs than a node.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("megatron-core"),
+    ...     gpus=1, seq_len=2048, global_batch=16)
+    >>> [(options, lighter.stack.name) for options, lighter in lighter_jobs(job)][-1]
+    ('--train qlora', 'hf-2026')
+    """
+    if job.gpus > job.cluster.gpus_per_node:
+        return
+    for train, optimizer in lighter_ways(job.train, job.optimizer):
+        lighter = by_way(job, train, optimizer)
+        options = f"--train {train}" if train != job.train else f"--optimizer {optimizer}"
+        batch = f" --global-batch {lighter.global_batch}" if lighter.global_batch != job.global_batch else ""
+        yield f"{options}{batch}", lighter
+
+
+def shorter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
+    """A job of fine-tuning with sequences of ever lower powers of two, which cut its documents.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("hf-2026"),
+    ...     gpus=1, seq_len=5568, global_batch=16, train="qlora")
+    >>> [options for options, _ in shorter_jobs(job)]
+    ['--seq-len 4096', '--seq-len 2048', '--seq-len 1024', '--seq-len 512']
+    """
+    seq_len = 1 << (job.seq_len - 1).bit_length()
+    while job.tunes and (seq_len := seq_len // 2) >= SHORTEST:
+        yield f"--seq-len {seq_len}", replace(job, seq_len=seq_len)
+
+
+def by_way(job: Job, train: str, optimizer: str) -> Job:
+    """The job by another way of training; software that is the usual one of some way gives place to that of the way.
+
+    Where nothing accumulates its batch is no more than the few sequences that are usual then.
+    """
+    usual = {_usual(job, *way) for way in (*WAYS, (job.train, job.optimizer))}
+    tuned = tunes(method_of(train), optimizer_of(optimizer)) and job.stack.name in usual
+    stack = load_stack(_usual(job, train, optimizer)) if tuned else job.stack
+    batch = min(job.global_batch, AT_ONCE * job.gpus) if optimizer_of(optimizer).in_backward else job.global_batch
+    base = job.base if train == job.train else ""
+    return replace(job, train=train, optimizer=optimizer, base=base, stack=stack, global_batch=batch)
+
+
+def _usual(job: Job, train: str, optimizer: str) -> str:
+    """The software that a way takes where nobody names it."""
+    method, rule = method_of(train), optimizer_of(optimizer)
+    return default_stack(job.cluster.device, tunes(method, rule), rule.in_backward)

@@ -1,0 +1,195 @@
+"""Launch files of programs that fine-tune models: what they say of a plan, what they refuse, how they are read back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.targets import aimed, argument_names, launchers
+from optimizer.cli import cli
+from optimizer.frameworks.every import TARGETS
+from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.tuning.program import program
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
+from optimizer.job.switches import switched_to
+from optimizer.search.plan.planner import plan
+from tests.clients.accepted import TUNING
+from tests.frameworks.read_back import OTHERS, WITH, differing
+from tests.frameworks.read_back import answers as drawn
+
+YAMLS = {
+    "trl": "trl.yaml",
+    "axolotl": "axolotl.yaml",
+    "llama-factory": "llama-factory.yaml",
+    "ms-swift": "ms-swift.yaml",
+}
+
+
+def answer(target: str, train: str = "qlora:32", gpus: int = 1, **changes: object) -> Answer:
+    """An answer for a target whose plan is given."""
+    stack = aimed(load_stack(target), target)
+    job = Job(
+        model=load_model("llama3.1-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=stack,
+        gpus=gpus,
+        seq_len=2048,
+        global_batch=16 * gpus,
+        train=train,
+    )
+    found = plan(replace(job, **changes), top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
+    assert found.plan is not None
+    return found
+
+
+def with_plan(target: str, gpus: int, chosen: Plan, train: str = "lora") -> Answer:
+    """The same with another plan."""
+    return replace(answer(target, train, gpus), plan=chosen, knobs=Knobs())
+
+
+def test_every_program_has_a_target_and_words() -> None:
+    assert set(TUNING) == {name for name, files in TARGETS.items() if files.tunes}
+    for target in TUNING:
+        own = program(target)
+        assert {"full", "lora", "qlora"} <= set(own.methods)
+        assert {"bf16", "nf4"} <= set(own.bases)
+        assert "adamw" in own.optimizers
+        assert launchers()[target].only["tp"] == 1
+
+
+@pytest.mark.parametrize("target", YAMLS)
+def test_a_file_says_the_plan_and_the_method(target: str) -> None:
+    found = answer(target, optimizer="paged-adamw-8bit")
+    values = YAML(typ="safe").load(exported(found).texts[YAMLS[target]])
+    assert found.plan is not None
+    micro = values.get("per_device_train_batch_size", values.get("micro_batch_size"))
+    assert (micro, values["gradient_accumulation_steps"]) == (found.plan.micro_batch, found.plan.num_microbatches)
+    assert values.get("lora_r", values.get("lora_rank")) == 32
+    assert "paged_adamw_8bit" in values.values()
+    assert values.get("load_in_4bit") is True or 4 in (values.get("quantization_bit"), values.get("quant_bits"))
+    assert "meta-llama/Llama-3.1-8B" in values.values()
+    assert 2048 in (values.get(name) for name in ("max_length", "sequence_len", "cutoff_len"))
+
+
+@pytest.mark.parametrize("target", YAMLS)
+def test_several_gpus_shard_with_fsdp(target: str) -> None:
+    chosen = Plan(dp=8, micro_batch=2, num_microbatches=8, zero_stage=3, recompute="full")
+    texts = exported(with_plan(target, 8, chosen)).texts
+    together = "".join(texts.values())
+    assert "reshard_after_forward: true" in together
+    assert "activation_checkpointing: true" in together
+    assert ("num_processes: 8" in together) is (target in ("trl", "llama-factory"))
+
+
+def test_one_gpu_has_no_file_of_accelerate() -> None:
+    assert set(exported(answer("trl")).texts) == {"trl.yaml"}
+
+
+def test_torchtune_starts_from_a_configuration_that_it_ships() -> None:
+    text = exported(answer("torchtune", optimizer="adamw-8bit")).texts["torchtune.sh"]
+    assert "tune run lora_finetune_single_device --config llama3_1/8B_lora_single_device" in text
+    assert "~optimizer.fused" in text
+    assert "optimizer=bitsandbytes.optim.AdamW8bit" in text
+    assert "model.quantize_base=True" in text
+    assert "llama3_1/8B_lora_single_device" in argument_names("torchtune", "v0.6.1")
+
+
+def test_torchtune_refuses_what_it_does_not_ship() -> None:
+    single = answer("torchtune", "lora", model=load_model("llama2-13b"))
+    with pytest.raises(InputError, match="ships no configuration llama2/13B_lora_single_device"):
+        write_exports(single, Path("nowhere"))
+    other = answer("torchtune", model=load_model("qwen3-8b"))
+    assert "the model qwen3-8b" in exported(other).refused["torchtune.sh"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (Plan(dp=1, tp=2, num_microbatches=32), "tp of 2"),
+        (Plan(dp=2, num_microbatches=16, activation_offload=50), "activations on the host"),
+        (Plan(dp=2, num_microbatches=16, recompute="selective"), "recomputation of selective"),
+        (Plan(dp=2, num_microbatches=16, recompute="full", recompute_layers=(3,)), "recomputation of full as priced"),
+        (Plan(dp=2, num_microbatches=16, zero_stage=1), "ZeRO-1 on 2 GPUs"),
+    ],
+)
+def test_a_plan_that_is_not_run_as_priced_is_refused(chosen: Plan, said: str) -> None:
+    assert said in exported(with_plan("trl", 2, chosen)).refused["trl.yaml"]
+
+
+def test_unsloth_is_a_program_that_compiles() -> None:
+    for train in ("full", "lora:8:attention", "qlora"):
+        text = exported(answer("unsloth", train, model=load_model("llama3.2-1b"))).texts["unsloth_sft.py"]
+        compile(text, "unsloth_sft.py", "exec")
+        assert ("get_peft_model" in text) is (train != "full")
+
+
+def test_what_tunes_and_what_does_not_have_files_of_their_own(tmp_path: Path) -> None:
+    command = ["--model", "llama3.2-1b", "--gpus", "1", "--device", "h100", "--seq-len", "2048"]
+    for more, there, not_there in (
+        (["--train", "lora"], "trl.yaml", "megatron.args"),
+        (["--global-batch", "64"], "megatron.args", "trl.yaml"),
+    ):
+        folder = tmp_path / there
+        said = CliRunner().invoke(cli, [*command, *more, "--export", str(folder)])
+        assert said.exit_code == 0, said.output
+        assert (folder / there).exists()
+        assert not (folder / not_there).exists()
+
+
+def test_other_launchers_know_no_lengths_of_documents() -> None:
+    assert "--lengths" in TARGETS["megatron-lm"].refusal(replace(answer("trl", "full", 8).job, lengths="900"))
+
+
+def test_random_jobs_are_read_back_at_the_price_that_was_promised(tmp_path: Path) -> None:
+    read = 0
+    for number, found in enumerate(drawn(Random(2), 12, tuple(YAMLS))):
+        write_exports(found, folder := tmp_path / str(number))
+        for name in set(YAMLS.values()) - OTHERS:
+            if (folder / name).exists():
+                read += 1
+                assert differing(found, folder / name) == "", (name, WITH.get(name))
+    assert read == 12
+
+
+def test_switches_have_the_words_of_each_program() -> None:
+    liger = {target: answer(target) for target in ("trl", "llama-factory", "ms-swift", "axolotl")}
+    words = {
+        "trl": "use_liger_kernel: true",
+        "llama-factory": "enable_liger_kernel: true",
+        "ms-swift": "use_liger_kernel",
+    }
+    for target, found in liger.items():
+        assert "liger" not in "".join(exported(found).texts.values())
+        job = replace(found.job, stack=switched_to(found.job.stack, {"liger": "on"}))
+        switched = exported(replace(found, job=job))
+        assert words.get(target, "") in "".join(switched.texts.values())
+        assert (YAMLS[target] in switched.texts) is (target in words)
+
+
+def test_inputs_of_checkpointed_layers_on_the_host_are_told_and_read_back(tmp_path: Path) -> None:
+    chosen = Plan(num_microbatches=16, recompute="full", activation_offload=100)
+    for target in ("trl", "llama-factory", "axolotl"):
+        found = with_plan(target, 1, chosen)
+        write_exports(found, folder := tmp_path / target)
+        assert differing(found, folder / YAMLS[target]) == ""
+    assert "activations on the host" in exported(with_plan("ms-swift", 1, chosen)).refused["ms-swift.yaml"]
+    script = exported(with_plan("unsloth", 1, chosen)).texts["unsloth_sft.py"]
+    assert script.count('use_gradient_checkpointing="unsloth"') == 2
+
+
+def test_an_optimizer_that_steps_in_the_backward_pass_is_torchtunes_alone_and_accumulates_nothing() -> None:
+    job = replace(answer("torchtune", "full", 8).job, optimizer="paged-adamw-8bit:in-backward")
+    found = replace(answer("torchtune", "full", 8), job=job, knobs=Knobs())
+    once = Plan(dp=8, micro_batch=16, zero_stage=3, recompute="full")
+    assert "optimizer_in_bwd=True" in exported(replace(found, plan=once)).texts["torchtune.sh"]
+    several = replace(once, micro_batch=8, num_microbatches=2)
+    assert "several micro-batches" in exported(replace(found, plan=several)).refused["torchtune.sh"]

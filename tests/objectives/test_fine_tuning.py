@@ -1,0 +1,147 @@
+"""Fine-tuning on few cards, held against what its software's authors published, and what each setting changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.stacks import default_stack
+from optimizer.constraints.rules.activation_offload import ActivationOffload
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.objectives.step.price import Costs, price
+from optimizer.objectives.step.safe_memory import chance_to_fit
+
+GIB = 2**30
+CARD = load_cluster("rtx-4090")
+# pytorch/torchtune @bd2a0fc7c, README.md: Llama 3.1 8B on one RTX 4090, two packed sequences of 2,048 tokens.
+TORCHTUNE = Job(
+    model=load_model("llama3.1-8b"),
+    cluster=CARD,
+    stack=load_stack("torchtune"),
+    gpus=1,
+    seq_len=2048,
+    global_batch=2,
+)
+BOTH = Plan(micro_batch=2, recompute="full")
+
+
+def priced(job: Job, plan: Plan) -> Costs:
+    return price(job, Plans.of([plan]))
+
+
+@pytest.mark.parametrize(
+    ("train", "optimizer", "gib", "rate"),
+    [("full", "paged-adamw-8bit:in-backward", 18.9, 1650), ("lora:8", "", 16.2, 3083), ("qlora:8", "", 7.4, 2413)],
+)
+def test_a_model_of_8b_takes_what_torchtune_measured_on_one_card(
+    train: str, optimizer: str, gib: float, rate: float
+) -> None:
+    job = replace(TORCHTUNE, train=train, optimizer=optimizer)
+    costs = priced(job, BOTH)
+    assert float(costs.reserved[0]) / GIB == pytest.approx(gib, rel=0.08)
+    assert 2 * 2048 / float(costs.step_time[0]) == pytest.approx(rate, rel=0.25)
+    assert chance_to_fit(job, float(costs.reserved[0])) > 0.9
+
+
+def test_full_training_of_8b_fits_no_such_card_with_adamw() -> None:
+    assert chance_to_fit(TORCHTUNE, float(priced(TORCHTUNE, BOTH).reserved[0])) < 0.01
+
+
+def test_adapters_of_4b_fit_a_card() -> None:
+    """LLaMA-Factory's example of Qwen3-4B: its table says 8 GB of a model as large, without what a step computes."""
+    stack = load_stack(default_stack(CARD.device, tuned=True))
+    job = replace(TORCHTUNE, model=load_model("qwen3-4b"), stack=stack, train="lora:8")
+    costs = priced(job, Plan(num_microbatches=2, recompute="full"))
+    assert 8.0 < float(costs.reserved[0]) / GIB < 13.0
+    assert chance_to_fit(job, float(costs.reserved[0])) > 0.9
+
+
+def test_a_million_tokens_on_eight_cards_take_what_trl_measured() -> None:
+    """huggingface/trl pull request 6846: Qwen3-8B at 1,048,576 tokens on 8 H100, 379.75 s and 56.2 GB."""
+    job = Job(
+        model=load_model("qwen3-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("trl"),
+        gpus=8,
+        seq_len=1 << 20,
+        global_batch=1,
+    )
+    plan = Plan(cp=8, zero_stage=3, recompute="full", activation_offload=100)
+    costs = priced(job, plan)
+    assert float(costs.step_time[0]) == pytest.approx(379.75, rel=0.12)
+    assert float(costs.reserved[0]) / 1e9 == pytest.approx(56.2, rel=0.15)
+    assert float(priced(job, replace(plan, activation_offload=0)).reserved[0]) > job.usable_memory
+
+
+def test_a_step_in_the_backward_pass_keeps_the_gradient_of_a_layer() -> None:
+    plain, early = (priced(replace(TORCHTUNE, optimizer=name), BOTH) for name in ("", "adamw:in-backward"))
+    assert plain.memory["gradients"][0] == pytest.approx(2 * TORCHTUNE.model.params)
+    assert early.memory["gradients"][0] == 0.0
+    assert 0.0 < early.memory["buffers"][0] - plain.memory["buffers"][0] < 0.1 * plain.memory["gradients"][0]
+
+
+def test_inputs_that_no_gradient_needs_are_not_kept() -> None:
+    plan = Plan(micro_batch=2)
+    few, all_of_them = (priced(replace(TORCHTUNE, train=f"lora:8:{on}"), plan) for on in ("q,v", "all"))
+    model, kept = TORCHTUNE.model, TORCHTUNE.stack["activation_factor"]
+    idle = 2 * 2 * 2048 * (model.hidden + model.ffn_hidden) * model.layers
+    assert all_of_them.memory["activations"][0] - few.memory["activations"][0] == pytest.approx(kept * idle)
+
+
+def test_dequantising_costs_the_same_whatever_the_tokens() -> None:
+    def more(length: int) -> float:
+        job = replace(TORCHTUNE, seq_len=length, train="lora:8")
+        passes = [priced(replace(job, train=train), BOTH).time["elementwise"][0] for train in ("lora:8", "qlora:8")]
+        return float(np.diff(passes)[0])
+
+    assert more(1024) == pytest.approx(more(4096))
+    assert more(1024) > 0.0
+
+
+def test_embedding_and_head_trained_whole_are_copies_in_half_precision() -> None:
+    job = replace(TORCHTUNE, stack=load_stack("transformers"), train="lora:8:all")
+    small, whole = (priced(replace(job, train=train), BOTH) for train in (job.train, f"{job.train},embedding,head"))
+    elements = job.model.embedding_params + job.model.head_params
+    added = sum(whole.memory[term][0] - small.memory[term][0] for term in ("weights", "gradients", "optimizer"))
+    assert added / elements == pytest.approx(2 + 2 + 2 + 4, rel=1e-3)
+
+
+def test_a_loss_in_chunks_has_few_logits() -> None:
+    features = TORCHTUNE.stack.features
+    whole = replace(TORCHTUNE, stack=replace(TORCHTUNE.stack, features=replace(features, loss_chunks=1)))
+    assert priced(whole, BOTH).memory["logits"][0] == pytest.approx(8 * priced(TORCHTUNE, BOTH).memory["logits"][0])
+
+
+def test_what_bitsandbytes_does_not_quantise_is_in_single_precision() -> None:
+    job = replace(TORCHTUNE, stack=load_stack("transformers"))
+    narrow, wide = (priced(replace(job, train="qlora:8", base=base), BOTH) for base in ("int4", "nf4"))
+    rest = job.model.embedding_params + job.model.head_params
+    assert wide.memory["weights"][0] - narrow.memory["weights"][0] == pytest.approx(2 * rest, rel=0.03)
+    assert wide.memory["activations"][0] > narrow.memory["activations"][0]
+
+
+@pytest.mark.parametrize(("stack", "allowed"), [("transformers", True), ("litgpt", False), ("megatron-core", False)])
+def test_inputs_of_recomputed_layers_lie_on_the_host_where_the_software_can(stack: str, allowed: bool) -> None:
+    job = replace(TORCHTUNE, stack=load_stack(stack))
+    plans = Plans.of([replace(BOTH, activation_offload=100)])
+    assert bool(ActivationOffload().check(job, plans)[0]) is allowed
+
+
+def test_inputs_on_the_host_leave_two_buffers() -> None:
+    here, there = (priced(TORCHTUNE, replace(BOTH, activation_offload=share)) for share in (0, 100))
+    model, boundary = TORCHTUNE.model, 2 * 2 * 2048 * TORCHTUNE.model.hidden
+    saved = here.memory["activations"][0] - there.memory["activations"][0]
+    assert saved == pytest.approx(TORCHTUNE.stack["activation_factor"] * boundary * (model.layers - 2))
+    assert there.time["host_transfer"][0] > 0.0
+
+
+def test_hooks_of_sharding_take_the_host_a_time_for_each_layer() -> None:
+    job = replace(TORCHTUNE, gpus=2, global_batch=4, stack=load_stack("transformers"), seq_len=128)
+    without = replace(job, stack=replace(job.stack, features=replace(job.stack.features, sharded_host=0.0)))
+    plan = replace(BOTH, dp=2, zero_stage=3)
+    more = priced(job, plan).step_time[0] - priced(without, plan).step_time[0]
+    assert 0.0 < more <= 2 * job.stack.features.sharded_host * job.model.layers * (1 + 1e-9)
