@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -24,13 +25,14 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, TUNING, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
-from optimizer.job.known import MEMORY, QUANTITIES, TIME, Known
+from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
-from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior
+from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior, unlike
+from optimizer.objectives.step.interval import LEVEL, SIDES
 
 # Stacks that are fitted to runs of others, whose rows name these, and those that print the memory that they reserve.
 ALSO: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -41,7 +43,7 @@ ALSO: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 SAMPLE = 8  # runs of one stack, source, device and model that the likeness is fitted to
 FREEDOM = 8.0  # of Student's distribution that scores a prediction
-START = Likeness(parts=dict.fromkeys(SHARED, 0.07), noise=0.03, size=3.0, plan=3.0, slope=0.3)
+START = ErrorLikeness(parts=dict.fromkeys(SHARED, 0.07), noise=0.03, size=3.0, plan=3.0, slope=0.3)
 STEPS = (0.7, 0.35, 0.2)  # in log, of the search
 BOUNDS = {"parts": (0.002, 0.6), "noise": (0.01, 0.1), "size": (0.5, 10.0), "plan": (0.5, 10.0), "slope": (0.05, 1.0)}
 MEDIAN_PART, WIDTH = 0.07, 1.5  # of the prior of a part, in log: parts that no leave-out tells stay there
@@ -50,7 +52,7 @@ WEIGHT = 50.0  # of the mean score against the prior
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class PartForecast:
     """What is believed of runs that a fit did not see.
 
     Attributes:
@@ -73,7 +75,9 @@ class Forecast:
     def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
-        within = self.covariance[np.ix_(chosen, chosen)]
+        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen])
+        covariance = self.covariance + strange**2
+        within = covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
         scaled = noise.copy()
         for _ in range(REWEIGHTINGS):
@@ -81,12 +85,14 @@ class Forecast:
             squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
             scaled = noise * (NOISE_FREEDOM + squares / noise) / (NOISE_FREEDOM + 1.0)
         inverse = np.linalg.inv(within + np.diag(scaled))
-        like = self.covariance[:, chosen]
-        variance = np.diag(self.covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
+        like = covariance[:, chosen]
+        variance = np.diag(covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
         return self.mean + like @ inverse @ errors, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
 
 
-def forecasts(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> Iterator[Forecast]:
+def forecasts(
+    likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]
+) -> Iterator[PartForecast]:
     """Each part that was left out, given all other runs.
 
     With P the inverse of the covariance of all runs, the errors e of a part g have the covariance (P_gg)^-1 and the
@@ -100,9 +106,9 @@ def forecasts(likeness: Likeness, places: Places, errors: FloatArray, parts: Seq
         seen = errors.copy()
         seen[part.stack] = part.errors
         seen[part.places] = 0.0
-        covariance = np.linalg.inv(every.inverse[np.ix_(part.places, part.places)])
+        covariance = np.asarray(np.linalg.inv(every.inverse[np.ix_(part.places, part.places)]), dtype=np.float64)
         mean = -covariance @ (every.inverse[part.places] @ seen)
-        yield Forecast(
+        yield PartForecast(
             part=part,
             mean=mean,
             covariance=covariance - np.diag(every.noise[part.places]),
@@ -110,7 +116,7 @@ def forecasts(likeness: Likeness, places: Places, errors: FloatArray, parts: Seq
         )
 
 
-def score(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> float:
+def score(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> float:
     """Mean log density of errors on runs left out, and on the rest of a cell once one or three of it are known.
 
     A part of n runs weighs n^0.3. The prior holds parts that nothing tells.
@@ -140,24 +146,24 @@ def _density(errors: FloatArray, mean: FloatArray, spread: FloatArray) -> float:
     return float(np.mean(-np.log(scale) - (FREEDOM + 1.0) / 2.0 * np.log1p(squares / FREEDOM)))
 
 
-def fitted(places: Places, errors: FloatArray, parts: Sequence[LeftOut], start: Likeness) -> Likeness:
+def fitted(places: Places, errors: FloatArray, parts: Sequence[LeftOut], start: ErrorLikeness) -> ErrorLikeness:
     """The likeness of the best score, by a search along each coordinate."""
     names = [*(("parts", name) for name in start.parts), *((name, "") for name in ("noise", "size", "plan", "slope"))]
-    found = start
+    chosen = start
     for step in STEPS:
-        found = replace(found, scales=scales(found, places, errors, parts))
-        best = score(found, places, errors, parts)
+        chosen = replace(chosen, scales=scales(chosen, places, errors, parts))
+        best = score(chosen, places, errors, parts)
         for name, key in names:
             for sign in (1.0, -1.0):
-                changed = _moved(found, name, key, float(np.exp(sign * step)))
+                changed = _moved(chosen, name, key, float(np.exp(sign * step)))
                 while (value := score(changed, places, errors, parts)) > best + 1e-3:
-                    best, found = value, changed
-                    changed = _moved(found, name, key, float(np.exp(sign * step)))
-        click.echo(f"{best:.3f} {found}", err=True)
-    return found
+                    best, chosen = value, changed
+                    changed = _moved(chosen, name, key, float(np.exp(sign * step)))
+        click.echo(f"{best:.3f} {chosen}", err=True)
+    return chosen
 
 
-def scales(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
+def scales(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
     """Errors of each root's software over what the likeness says of all, where cells are left out [1].
 
     g^2 = (USUAL + sum_c z_c^2) / (USUAL + n) over n cells c, z^2 being the mean of squared errors over their variances,
@@ -173,12 +179,34 @@ def scales(likeness: Likeness, places: Places, errors: FloatArray, parts: Sequen
     return {root: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for root, z in squares.items()}
 
 
-def _moved(likeness: Likeness, name: str, key: str, factor: float) -> Likeness:
+def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> ErrorLikeness:
+    """The likeness with all of its deviations times one number, for intervals that hold LEVEL of what was left out.
+
+    Every part weighs alike; where the fit holds more, as it does where whole stacks err most,
+    nothing is narrowed.
+
+    Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018).
+    """
+    for _ in range(2):  # the means widen too, and do not grow
+        every = list(forecasts(likeness, places, errors, parts))
+        far = np.concatenate([np.abs(each.part.own) / np.hypot(each.spread, each.mean) for each in every])
+        weights = np.concatenate([np.full(len(each.mean), 1.0 / len(each.mean)) for each in every])
+        order = np.argsort(far)
+        reached = np.cumsum(weights[order])
+        factor = max(1.0, float(far[order][np.searchsorted(reached, LEVEL * reached[-1])]) / SIDES)
+        wider = {name: factor * value for name, value in likeness.parts.items()}
+        likeness = replace(likeness, parts=wider, noise=factor * likeness.noise)
+    return likeness
+
+
+def _moved(likeness: ErrorLikeness, name: str, key: str, factor: float) -> ErrorLikeness:
     low, high = BOUNDS[name]
     if key:
         value = float(np.clip(likeness.parts[key] * factor, low, high))
         return replace(likeness, parts={**likeness.parts, key: value})
-    return replace(likeness, **{name: float(np.clip(getattr(likeness, name) * factor, low, high))})
+    value = float(np.clip(getattr(likeness, name) * factor, low, high))
+    changed: Mapping[str, Any] = {name: value}
+    return replace(likeness, **changed)
 
 
 def believed(
@@ -193,13 +221,13 @@ def believed(
     return chosen, Places.of(rows), errors, list(left_out(chosen, quantity))
 
 
-def belief_csv(rows: Sequence[Known], files: Sequence[str]) -> str:
+def belief_csv(rows: Sequence[RunError], files: Sequence[str]) -> str:
     """presets/belief.csv."""
     text = StringIO()
     text.write(
         f"# Errors of the shipped stacks on {' and '.join(files)}, like runs together: python -m maintain.belief\n"
     )
-    names = [field.name for field in fields(Known)]
+    names = [field.name for field in fields(RunError)]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
@@ -212,10 +240,10 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def likeness_toml(found: dict[str, Likeness]) -> str:
+def likeness_toml(likenesses: dict[str, ErrorLikeness]) -> str:
     """presets/belief.toml."""
     lines = ["# How alike errors of predictions are: deviations of what they share, in log; lengths in doublings."]
-    for quantity, likeness in found.items():
+    for quantity, likeness in likenesses.items():
         lines += ["", f"[likeness.{quantity}]"]
         lines += [f"{name} = {getattr(likeness, name):.3g}" for name in ("noise", "size", "plan", "slope")]
         lines += [f"parts.{name} = {value:.3g}" for name, value in likeness.parts.items()]
@@ -236,11 +264,12 @@ def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
     if likeness:
-        found = {}
+        likenesses = {}
         for quantity in QUANTITIES:
             _, places, errors, parts = believed(runs, quantity)
-            found[quantity] = fitted(places, errors, parts, START)
-        (presets_folder() / LIKENESS).write_text(likeness_toml(found), encoding="utf-8")
+            likely = fitted(places, errors, parts, START)
+            likenesses[quantity] = levelled(likely, places, errors, parts)
+        (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
     known = [*known_errors(runs, source_name)]
     if tuning:
         others = {row.root for row in published_errors()}
@@ -248,10 +277,10 @@ def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
     for stack, lenders in ({} if tuning else ALSO).items():
         lent = runs_of(files, load_stack(stack))
         for quantity, names in lenders.items():
-            told = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
-            known += [row for row in told if row.quantity == quantity]
-    rows, file = thinned(known), TUNING if tuning else RUNS
-    (presets_folder() / file).write_text(belief_csv(rows, [file.name for file in files]), encoding="utf-8")
+            rows = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
+            known += [row for row in rows if row.quantity == quantity]
+    table, file = thinned(known), TUNING if tuning else RUNS
+    (presets_folder() / file).write_text(belief_csv(table, [each.name for each in files]), encoding="utf-8")
 
 
 if __name__ == "__main__":

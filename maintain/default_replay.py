@@ -32,7 +32,7 @@ class Replayed:
     failed: tuple[bool, ...]
 
 
-def groups(runs: Sequence[Run]) -> list[TrialGroup]:
+def tried_groups(runs: Sequence[Run]) -> list[TrialGroup]:
     """Every group of at least four plans that trained, with those of its plans that ran out of memory."""
     failing = {group.name: group for group in groups_of(runs, oom=True)}
     return [failing.get(group.name, group) for group in groups_of(runs)]
@@ -52,25 +52,25 @@ def choice(group: TrialGroup, prefer: str) -> int:
     return int(group.reserved.argmin())
 
 
-def replayed(found: Sequence[TrialGroup], prefer: str) -> Replayed:
+def replayed(groups: Sequence[TrialGroup], prefer: str) -> Replayed:
     """Every group's choice; one that runs out of memory loses what the next in the ranking does that trains."""
-    chosen = [choice(group, prefer) for group in found]
+    chosen = [choice(group, prefer) for group in groups]
     return Replayed(
         prefer=prefer,
-        regret=tuple(group.regret([index]) for group, index in zip(found, chosen, strict=True)),
-        failed=tuple(not np.isfinite(group.measured[index]) for group, index in zip(found, chosen, strict=True)),
+        regret=tuple(group.regret([index]) for group, index in zip(groups, chosen, strict=True)),
+        failed=tuple(not np.isfinite(group.measured[index]) for group, index in zip(groups, chosen, strict=True)),
     )
 
 
-def table(found: Sequence[TrialGroup]) -> str:
+def table(groups: Sequence[TrialGroup]) -> str:
     """Both preferences as a table in Markdown."""
     lines = ["| prefer | groups | mean regret | worst groups | out of memory |", "|---|---|---|---|---|"]
     for prefer in FIELDS["prefer"].choices:
-        result = replayed(found, prefer)
+        result = replayed(groups, prefer)
         worst = ", ".join(f"{100 * value:.1f}" for value in sorted(result.regret, reverse=True)[:WORST])
         mean = 100 * float(np.mean(result.regret))
         lines.append(
-            f"| {prefer} | {len(found)} | {mean:.2f} % | {worst} | {100 * float(np.mean(result.failed)):.1f} % |"
+            f"| {prefer} | {len(groups)} | {mean:.2f} % | {worst} | {100 * float(np.mean(result.failed)):.1f} % |"
         )
     return "\n".join(lines)
 
@@ -81,14 +81,14 @@ def table(found: Sequence[TrialGroup]) -> str:
 )
 def main(paths: tuple[Path, ...]) -> None:
     """Replay and print."""
-    found = groups([run for path in paths for run in read_runs(path)])
-    if not found:
+    groups = tried_groups([run for path in paths for run in read_runs(path)])
+    if not groups:
         raise click.UsageError("no group of at least four measured runs differs only in the plan")
-    click.echo(table(found))
-    results = {prefer: replayed(found, prefer) for prefer in FIELDS["prefer"].choices}
+    click.echo(table(groups))
+    results = {prefer: replayed(groups, prefer) for prefer in FIELDS["prefer"].choices}
     order = np.argsort([-value for value in results[EXPECTED].regret])[:WORST]
     for index in order.tolist():
-        group = found[index]
+        group = groups[index]
         taken = group.plans[choice(group, EXPECTED)].summary()
         best = group.plans[int(group.measured.argmin())].summary()
         click.echo(f"{100 * results[EXPECTED].regret[index]:5.1f} %  {group.name}: {taken}; best {best}")

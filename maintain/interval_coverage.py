@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from maintain.belief import Forecast, believed, forecasts, runs_of
+from maintain.belief import PartForecast, believed, forecasts, runs_of
 from maintain.left_out import CELL
 from optimizer.calibration.groups import gathered
 from optimizer.calibration.runs import Run
 from optimizer.job.known import QUANTITIES
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.belief import likeness, told
+from optimizer.objectives.belief.belief import by_own_runs, likeness
 from optimizer.objectives.step.interval import SIDES
 
 MOST = 30  # runs of one stack, source, device and model
@@ -48,10 +48,10 @@ class Coverage:
         )
 
 
-def coverages(found: Iterable[Forecast]) -> list[Coverage]:
+def coverages(ahead: Iterable[PartForecast]) -> list[Coverage]:
     """Every part as it is believed: the mean widens, as it does in answers; and of cells given one and three."""
     rows = []
-    for forecast in found:
+    for forecast in ahead:
         own = forecast.part.own
         widened = np.hypot(forecast.spread, forecast.mean)
         rows.append(Coverage.of(forecast.part.by, own, np.zeros(len(own)), widened))
@@ -60,7 +60,7 @@ def coverages(found: Iterable[Forecast]) -> list[Coverage]:
     return rows
 
 
-def _given(forecast: Forecast) -> list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]:
+def _given(forecast: PartForecast) -> list[tuple[int, tuple[FloatArray, FloatArray, FloatArray]]]:
     """The rest of a cell once some of its runs are known, over several draws of these."""
     random, count, own = np.random.default_rng(0), len(forecast.mean), forecast.part.own
     judged = []
@@ -70,9 +70,10 @@ def _given(forecast: Forecast) -> list[tuple[int, tuple[FloatArray, FloatArray, 
             chosen = random.permutation(count)[:few]
             rest = np.setdiff1d(np.arange(count), chosen)
             after = forecast.given(chosen.tolist())
-            mean, spread = told((forecast.mean, forecast.spread), after, forecast.noise)
+            mean, spread = by_own_runs((forecast.mean, forecast.spread), after, forecast.noise)
             parts.append((own[rest], mean[rest], spread[rest]))
-        judged.append((few, tuple(np.concatenate(column) for column in zip(*parts, strict=True))))
+        errors, means, spreads = (np.concatenate(column) for column in zip(*parts, strict=True))
+        judged.append((few, (errors, means, spreads)))
     return judged
 
 

@@ -104,9 +104,11 @@ def _without(
         for name in stack.parameters
         if (name in MEMORY_PARAMETERS if quantity != TIME else name in telling and name not in MEMORY_PARAMETERS)
     ]
-    kept = [part for part in parts if free and len(members) - len(part) >= FEWEST]
+    fitting = [part for part in parts if free and len(members) - len(part) >= FEWEST]
     values = {part: {name: home[name] for name in free} for part in parts}
-    values |= zip(kept, refitted(members, [np.array(part) for part in kept], stack, free, errors, home), strict=True)
+    values |= zip(
+        fitting, refitted(members, [np.array(part) for part in fitting], stack, free, errors, home), strict=True
+    )
     return {part: -errors(members, values[part]) for part in parts}
 
 
@@ -123,5 +125,5 @@ def sampled(runs: Sequence[Run], most: int) -> list[Run]:
         range(len(runs)),
         lambda place: (runs[place].stack_name, *(key(runs[place]) for key in (source_name, device_name, model_name))),
     )
-    kept = [places if len(places) <= most else random.permutation(places)[:most].tolist() for places in kin.values()]
-    return [runs[place] for place in sorted(place for places in kept for place in places)]
+    fitting = [places if len(places) <= most else random.permutation(places)[:most].tolist() for places in kin.values()]
+    return [runs[place] for place in sorted(place for places in fitting for place in places)]

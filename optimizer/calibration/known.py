@@ -16,10 +16,10 @@ from optimizer.calibration.leave_out import DEFAULTS, devices_of, held_out, left
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
 from optimizer.calibration.runs import Run, nothing_to_fit, read_run, rows_of
 from optimizer.catalog.stacks import stack_names
-from optimizer.job.known import MEMORY, TIME, YOURS, Known
+from optimizer.job.known import MEMORY, TIME, YOURS, RunError
 from optimizer.job.stack import Stack
 from optimizer.objectives.belief.belief import likeness
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import Places, place
 from optimizer.objectives.belief.posterior import Posterior
 from optimizer.objectives.step.interval import mfu
@@ -29,7 +29,7 @@ MOST_SINGLE = 60  # runs that each count for themselves
 FEW = 4  # kept of runs alike but for their plan and GPUs
 
 
-def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: YOURS) -> tuple[Known, ...]:
+def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: YOURS) -> tuple[RunError, ...]:
     """What clean runs say of the errors of their stacks, in time and in memory.
 
     Args:
@@ -79,7 +79,7 @@ def with_known(stack: Stack, runs: Sequence[Run], home: Stack = DEFAULTS) -> Sta
     )
 
 
-def known_error(run: Run, error: float, quantity: str, site: str) -> Known:
+def known_error(run: Run, error: float, quantity: str, site: str) -> RunError:
     """One run with its log(measured / predicted) [1]; the run has a job."""
     if run.job is None:
         raise ValueError(f"{run.id} is not priced")
@@ -87,14 +87,14 @@ def known_error(run: Run, error: float, quantity: str, site: str) -> Known:
     return replace(place(run.job, run.plan, share, site, quantity), error=error)
 
 
-def thinned(rows: Iterable[Known], few: int = FEW) -> tuple[Known, ...]:
+def thinned(rows: Iterable[RunError], few: int = FEW) -> tuple[RunError, ...]:
     """At most so many of the runs that are alike but for their plan and GPUs, each for those nearest to it.
 
     One stands for the median error of its cluster. Its spread is that of the runs around it, over the root of their
     number, and no less than a third of one run's noise: errors that all of them share remain. Those far from the
     others count less, as optimizer.objectives.belief.posterior has it.
     """
-    kept: list[Known] = []
+    standing: list[RunError] = []
     for quantity, some in gathered(rows, lambda row: row.quantity).items():
         alike = likeness(str(quantity))
         groups = gathered(some, lambda row: (row.software, row.device, *_kin(row))).values()
@@ -102,15 +102,15 @@ def thinned(rows: Iterable[Known], few: int = FEW) -> tuple[Known, ...]:
         places, errors = Places.of(clusters), np.array([row.error for row in clusters])
         unsure = np.sqrt(Posterior.given(alike, places, errors, np.zeros(len(clusters))).noise)
         far = np.maximum(unsure / (alike.single(places)), 1.0)
-        kept += [replace(row, spread=row.spread * float(ratio)) for row, ratio in zip(clusters, far, strict=True)]
-    return tuple(kept)
+        standing += [replace(row, spread=row.spread * float(ratio)) for row, ratio in zip(clusters, far, strict=True)]
+    return tuple(standing)
 
 
-def _kin(row: Known) -> tuple[str, ...]:
+def _kin(row: RunError) -> tuple[str, ...]:
     return row.kind, row.model, row.format, row.site
 
 
-def _clusters(rows: Sequence[Known], alike: Likeness, few: int) -> list[Known]:
+def _clusters(rows: Sequence[RunError], alike: ErrorLikeness, few: int) -> list[RunError]:
     places = Places.of(rows)
     like = alike.covariance(places, places)
     apart = np.diag(like)[:, None] + np.diag(like)[None] - 2.0 * like  # variance of the difference of two errors
@@ -120,10 +120,10 @@ def _clusters(rows: Sequence[Known], alike: Likeness, few: int) -> list[Known]:
     nearest = np.argmin(apart[:, centres], axis=1)
     errors = np.array([row.error for row in rows])
     noise = alike.single(places)
-    kept = []
+    standing = []
     for number, centre in enumerate(centres):
         members = np.flatnonzero(nearest == number)
         own = noise[centre] ** 2 + apart[members, centre].mean()
         spread = max(np.sqrt(own / len(members)), noise[centre] / 3.0)
-        kept.append(replace(rows[centre], error=float(np.median(errors[members])), spread=float(spread)))
-    return kept
+        standing.append(replace(rows[centre], error=float(np.median(errors[members])), spread=float(spread)))
+    return standing

@@ -231,7 +231,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     filled = filled_stages(model, pp) if stack.features.filled_stages and pp > 1 else ()
     micro_batch = integer(row, "micro_batch", 1)
     usual = dp * micro_batch * usual_micro_batches(row, pp) if rate_alone(row) else None
-    if row.get("grad_accum") or (row.get("mem_gb") and not row.get("step_time_s")):
+    if row.get("grad_accum") or (row.get("method") and row.get("mem_gb") and not row.get("step_time_s")):
         usual = usual or dp * micro_batch * integer(row, "grad_accum", 1)
     global_batch = integer(row, "global_batch", usual, assumed)
     zero, shard = sharding(row, stack, cluster, piped=pp > 1)

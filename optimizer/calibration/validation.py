@@ -14,7 +14,7 @@ from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
-from optimizer.job.known import MEMORY, TIME, Known
+from optimizer.job.known import MEMORY, TIME, RunError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.formula import COMPUTE
@@ -119,10 +119,12 @@ def validate(runs: Sequence[Run], given: Sequence[Run] = ()) -> Validation:
     for by, key in BY.items():
         groups = sorted((str(name), places) for name, places in places_by(of_clean, key).items())
         scores += [score(by, name, [clean[place] for place in places]) for name, places in groups]
-    return Validation(rows=tuple(rows), scores=tuple(scores), given=len({id(run) for run in given if run.job}))
+    return Validation(
+        rows=tuple(rows), scores=tuple(scores), given=sum(run.job is not None and not run.doubted for run in given)
+    )
 
 
-def _knowing(run: Run, known: tuple[Known, ...]) -> Run:
+def _knowing(run: Run, known: tuple[RunError, ...]) -> Run:
     if run.job is None or not known:
         return run
     return replace(run, job=replace(run.job, stack=replace(run.job.stack, known=known)))

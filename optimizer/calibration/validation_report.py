@@ -92,17 +92,17 @@ def given_section(validation: Validation) -> list[Section]:
         return []
     timed = [row for row in validation.rows if row.clean and row.ratio and row.without]
     groups = gathered(timed, lambda row: f"{row.run.stack_name}, {device_name(row.run)}, {model_name(row.run)}")
-    rows = []
+    rows: list[tuple[str, int, float, float, float]] = []
     for name, some in groups.items():
         errors = [abs((time or 0.0) / (row.run.step_time or 1.0) - 1.0) for row in some for time in (row.without,)]
         given = [abs((row.ratio or 1.0) - 1.0) for row in some]
-        held = [row.interval.low <= (row.run.step_time or 0.0) <= row.interval.high for row in some if row.interval]
-        rows.append((str(name), len(some), fmean(errors), fmean(given), fmean(held)))
+        covered = [row.interval.low <= (row.run.step_time or 0.0) <= row.interval.high for row in some if row.interval]
+        rows.append((str(name), len(some), fmean(errors), fmean(given), fmean(covered)))
     rows.sort(key=lambda row: -row[1])
-    means = [fmean(float(row[place]) for row in rows) for place in (2, 3, 4)] if rows else []
-    mean = [(f"mean of {len(rows):,} groups", sum(row[1] for row in rows), *means)] if rows else []
+    means = [fmean(column) for column in list(zip(*rows, strict=True))[2:]] if rows else []
+    mean: list[Sequence[Value]] = [(f"mean of {len(rows):,} groups", sum(row[1] for row in rows), *means)]
     title = f"Given {validation.given:,} run{'s' * (validation.given != 1)}: mean error of each group's other runs"
-    return [section(title, Table(GIVEN, [*mean, *rows[:MOST_ROWS]]))]
+    return [section(title, Table(GIVEN, [*(mean if rows else []), *rows[:MOST_ROWS]]))]
 
 
 def time_cells(score: Score) -> list[Value]:
@@ -123,7 +123,7 @@ def headline(validation: Validation) -> str:
 
 
 def coverage_line(score: Score) -> str:
-    """How often the interval held the measurement."""
+    """How often the interval covered the measurement."""
     if score.coverage is None or score.time is None:
         return ""
     return (

@@ -213,9 +213,15 @@ def median(offers: Sequence[Offer]) -> list[Offer]:
     value, (larger, older) = (two[0].value + two[1].value) / 2, (max(two, key=lambda o: o.sold), min(two, key=_day))
     between = replace(
         larger,
-        **{"provider": " and ".join(item.provider for item in two), "offer": f"{larger.device}, the middle"},
-        **{"value": value, "low": value, "high": value, "date": older.date, "grade": max(item.grade for item in two)},
-        **{"source": "; ".join(item.source for item in two), "row": " and ".join(item.row for item in two)},
+        provider=" and ".join(item.provider for item in two),
+        offer=f"{larger.device}, the middle",
+        value=value,
+        low=value,
+        high=value,
+        date=older.date,
+        grade=max(item.grade for item in two),
+        source="; ".join(item.source for item in two),
+        row=" and ".join(item.row for item in two),
         of=two,
     )
     return [between]

@@ -11,7 +11,7 @@ YOURS = "yours"  # the site of a user's own machines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class RunError:
     """One run, or several like it.
 
     `optimizer.objectives.belief` says what makes errors of two of them alike.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import exp, log
 from typing import Annotated
 
-from optimizer.job.known import Known
+from optimizer.job.known import RunError
 from optimizer.job.model import Provenance
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.variables import DISPATCHERS, SCHEDULES
@@ -254,7 +254,7 @@ class Stack:
     residuals: Mapping[str, float] = field(default_factory=dict, hash=False)  # errors of the fit
     devices: tuple[str, ...] = ()  # devices of these runs
     # errors on runs of one's own, beside those of presets/belief.csv
-    known: tuple[Known, ...] = field(default=(), hash=False)
+    known: tuple[RunError, ...] = field(default=(), hash=False)
     # span of these runs, by coordinate (optimizer.objectives.step.interval)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 

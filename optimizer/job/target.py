@@ -33,8 +33,8 @@ class Launcher:
     selective: bool = True  # attention or operators alone can be recomputed
     whole_experts: bool = False  # an expert is split as all weights are, or not at all
     context_shares: bool = False  # context-parallel ranks share weights
-    reduces_once: bool = False  # gradients of a pipeline are reduced after the last backward pass of a stage
     replicates: bool = True  # several ranks may hold everything whole, where ZeRO-0 is among its stages
+    reduces_once: bool = False  # gradients of a pipeline are reduced after the last backward pass of a stage
     tied_stages: bool = True  # embedding and head may share weights across stages
     only: Mapping[str, int | str | bool] = field(default_factory=dict)  # variables of a plan with one value
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # dispatchers that a device lacks, by device

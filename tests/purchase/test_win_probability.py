@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from math import exp
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.catalog.offers import PriceBook, quote
-from optimizer.objectives.step.interval import interval
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from optimizer.objectives.step.interval import Interval, interval
 from optimizer.purchase.alternatives import alternatives
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Requirements
@@ -22,6 +26,7 @@ from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
+from optimizer.purchase.uncertainty import inputs
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret, spread
 from optimizer.purchase.words import probability_sentences
@@ -99,15 +104,15 @@ def alike() -> tuple[Campaign, tuple[Point, ...]]:
     return loose, tuple(point for point in best(loose) if point.design.kind in ("h100", "b200"))
 
 
-def as_sure_as(point: Point, width: float) -> Point:
-    """The point under a stack whose runs of this very plan say that its steps lie within e^width of the prediction."""
-    answers = []
-    for answer in point.answers:
-        assert answer.plan is not None
-        assert answer.estimate is not None
-        nobody = replace(answer.job, stack=replace(answer.job.stack, name=f"known within {width}"))
-        answers.append(replace(answer, job=nobody))
-    return replace(point, answers=tuple(answers))
+def as_sure_as(width: float, device: str) -> Callable[..., Interval]:
+    """Intervals in which all steps on a device lie within e^width of the prediction."""
+
+    def sure(job: Job, plan: Plan, value: float) -> Interval:
+        if job.cluster.device.name != device:
+            return interval(job, plan, value)
+        return Interval(low=value * exp(-width), high=value * exp(width))
+
+    return sure
 
 
 def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
@@ -117,15 +122,17 @@ def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> 
     asked = {(item.name, item.about) for item in found.questions}
     assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked
     # The stack was fitted to many runs on H100.
-    assert (found.questions[0].name, found.questions[0].about) == ("mfu", "B200")
+    rates = {item.about: item.worth for item in found.questions if item.name == "mfu"}
+    assert rates["B200"] > rates["H100"]
     assert all(item.worth > 0 and 0 < item.changes <= 1 for item in found.questions)
 
 
-def test_a_rate_is_worth_asking_for_the_more_the_less_it_is_known() -> None:
+def test_a_rate_is_worth_asking_for_the_more_the_less_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     loose, (h100, b200) = alike()
     worth = []
     for width in (0.01, 0.12, 0.4):
-        questions = judged(loose, (as_sure_as(h100, width), b200), draws=600, shared=0.0).questions
+        monkeypatch.setattr(inputs, "interval", as_sure_as(width, "h100"))
+        questions = judged(loose, (h100, b200), draws=600, shared=0.0).questions
         worth.append(sum(item.worth for item in questions if (item.name, item.about) == ("mfu", "H100")))
     assert worth[0] == 0.0 < worth[1] < worth[2]
 

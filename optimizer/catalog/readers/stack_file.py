@@ -34,12 +34,18 @@ from optimizer.catalog.readers.tables import (
 )
 from optimizer.catalog.readers.text import read_described
 from optimizer.job.job import DTYPES
-from optimizer.job.known import PLAN_COLUMNS, QUANTITIES, SIZES, Known
+from optimizer.job.known import PLAN_COLUMNS, QUANTITIES, SIZES, RunError
 from optimizer.job.model import Provenance
 from optimizer.job.stack import PARAMETERS, Features, Fixed, Parameter, Stack
 
 NEEDED = 'a table [features] of what the software does, such as attention = "flash"; empty it stands for the defaults'
 WIDEST = 20
+
+
+def _numbers(count: int) -> Any:
+    each = Field(min_length=count, max_length=count)
+    return Annotated[tuple[Number, ...], each, f"a list of {count} numbers"]
+
 
 _UP_TO_WIDEST = Annotated[float, Field(strict=True, ge=0, le=WIDEST), f"a number from 0 to {WIDEST}"]
 Stage = Annotated[int, Field(strict=True, ge=0, le=3), "0, 1, 2 or 3"]
@@ -80,11 +86,11 @@ _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.ite
 _PARAMETERS = create_model("Parameters", __base__=FileTable, **_BOUNDED)
 _EACH_FIXED: Any = {name: (part(Fixed, value=hint), None) for name, (hint, _) in _BOUNDED.items()}
 _FIXED = create_model("FixedParameters", __base__=FileTable, **_EACH_FIXED)
-_KNOWN = part(
-    Known,
+_KNOWN: Any = part(
+    RunError,
     quantity=one_of(QUANTITIES),
-    size=Annotated[tuple[(Number,) * SIZES], f"a list of {SIZES} numbers"],
-    plan=Annotated[tuple[(Number,) * PLAN_COLUMNS], f"a list of {PLAN_COLUMNS} numbers"],
+    size=_numbers(SIZES),
+    plan=_numbers(PLAN_COLUMNS),
     error=Annotated[float, Field(strict=True, ge=-WIDEST, le=WIDEST), f"a number from -{WIDEST} to {WIDEST}"],
     **dict.fromkeys(("spread", "hardness"), _UP_TO_WIDEST),
 )

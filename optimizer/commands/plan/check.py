@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BROKEN = 3
 # Options that may come with a PLAN, which says everything else itself.
 PLACES = ("model", "cluster", "stack")
-BESIDE = (*PLACES, "runs")
+WITH_A_PLAN = (*PLACES, "runs")
 # Settings of Megatron arguments that must be the model's.
 SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
@@ -53,7 +53,7 @@ def check(
     assumed: tuple[str, ...] = ()
     typed = [name for name in options if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
     if plan is not None:
-        if named := [f"--{name.replace('_', '-')}" for name in typed if name not in BESIDE]:
+        if named := [f"--{name.replace('_', '-')}" for name in typed if name not in WITH_A_PLAN]:
             raise click.UsageError(f"PLAN says what {', '.join(named)} would; leave that out, or use --megatron-args")
         saved = _from_answer(plan, options)
     elif megatron_args is not None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
+from math import hypot
 
 import numpy as np
 
 from optimizer.catalog.belief import TUNING, likeness_numbers, published_errors
 from optimizer.job.job import Job
-from optimizer.job.known import QUANTITIES, TIME, YOURS, Known
+from optimizer.job.known import QUANTITIES, TIME, YOURS, RunError
 from optimizer.job.plan import Plan
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
-from optimizer.objectives.belief.posterior import Posterior
+from optimizer.objectives.belief.posterior import Posterior, unlike
 
 TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
@@ -24,7 +26,7 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
 
     The shipped stacks are fitted to the published runs, so that these say how far off a median may be and not where it
     is: their mean widens. What a user's own runs say of it counts as it is, and with it as much of the published mean
-    as they explain of the variance (see `told`).
+    as they explain of the variance (see `by_own_runs`).
 
     Args:
         job: Its stack holds the user's own runs, if any.
@@ -36,11 +38,11 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
     where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
     before = posterior(about, ()).at(where)
     after = posterior(about, job.stack.known).at(where) if job.stack.known else before
-    mean, spread = told(before, after, likeness(quantity).single(where))
+    mean, spread = by_own_runs(before, after, likeness(quantity).single(where))
     return float(mean[0]), float(spread[0])
 
 
-def told(
+def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and spread of errors by what own runs told of them [1].
@@ -53,10 +55,8 @@ def told(
         after: Mean m and spread s by the own runs too.
         noise: Standard deviation n of one run.
 
-    >>> import numpy as np
-    >>> one = lambda value: np.array([value])
-    >>> told((one(0.3), one(0.5)), (one(0.3), one(0.5)), one(0.1))[0], told((one(0.3), one(0.5)), (one(-0.2), one(0.1)),
-    ...     one(0.1))[0]
+    >>> before, noise = (np.array([0.3]), np.array([0.5])), np.array([0.1])
+    >>> by_own_runs(before, before, noise)[0], by_own_runs(before, (np.array([-0.2]), noise), noise)[0]
     (array([0.]), array([-0.2]))
     """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
@@ -64,38 +64,43 @@ def told(
     return after[0] - untold, np.hypot(after[1], untold)
 
 
-def likeness(quantity: str) -> Likeness:
+def likeness(quantity: str) -> ErrorLikeness:
     """How alike errors of this quantity are."""
     return _likeness()[QUANTITIES.index(quantity)]
 
 
 @lru_cache(maxsize=1)
-def _likeness() -> tuple[Likeness, ...]:
-    return tuple(Likeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
+def _likeness() -> tuple[ErrorLikeness, ...]:
+    return tuple(ErrorLikeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
 
 
 @lru_cache(maxsize=64)
-def posterior(about: Known, own: tuple[Known, ...]) -> Posterior:
-    """What the published runs nearest to a place and the user's own say of it."""
+def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
+    """What the published runs nearest to a place and the user's own say of it, whose site may be unlike all others."""
     alike, (rows, places) = likeness(about.quantity), published(about.quantity, about.root)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
-    near = Places.of([*(rows[index] for index in nearest), *mine])
+    if same := [
+        row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)
+    ]:
+        strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same)))
+        alike = replace(alike, parts={**alike.parts, "site": hypot(alike.parts["site"], strange)})
+    near = places.take(nearest).with_others(Places.of(mine))
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
 
-def published(quantity: str, root: str = "") -> tuple[tuple[Known, ...], Places]:
+def published(quantity: str, root: str = "") -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
     tuning = published_errors(TUNING)
     return _published(quantity, any(row.root == root for row in tuning))
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))
-def _published(quantity: str, tuning: bool) -> tuple[tuple[Known, ...], Places]:
+def _published(quantity: str, tuning: bool) -> tuple[tuple[RunError, ...], Places]:
     rows = (*published_errors(), *(published_errors(TUNING) if tuning else ()))
     chosen = tuple(row for row in rows if row.quantity == quantity)
     return chosen, Places.of(chosen)
 
 
-def _errors(rows: list[Known]) -> tuple[FloatArray, FloatArray]:
+def _errors(rows: list[RunError]) -> tuple[FloatArray, FloatArray]:
     return np.array([row.error for row in rows]), np.array([row.spread for row in rows])

@@ -14,7 +14,7 @@ FADING = ("everything", "size", "plan")  # parts of SHARED that fade with distan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Likeness:
+class ErrorLikeness:
     """The parts of an error, as presets/belief.toml has them for each quantity.
 
     Attributes:

@@ -14,7 +14,7 @@ from optimizer.catalog.software import releases
 from optimizer.catalog.stacks import preset_stack, stack_names
 from optimizer.job.hardware import Device
 from optimizer.job.job import DTYPES, Job
-from optimizer.job.known import PLAN_COLUMNS, SIZES, TIME, YOURS, Known
+from optimizer.job.known import PLAN_COLUMNS, SIZES, TIME, YOURS, RunError
 from optimizer.job.method import FULL
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE
@@ -63,7 +63,7 @@ class Places:
         return len(self.codes)
 
     @classmethod
-    def of(cls, rows: Sequence[Known]) -> Places:
+    def of(cls, rows: Sequence[RunError]) -> Places:
         """Of what is known."""
         return cls(
             codes=np.array([_codes(vars(row)) for row in rows], dtype=np.int64).reshape(len(rows), len(SHARED)),
@@ -72,6 +72,14 @@ class Places:
             plan=np.array([row.plan for row in rows], dtype=np.float64).reshape(len(rows), PLAN_COLUMNS),
             hardness=np.array([row.hardness for row in rows], dtype=np.float64),
         )
+
+    def with_others(self, others: Places) -> Places:
+        """These and others."""
+        columns = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)])
+            for name in ("codes", "size", "plan", "hardness")
+        }
+        return Places(**columns, roots=self.roots + others.roots)
 
     def take(self, chosen: NDArray[np.intp]) -> Places:
         """Some of them."""
@@ -88,7 +96,7 @@ def _codes(names: Mapping[str, str]) -> list[int]:
     return [hash(tuple(names[name] for name in shared)) for shared in SHARED.values()]
 
 
-def place(job: Job, plan: Plan | None, mfu: float, site: str = YOURS, quantity: str = TIME) -> Known:
+def place(job: Job, plan: Plan | None, mfu: float, site: str = YOURS, quantity: str = TIME) -> RunError:
     """Where a prediction lies, without an error: of a plan, or of any plan of the job where it is None.
 
     Args:
@@ -103,7 +111,7 @@ def place(job: Job, plan: Plan | None, mfu: float, site: str = YOURS, quantity: 
     experts = model.experts
     kind = f"MoE {stack.features.routing}" if experts else "dense"
     shape = (model.layers, model.hidden, experts.count if experts else 0, round(log2(model.params), 1))
-    return Known(
+    return RunError(
         quantity=quantity,
         root=root_of(stack, software),
         software=software,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import Places
 
 FREEDOM = 4.0  # degrees of freedom of the noise: of Student's t distributions the usual one for rows with outliers
 REWEIGHTINGS = 5
+STRANGE = 2.0  # spreads by which a site's runs err before it counts as unlike all others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +27,14 @@ class Posterior:
         noise: variance of each run's own error, larger for rows far from the others [1].
     """
 
-    likeness: Likeness
+    likeness: ErrorLikeness
     known: Places
     weights: FloatArray
     inverse: FloatArray
     noise: FloatArray
 
     @classmethod
-    def given(cls, likeness: Likeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
+    def given(cls, likeness: ErrorLikeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
         """After some runs.
 
         The noise of single runs is Student's: their variance is scaled by (FREEDOM + r^2) / (FREEDOM + 1), r^2 being
@@ -51,11 +52,11 @@ class Posterior:
         prior = likeness.covariance(known, known)
         noise = np.where(spreads > 0, spreads, likeness.single(known)) ** 2
         scaled, single = noise, spreads == 0
-        inverse = np.linalg.inv(prior + np.diag(scaled))
+        inverse = _inverse(prior, scaled)
         for _ in range(REWEIGHTINGS if single.any() else 0):
             squares = (scaled * (inverse @ errors)) ** 2 + np.maximum(scaled - scaled**2 * np.diag(inverse), 0.0)
             scaled = np.where(single, noise * (FREEDOM + squares / noise) / (FREEDOM + 1.0), noise)
-            inverse = np.linalg.inv(prior + np.diag(scaled))
+            inverse = _inverse(prior, scaled)
         return cls(likeness=likeness, known=known, weights=inverse @ errors, inverse=inverse, noise=scaled)
 
     def at(self, places: Places) -> tuple[FloatArray, FloatArray]:
@@ -68,3 +69,26 @@ class Posterior:
         """Covariance of the errors at every two places, without noise [1]."""
         like = self.likeness.covariance(places, self.known)
         return np.asarray(self.likeness.covariance(places, places) - like @ self.inverse @ like.T)
+
+
+def unlike(errors: FloatArray, mean: FloatArray, spread: FloatArray) -> float:
+    """Standard deviation of what makes a site unlike those that others ran on, by its own runs [1].
+
+    sqrt(max(0, median(z^2) - STRANGE^2)) x median(s), with z = (error - mean) / s: its runs say so together, and one of
+    several that is far off does not. Otherwise a machine that is slower than any known one would be taken for a
+    mistake of its runs.
+
+    Source: DerSimonian and Laird, Meta-analysis in clinical trials, Controlled Clinical Trials 7 (1986), for the
+    variance between sites by moments.
+
+    >>> round(unlike(np.array([0.4]), np.zeros(1), np.array([0.1])) ** 2, 6)  # 16 variances, of which 4 are usual
+    0.12
+    >>> unlike(np.array([0.01, 0.4, -0.02]), np.zeros(3), np.full(3, 0.1))
+    0.0
+    """
+    excess = float(np.median(((errors - mean) / spread) ** 2)) - STRANGE**2
+    return float(max(0.0, excess) ** 0.5 * np.median(spread))
+
+
+def _inverse(covariance: FloatArray, noise: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.inv(covariance + np.diag(noise)), dtype=np.float64)

@@ -275,8 +275,8 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     job = job_of(job, kinds[0])
     input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
-    offers = stack.features.activation_offload
-    movable = movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes) if offers else {}
+    inputs_alone = stack.features.hosted_checkpoints and not stack.features.activation_offload
+    movable = {} if inputs_alone else movable_bytes(job.model, shapes, moe, stack.imbalance, input_bytes)
     moved = moved_bytes(movable, lean, plans.activation_offload / 100.0)
     if stack.features.selective_on_host or stack.features.hosted_checkpoints:
         table = activations_of(job, job.model, shapes, moe)

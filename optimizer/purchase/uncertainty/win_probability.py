@@ -137,15 +137,13 @@ def least_regret(decision: Decision, front: Sequence[Point]) -> tuple[Point | No
     They are one where finding out a single thing saves more than the first is expected to be better by: then the
     question decides, and not the difference.
     """
-    on_front = {id(point) for point in front}
-    first, *others = sorted(
-        (item for item in decision.probabilities if id(item.point) in on_front), key=lambda item: item.regret
-    ) or [None]
-    if first is None:
+    there = {id(point) for point in front}
+    ranked = sorted((item for item in decision.probabilities if id(item.point) in there), key=lambda item: item.regret)
+    if not ranked:
         return None, None
     worth = max((item.worth for item in decision.questions), default=0.0)
-    close = bool(others) and others[0].regret - first.regret < worth
-    return first.point, others[0].point if close else None
+    close = len(ranked) > 1 and ranked[1].regret - ranked[0].regret < worth
+    return ranked[0].point, ranked[1].point if close else None
 
 
 def spread(value: Range, error: FloatArray) -> FloatArray:

@@ -266,12 +266,13 @@ def _whole_sms(job: Job, share: FloatArray) -> FloatArray:
 
 @cache
 def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
-    """The moves of Optuna's first trials, which learn from nothing: the same for all plans of all jobs."""
-    import optuna
+    """The moves of Optuna's first trials, which learn from nothing: the same for all plans of all jobs.
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    search = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
-    return tuple(tuple(_move(search.ask()).tolist()) for _ in range(trials))
+    Drawn as its RandomSampler draws them, which a test holds them to: importing it takes longer than all of these.
+    """
+    step = 1.0 / (SIDE - 1)
+    moves = np.random.RandomState(seed).uniform(-step, step, (trials, len(BOX)))
+    return tuple(tuple(move) for move in moves.tolist())
 
 
 def _study(seed: int) -> Any:

@@ -5,8 +5,9 @@ bound of every plan at any knobs -> candidates below the best so far, tuned -> l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -178,17 +179,22 @@ def place(
     if search.expired():
         return ()
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
+    own = _own(search, layer_costs)
     every = [
-        (some, factor)
+        (floors, cache(prospects), scale)
         for each in risk_classes(job)
-        for some, factor in _prospects(search, _own(search, at_risk(layer_costs, each.risk)), each.factor)
+        for floors in (own.of(at_risk(layer_costs, each.risk)),)
+        for prospects, scale in _prospects(search, floors, each.factor)
     ]
     by_number: list[Candidate | None] = []
     for index in range(len(plans)):
         if search.expired():
             break
         alone = replace(search, undecided=[], by_number={}, solved=set())
-        _visit(alone, ((some.take(np.flatnonzero(some.plan == index)), factor) for some, factor in every), numbers)
+        for floors, prospects, scale in every:
+            if floors.least[index] * scale < alone.limit:
+                some = prospects()
+                _visit(alone, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
         by_number.append(alone.best)
     return tuple(by_number)
 
@@ -288,38 +294,43 @@ def _undecided(search: _Search, layer_costs: LayerCosts, factor: float) -> set[i
     own = _own(search, layer_costs)
     return {
         int(plan)
-        for some, scale in _prospects(search, own, factor)
+        for prospects, scale in _prospects(search, own, factor)
+        for some in (prospects(),)
         for plan in some.plan[some.bounds * scale < search.limit]
     }
 
 
-def _prospects(search: _Search, own: PlanFloors, factor: float) -> Iterator[tuple[Prospects, float]]:
-    """Plans at the fixed settings; or at their own, with nothing on the host and then with something there. Beside them
-    what their bounds are multiplied with: the `factor` of the class of risk, and that of an optimizer on the host.
+def _prospects(search: _Search, own: PlanFloors, factor: float) -> Iterator[tuple[Callable[[], Prospects], float]]:
+    """Plans at the fixed settings; or at their own, with nothing on the host and then with something there, found when
+    they are asked for. Beside them what their bounds are multiplied with: the `factor` of the class of risk, and that
+    of an optimizer on the host.
     """
     fixed, job = search.tuning.fixed, own.job
     hosting = factor * float(objective_of(job).layout(job, own.layer_costs.plans.take(np.zeros(1, np.int64)), 1.0)[0])
     zero = np.zeros(len(own.layer_costs))
     if fixed is not None:
         scale = hosting if fixed.offload else factor
-        yield prospects_at(own, zero + fixed.offload, search.limit / scale), scale
+        yield lambda: prospects_at(own, zero + fixed.offload, search.limit / scale), scale
         return
     if slower_on_host(job) or hosting > factor:
-        yield prospects_at(own, zero, search.limit / factor), factor
+        yield lambda: prospects_at(own, zero, search.limit / factor), factor
     if not slower_on_host(job):
-        yield prospects_at(own, most_offload(own.layer_costs), search.limit / hosting), hosting
+        yield lambda: prospects_at(own, most_offload(own.layer_costs), search.limit / hosting), hosting
         return
-    yield some_on_host(own, search.limit / hosting), hosting
+    yield lambda: some_on_host(own, search.limit / hosting), hosting
 
 
-def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], numbers: IntArray) -> FloatArray:
+def _visit(
+    search: _Search, prospects: Iterable[tuple[Callable[[], Prospects], float]], numbers: IntArray
+) -> FloatArray:
     """Assign the layers of plans whose bound stays below the best, the lowest bound first; `numbers` are theirs in the
     lattice.
 
     For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(numbers), np.inf)
-    for some, scale in prospects:
+    for found, scale in prospects:
+        some = found()
         bounds = some.bounds * scale
         for position in np.argsort(bounds, kind="stable").tolist():
             if bounds[position] >= search.limit:

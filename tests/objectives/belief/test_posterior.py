@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from optimizer.catalog.belief import RUNS, published_errors
 from optimizer.catalog.files import presets_folder
-from optimizer.job.known import QUANTITIES, Known
+from optimizer.job.known import QUANTITIES, RunError
 from optimizer.objectives.belief.belief import likeness, published
-from optimizer.objectives.belief.likeness import Likeness
+from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import Posterior
 
-ROW = Known(
+ROW = RunError(
     quantity="time",
     root="a",
     software="a",
@@ -31,10 +31,12 @@ ROW = Known(
     hardness=0.0,
     error=0.1,
 )
-ALIKE = Likeness(parts={"software": 0.3, "plan": 0.1}, noise=0.05, size=2.0, plan=2.0, slope=0.5, scales={"loose": 2.0})
+ALIKE = ErrorLikeness(
+    parts={"software": 0.3, "plan": 0.1}, noise=0.05, size=2.0, plan=2.0, slope=0.5, scales={"loose": 2.0}
+)
 
 
-def after(rows: list[Known], about: Known, alike: Likeness = ALIKE) -> tuple[float, float]:
+def after(rows: list[RunError], about: RunError, alike: ErrorLikeness = ALIKE) -> tuple[float, float]:
     errors, spreads = (np.array([getattr(row, name) for row in rows]) for name in ("error", "spread"))
     mean, spread = Posterior.given(alike, Places.of(rows), errors, spreads).at(Places.of([about]))
     return float(mean[0]), float(spread[0])

@@ -6,18 +6,26 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import optuna
 import pytest
 
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice import own_settings
-from optimizer.search.lattice.knobs import NAMES, at_risk, unhosted
+from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, at_risk, random_moves, unhosted
 from optimizer.search.lattice.own_settings import OwnSettings
 
 PLANS = Plans.of(
     [Plan(tp=8, pp=8, dp=16, vpp=vpp, num_microbatches=96, sequence_parallel=True) for vpp in (1, 2, 3, 4)]
 )
+
+
+def test_moves_are_those_of_optuna() -> None:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(5))
+    step = 1 / (SIDE - 1)
+    drawn = [[trial.suggest_float(name, -step, step) for name in BOX] for trial in (study.ask() for _ in range(10))]
+    assert [list(move) for move in random_moves(10, 5)] == drawn
 
 
 @pytest.mark.parametrize("trials", [0, 8, 12])

@@ -10,9 +10,8 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.job.plan import Plans
 from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
-from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price
-from optimizer.objectives.step.safe_memory import SIDES
 from optimizer.reports.why_report import robustness_words
 from optimizer.search.why.robustness import Robustness, Standing, moved, robustness
 

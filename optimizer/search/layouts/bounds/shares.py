@@ -47,6 +47,16 @@ class PlanFloors:
         """Least value of a step whose stages do not all hold as many layers [unit of the objective]."""
         return self.floor.uneven()
 
+    @cached_property
+    def least(self) -> FloatArray:
+        """Values that no layout of a plan beats with any share on the host, whatever fits [unit of the objective]."""
+        ends = (self.floor, self.floor.offloaded(np.ones(len(self.layer_costs))))
+        return np.minimum(*(floor.value(floor.slowest()) for floor in ends))
+
+    def of(self, layer_costs: LayerCosts) -> PlanFloors:
+        """The floors of the same plans where memory has other room."""
+        return replace(self, layer_costs=layer_costs, floor=self.floor.of(layer_costs))
+
     def bounds(self, plan: IntArray, low: FloatArray, high: FloatArray, limit: float) -> FloatArray:
         """Values that no layout of some of the plans beats with these shares on the host [unit of the objective].
 

@@ -1,0 +1,182 @@
+"""Random faults of one operator, comparison or constant, and whether the tests see them.
+
+`python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
+the other, into a copy of the code, and runs the tests that name the file, then the quick ones of its folder. A fault
+that no test sees is listed with its line: an assertion is missing there, or code that does nothing. The exit code is 1
+where more than a tenth of a folder's faults live.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("optimizer", "tests", "maintain", "bench", "examples", "docs", "conftest.py", "pyproject.toml")
+OTHERS: dict[type[ast.AST], tuple[str, str]] = {
+    **{ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")},
+    **{ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&")},
+    **{ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")},
+    **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")},
+    **{ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and")},
+}
+MOST_LIVING = 0.1  # of the faults of a folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One change of a file: what stands from `start` to `end` becomes `after` [characters]."""
+
+    path: Path
+    start: int
+    end: int
+    after: str
+
+    def text(self) -> str:
+        """The file with the fault."""
+        before = self.path.read_text()
+        return before[: self.start] + self.after + before[self.end :]
+
+    def shown(self) -> str:
+        """Where it is, and its line before and after."""
+        before = self.path.read_text()
+        line = before.count("\n", 0, self.start)
+        old, new = (text.splitlines()[line].strip() for text in (before, self.text()))
+        return f"{self.path.relative_to(ROOT)}:{line + 1}\n    - {old}\n    + {new}"
+
+
+def faults(path: Path) -> Iterator[Fault]:
+    r"""Every fault of a file that is still Python, types and texts left as they are.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp()) / "x.py"
+    >>> _ = file.write_text("def f(x: int) -> bool:\n    return x + 1 < 3\n")
+    >>> sorted(fault.after for fault in faults(file))
+    ['-', '2', '4', '<=']
+    """
+    text = path.read_text()
+    lines = [0]
+    for line in text.encode().splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+    raw = text.encode()
+
+    def place(line: int, column: int) -> int:
+        return len(raw[: lines[line - 1] + column].decode())
+
+    def between(left: ast.expr, right: ast.expr, kind: type[ast.AST]) -> Iterator[Fault]:
+        words, other = OTHERS.get(kind, ("", ""))
+        start, end = place(left.end_lineno or 0, left.end_col_offset or 0), place(right.lineno, right.col_offset)
+        at = text.find(words, start, end) if words else -1
+        if at >= 0:
+            yield Fault(path=path, start=at, end=at + len(words), after=other)
+
+    for node in _calculations(ast.parse(text)):
+        if isinstance(node, ast.BinOp):
+            yield from between(node.left, node.right, type(node.op))
+        elif isinstance(node, ast.BoolOp):
+            yield from between(node.values[0], node.values[1], type(node.op))
+        elif isinstance(node, ast.Compare):
+            yield from between(node.left, node.comparators[0], type(node.ops[0]))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+            start, end = place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
+            after = str(not node.value) if isinstance(node.value, bool) else repr(node.value + 1)
+            yield Fault(path=path, start=start, end=end, after=after)
+
+
+def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that are run: no annotations, no formatted texts."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns"):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr):
+                yield node
+                yield from _calculations(node)
+
+
+def nearest(path: Path) -> tuple[list[str], list[str]]:
+    """The tests that name a file, those of its own folder first; and the folder whose quick tests come next."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module, folder = ".".join(parts), Path("tests", *parts[1:-1])
+    naming = [
+        test.relative_to(ROOT)
+        for test in sorted((ROOT / "tests").rglob("test_*.py"))
+        if f"{module} import" in (text := test.read_text()) or f"{module}." in text or f"{module}\n" in text
+    ]
+    naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
+    while not (ROOT / folder).is_dir():
+        folder = folder.parent
+    return [str(path.relative_to(ROOT)), *map(str, naming)], [str(folder), "-m", "quick"]
+
+
+def lives(fault: Fault, copy: Path, seconds: float) -> bool:
+    """Whether no test in a copy of the project sees a fault; one after which they hang is seen."""
+    target = copy / fault.path.relative_to(ROOT)
+    target.write_text(fault.text())
+    try:
+        return all(_pass(copy, words, seconds) for words in nearest(fault.path))
+    finally:
+        target.write_text(fault.path.read_text())
+
+
+def _pass(copy: Path, words: Sequence[str], seconds: float) -> bool:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *words]
+    there = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=copy, env=there, capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode in (0, 5)  # 5: no test
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the project whose code may be broken; what is only read is a link."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    for source in ROOT.iterdir():
+        if not (folder / source.name).exists() and not source.name.startswith(".git"):
+            (folder / source.name).symlink_to(source)
+    return folder
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--count", type=int, default=30, help="faults of each folder")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="for the tests of one fault, at each of both steps"
+    )
+    options = parser.parse_args()
+    many = False
+    with tempfile.TemporaryDirectory(prefix="mutants-") as place:
+        copy = copied(Path(place))
+        for folder in options.folders:
+            every = [fault for path in sorted((ROOT / folder).rglob("*.py")) for fault in faults(path)]
+            chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))
+            living = []
+            for fault in chosen:
+                if lives(fault, copy, options.seconds):
+                    living.append(fault)
+                    print(f"  {fault.shown()}", flush=True)
+            many |= len(living) > MOST_LIVING * len(chosen)
+            print(f"{folder}: {len(living)} of {len(chosen)} live, of {len(every):,} that there are", flush=True)
+    sys.exit(many)
+
+
+if __name__ == "__main__":
+    main()
