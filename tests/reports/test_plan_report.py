@@ -60,7 +60,7 @@ def test_what_the_fastest_on_paper_would_gain_and_risk_is_told(gpt3_answer: Answ
     hosted = replace(weighed, knobs=Knobs(offload=0.9))
     alike = replace(bold, plan=gpt3_answer.plan)
     told = text(replace(hosted, safety=Safety(fastest=alike)), whole=False)
-    assert row(told, "fastest").endswith(": 50% of the state on the host")
+    assert row(told, "fastest").endswith(": 50% of states on host")
     explained = " ".join(text(replace(weighed, safety=Safety(fastest=bold))).split())
     assert "1.3% slower than the fastest plan on paper" in explained
 
