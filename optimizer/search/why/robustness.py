@@ -108,11 +108,11 @@ def _spread(varies: Callable[[float], float], asked: float) -> float:
 
     from scipy.optimize import root_scalar
 
-    def excess(log_share: float) -> float:
-        return log((most if log_share == 0.0 else varies(PRIOR_SPREAD * exp(log_share))) / asked)
+    def excess(place: float) -> float:
+        return log((varies(PRIOR_SPREAD * exp(place)) if place else most) / asked)
 
-    found = root_scalar(excess, x0=0.0, x1=log(asked / most), method="secant", xtol=CLOSE)
-    return PRIOR_SPREAD * min(1.0, exp(found.root))
+    log_share = root_scalar(excess, x0=0.0, x1=log(asked / most), method="secant", xtol=CLOSE).root
+    return PRIOR_SPREAD * min(1.0, exp(log_share))
 
 
 def _log_values(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:
