@@ -324,12 +324,18 @@ def _bucketed(
     *,
     among: bool = False,
 ) -> Iterator[Message]:
-    """The message of one bucket where it is `sent`, within the replicas or `among` their sharding groups."""
+    """The message of one bucket where it is `sent`: whole within the replicas, or within each sharding group, of which
+    `among` the groups travels the shard that a rank keeps.
+    """
     if not np.any(sent):
         return
-    elements = group.reduced / buckets_of(job, group, knobs)
-    whole = elements * np.where(group.hybrid > 1, group.shards, 1.0)
-    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.ranks, group.stride)
+    kept = group.reduced / buckets_of(job, group, knobs)
+    hybrid = group.hybrid > 1
+    whole = kept * np.where(hybrid, group.shards, 1.0)
+    if among:
+        elements, ranks, stride = kept, group.hybrid, group.stride * group.shards
+    else:
+        elements, ranks, stride = whole, np.where(hybrid, group.shards, group.ranks), group.stride
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),
