@@ -330,20 +330,17 @@ def _bucketed(
     if not np.any(sent):
         return
     kept = group.reduced / buckets_of(job, group, knobs)
-    hybrid = group.hybrid > 1
-    whole = kept * np.where(hybrid, group.shards, 1.0)
-    if among:
-        elements, ranks, stride = kept, group.hybrid, group.stride * group.shards
-    else:
-        elements, ranks, stride = whole, np.where(hybrid, group.shards, group.ranks), group.stride
+    whole = kept * np.where(group.hybrid > 1, group.shards, 1.0)
+    within = np.where(group.hybrid > 1, group.shards, group.ranks)
+    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (within, group.stride)
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),
         kind=kind,
-        size=elements * width,
+        size=(kept if among else whole) * width,
         ranks=np.maximum(ranks, 1.0),
         stride=np.asarray(stride),
-        times=np.where(sent & (elements > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
+        times=np.where(sent & (kept > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
         phase=STEP,
     )
 
