@@ -13,6 +13,8 @@ SELDOM = 100_000  # objects between two looks for circles of them: modules make 
 
 def main() -> None:
     """Entry point of the command: it ends without a word of Python's wherever it is interrupted."""
+    # Before numpy loads: matrices here are small, and threads that share one wait longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(SELDOM)
     stop = Stop()
     stop.listen()

@@ -33,7 +33,7 @@ PYTHON_TYPES = {
     fields.CHOICE: "str",
 }
 NAMED_TYPES = {
-    **dict.fromkeys(("model", "cluster", "stack"), "str | Path"),
+    **dict.fromkeys(("model", "cluster", "stack", "runs"), "str | Path"),
     **dict.fromkeys(("seq_len", "global_batch"), "int | str"),
     "routing": "Number",
 }

@@ -229,6 +229,7 @@ def _on_paper(answer: Answer, plan: Plan) -> Iterator[tuple[str, str]]:
     if best:
         words, parts = objective(answer.job.minimize), set(moving_parts(best.plan, best.knobs)) & HANDMADE
         what = ", ".join(sorted(parts - set(moving_parts(plan, answer.knobs)))) or differing(plan, best.plan)
+        what = what or f"{best.knobs.offload:.0%} of states on host"
         gain = f"{-best.slower:.1%} {words.better} on paper, fits with {chance(answer.job, best.estimate)}"
         yield words.best, cut(f"{gain}: {what}", LINE)
 

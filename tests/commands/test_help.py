@@ -37,6 +37,7 @@ DIFFERENT = {
     "--csv": "validate has a row for each run beside its report",
     "--network": "communication compares several",
     "--out": "files or folders",
+    "--runs": "the rows that validate and calibrate are about; elsewhere those that every figure knows",
 }
 
 
