@@ -1,7 +1,8 @@
 """What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness]`.
 
 Writes presets/belief.csv, the errors of the shipped stacks on the published runs, and with --likeness
-presets/belief.toml: how alike errors are, by the runs that fits did not see.
+presets/belief.toml: how alike errors are, by the runs that fits did not see. With --tuning it writes those of software
+that fine-tunes to presets/belief-tuning.csv, and to presets/belief.toml how far such software errs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import likeness as shipped
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
@@ -263,17 +265,24 @@ def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
 def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
+    likenesses: dict[str, ErrorLikeness] = {}
     if likeness:
-        likenesses = {}
         for quantity in QUANTITIES:
             _, places, errors, parts = believed(runs, quantity)
             likely = fitted(places, errors, parts, START)
-            likenesses[quantity] = levelled(likely, places, errors, parts)
-        (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
+            levels = levelled(likely, places, errors, parts)
+            likenesses[quantity] = replace(levels, scales={**shipped(quantity).scales, **levels.scales})
     known = [*known_errors(runs, source_name)]
     if tuning:
         others = {row.root for row in published_errors()}
         known = [row for row in known if row.root not in others]
+        for quantity in QUANTITIES:
+            likely = likenesses.get(quantity, shipped(quantity))
+            own = scales(likely, *believed(runs, quantity)[1:])
+            ours = {root: scale for root, scale in own.items() if root not in others}
+            likenesses[quantity] = replace(likely, scales={**likely.scales, **ours})
+    if likenesses:
+        (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
     for stack, lenders in ({} if tuning else ALSO).items():
         lent = runs_of(files, load_stack(stack))
         for quantity, names in lenders.items():

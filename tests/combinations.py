@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from tests.fuzz.run import Stalled, patience
 
 MODELS = ("llama3-8b", "mixtral-8x7b", "deepseek-v2-lite")  # dense, a mixture, latent attention
+GPUS = 16  # at most
 FEW = ("--global-batch", "64", "--seq-len", "2048")
 PINNED = ("--fix", "micro-batch=1", "--fix", "cp=1")
 ANSWERS = (0, 2, 3)
@@ -29,19 +30,19 @@ LONGEST = 2048  # bytes of a message
 PATIENCE = 180  # seconds for one, on a machine that may be busy
 HERE = ("--model", "{model}", "--stack", "{stack}", "--device", "{device}", *FEW)
 COMMANDS = {
-    "plan": (*HERE, "--gpus", "16", "--trials", "0", "--explain", "--export", "out", "--html", "x.html", *PINNED),
-    "check": (*HERE, "--gpus", "16", "--trials", "4", "--top", "2", "--json", *PINNED),
-    "communication": ("communication", *HERE, "--gpus", "16", "--best", "--html", "x.html", *PINNED),
-    "strategies": ("communication", *HERE, "--gpus", "16"),
-    "timeline": ("timeline", *HERE, "--gpus", "16", "--best", "--html", "x.html", *PINNED),
-    "scaling": ("scaling", *HERE, "--gpus", "8,16", *PINNED),
+    "plan": (*HERE, "--gpus", "{gpus}", "--trials", "0", "--explain", "--export", "out", "--html", "x.html", *PINNED),
+    "check": (*HERE, "--gpus", "{gpus}", "--trials", "4", "--top", "2", "--json", *PINNED),
+    "communication": ("communication", *HERE, "--gpus", "{gpus}", "--best", "--html", "x.html", *PINNED),
+    "strategies": ("communication", *HERE, "--gpus", "{gpus}"),
+    "timeline": ("timeline", *HERE, "--gpus", "{gpus}", "--best", "--html", "x.html", *PINNED),
+    "scaling": ("scaling", *HERE, "--gpus", "{half},{gpus}", *PINNED),
     "fits": ("fits", *HERE, "--gpus", "8"),
-    "sensitivity": ("sensitivity", *HERE, "--gpus", "16", *PINNED),
+    "sensitivity": ("sensitivity", *HERE, "--gpus", "{gpus}", *PINNED),
     "pareto": (
         *("pareto", "--model", "{model}", "--stack", "{stack}", *FEW, "--tokens", "1e12"),
-        *("--hardware", "{device}", "--gpus", "16"),
+        *("--hardware", "{device}", "--gpus", "{gpus}"),
     ),
-    "trial": ("trial", *HERE, "--gpus", "16", "--out", "trials", *PINNED),
+    "trial": ("trial", *HERE, "--gpus", "{gpus}", "--out", "trials", *PINNED),
 }
 
 
@@ -54,14 +55,17 @@ class Combination:
 
 
 def combinations() -> Iterator[Combination]:
-    """All of them, in an order that does not change while the presets do not."""
-    from optimizer.catalog import cluster_names, device_names, load_stack, model_names, stack_names
+    """All of them, in an order that does not change while the presets do not; as many GPUs as the cluster has."""
+    from optimizer.catalog import cluster_names, device_names, load_cluster, load_stack, model_names, stack_names
 
     for stack in stack_names():
         device = (load_stack(stack).devices or ("h100",))[0]
+        gpus = min(GPUS, load_cluster(device).max_gpus)
         for command, words in COMMANDS.items():
             for model in MODELS:
-                filled = tuple(word.format(model=model, stack=stack, device=device) for word in words)
+                filled = tuple(
+                    word.format(model=model, stack=stack, device=device, gpus=gpus, half=gpus // 2) for word in words
+                )
                 yield Combination(name=f"{command} {stack} {model}", words=filled)
     small = (*FEW, "--trials", "0", *PINNED)
     for model in model_names():

@@ -66,7 +66,7 @@ def test_json_groups_count_clean_rows_only(runs: Path) -> None:
     assert (overall["by"], overall["rows"], overall["time"]["runs"]) == ("all", 3, 2)
     assert overall["choice"]["groups"] == 1
     assert overall["verdicts"]["oom_predicted_oom"] == 1
-    assert {group["by"] for group in groups} == {"all", "source", "stack", "device", "model"}
+    assert {group["by"] for group in groups} == {"all", "source", "stack", "device", "model", "method"}
 
 
 def test_the_report(runs: Path) -> None:

@@ -78,7 +78,7 @@ def counted(stack: Stack) -> str:
     """How many parameters are fitted, fixed and at their default.
 
     >>> counted(Stack(name="mine", parameters={"launch": 6e-6}))
-    '1 fitted parameter, 0 fixed, 27 at their default'
+    '1 fitted parameter, 0 fixed, 28 at their default'
     """
     fitted, fixed, default = stack.counts
     return f"{fitted} fitted parameter{'' if fitted == 1 else 's'}, {fixed} fixed, {default} at their default"

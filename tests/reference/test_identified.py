@@ -14,7 +14,7 @@ from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack, stack_names
 from tests.measured import MEASURED, measured_runs, published_runs
 
-FILES = ("runs.csv", "moe_runs.csv")
+FILES = ("runs.csv", "moe_runs.csv", "finetune_runs.csv", "longcontext_runs.csv")
 HERE = all((MEASURED / file).exists() for file in FILES)
 FITTED_TO = {"megatron-core": ("nemo-2024", "megatron-bridge-2025")}  # the stacks whose runs tell it
 MARGIN = 1.15  # numbers in the files are rounded, and fits to part of the runs judged by all of them

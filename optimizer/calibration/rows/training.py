@@ -15,7 +15,7 @@ PRETRAINING = ("", "pretrain", "sft")
 # What tables call the matrices and parts that adapters' targets name; one word may mean several of them.
 TARGETS: Mapping[str, tuple[str, ...]] = {
     **{"linear": ("all",), "all": ("all",), "qkv": ("q", "k", "v"), "c_attn": ("q", "k", "v"), "proj": ("o",)},
-    **{"attn.c_proj": ("o",), "w1": ("up",), "w2": ("gate",), "embedding": ("embedding",), "head": ("head",)},
+    **{"attn.c": ("o",), "w1": ("up",), "w2": ("gate",), "embedding": ("embedding",), "head": ("head",)},
     **{name: (name,) for name in GROUPS["all"]},
 }
 BASES = {"nf4": "nf4", "bnb": "nf4", "int8": "int8", "int4": "int4", "mxfp4": "mxfp4", "fp8": "fp8", "bf16": "bf16"}
@@ -33,7 +33,7 @@ def training(row: Mapping[str, str], assumed: list[str]) -> dict[str, Any]:
     >>> row = {"method": "qlora", "adapter_rank": "64", "adapter_targets": "c_attn attn.c_proj w1 w2",
     ...     "base_precision": "int4 (gptq)", "optimizer": "adamw"}
     >>> training(row, [])
-    {'train': 'qlora:64:q,k,v,o,gate,up', 'base': 'int4', 'optimizer': ''}
+    {'train': 'qlora:64:q,k,v,o,up,gate', 'base': 'int4', 'optimizer': ''}
     """
     name, _, objective = row.get("method", "").partition(" ")
     name = FULL if name in PRETRAINING else name
