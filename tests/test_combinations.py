@@ -7,11 +7,9 @@ import pytest
 from tests.combinations import COMMANDS, Combination, combinations, trouble
 
 EVERY = list(combinations())
+OF_COMMAND = [[one for one in EVERY if one.name.startswith(f"{command} ")] for command in COMMANDS]
 # Each command with another stack and kind of model.
-SAMPLE = [
-    [one for one in EVERY if one.name.startswith(f"{command} ")][11 * number % 69]
-    for number, command in enumerate(COMMANDS)
-]
+SAMPLE = [some[13 * number % len(some)] for number, some in enumerate(OF_COMMAND)]
 
 
 @pytest.mark.parametrize("one", SAMPLE, ids=lambda one: one.name)

@@ -210,7 +210,7 @@ def test_a_patch_for_gpus_that_were_assumed_asks_for_their_number(tmp_path: Path
 
 def test_an_edit_that_may_not_fit_is_told(tmp_path: Path) -> None:
     ask = ["improve", "examples/llama3-8b.sh", "--hbm-limit"]
-    for limit, risky in (("60GB", True), ("70GB", False)):
+    for limit, risky in (("60GB", True), ("80GB", False)):
         screen = CliRunner().invoke(cli, [*ask, limit]).output
         assert ("fit with less than 90%" in screen) is risky, screen
 

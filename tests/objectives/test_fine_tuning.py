@@ -12,6 +12,9 @@ from optimizer.catalog.stacks import default_stack
 from optimizer.constraints.rules.activation_offload import ActivationOffload
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import SELECTIVE
+from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.cost import activations_of
 from optimizer.objectives.step.price import Costs, price
 from optimizer.objectives.step.safe_memory import chance_to_fit
 
@@ -90,6 +93,24 @@ def test_inputs_that_no_gradient_needs_are_not_kept() -> None:
     model, kept = TORCHTUNE.model, TORCHTUNE.stack["activation_factor"]
     idle = 2 * 2 * 2048 * (model.hidden + model.ffn_hidden) * model.layers
     assert all_of_them.memory["activations"][0] - few.memory["activations"][0] == pytest.approx(kept * idle)
+
+
+@pytest.mark.parametrize("selective", SELECTIVE)
+@pytest.mark.parametrize("quantised", [False, True])
+def test_recomputing_keeps_something_and_frees_no_more_than_is_kept(selective: str, quantised: bool) -> None:
+    """Inputs that no gradient needs were once taken off twice where the MLP was recomputed."""
+    modules = ("core_attn", "mlp") if selective == "core" else ()
+    features = replace(TORCHTUNE.stack.features, selective=selective, recompute_modules=modules)
+    job = replace(TORCHTUNE, stack=replace(TORCHTUNE.stack, features=features), dtype="fp8" if quantised else "bf16")
+    shapes = shapes_of(job, Plans.of([Plan()]))
+    for model in (job.model, load_model("gpt3")):
+        whole = activations_of(replace(job, train="full"), model, shapes, moe=False)
+        for train, fewer in (("lora:8:attention", 0), ("lora:8:all", 0), ("lora:8:mlp", 1)):
+            table = activations_of(replace(job, train=train), model, shapes, moe=False)
+            assert table.full < table.selective <= table.none
+            if table.modules:
+                kept, trained_whole = (float(each.none[0] - each.modules["mlp"][0]) for each in (table, whole))
+                assert trained_whole - kept == fewer * (1 if quantised else 2) * 2048 * model.hidden
 
 
 def test_dequantising_costs_the_same_whatever_the_tokens() -> None:

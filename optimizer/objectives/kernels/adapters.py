@@ -111,8 +111,8 @@ def adapter_passes(product: Gemm, small: Sequence[Gemm], dora: bool) -> Elementw
     )
 
 
-def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> FloatArray:
-    """Inputs of frozen products without adapters, per micro-batch and rank, which no gradient needs [B].
+def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, FloatArray]:
+    """Inputs of frozen products without adapters, per micro-batch and rank, which no gradient needs, by part [B].
 
     Outputs of norms, t h i / sp, before queries, keys and values and before a dense MLP, and of its activation,
     t f i / tp; i: bytes of an operand. Attention keeps its output for its own backward pass.
@@ -125,12 +125,14 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> FloatArray:
     >>> def width(train: str) -> float:
     ...     job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"),
     ...         gpus=1, seq_len=1, global_batch=1, train=train)
-    ...     return float(idle_bytes(job, job.model, shapes_of(job, Plans.of([Plan()])), moe=False)[0] / 2)
+    ...     parts = idle_bytes(job, job.model, shapes_of(job, Plans.of([Plan()])), moe=False)
+    ...     return sum(float(part[0]) for part in parts.values()) / 2
     >>> width("full"), width("lora:8:all"), width("lora:8:q") == 4096 + 14336
     (0.0, 0.0, True)
     """
     size, method = 1.0 if job.quantised else ELEMENT, job.method
-    stream, idle = shapes.tokens * model.hidden / shapes.sp, np.zeros_like(shapes.tp)
+    stream, nothing = size * shapes.tokens * model.hidden / shapes.sp, np.zeros_like(shapes.tp)
+    idle = {"attention": nothing, "mlp": nothing}
     if not method.freezes:
         return idle
 
@@ -138,13 +140,13 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> FloatArray:
         return not method.trains(part) and not set(words).intersection(method.targets)
 
     if model.has_attention and not model.mla and unused("attention", ("q", "k", "v")):
-        idle = idle + size * stream
+        idle["attention"] = stream
     if not moe and model.feed_forwards != NOTHING:
         if unused("mlp", ("gate", "up")) and not model.parallel_block:
-            idle = idle + size * stream
+            idle["mlp"] = stream
         if unused("mlp", ("down",)):
-            idle = idle + size * shapes.tokens * model.ffn_hidden / shapes.tp
-    return np.asarray(idle)
+            idle["mlp"] = idle["mlp"] + size * shapes.tokens * model.ffn_hidden / shapes.tp
+    return idle
 
 
 def trained_layer(job: Job, layer: Layer) -> Layer:

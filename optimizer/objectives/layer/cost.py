@@ -238,13 +238,23 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
 
 
 def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> ActivationBytes:
-    """What one layer of a model keeps as the job trains it: activation_bytes without the inputs that nobody needs."""
+    """What one layer of a model keeps as the job trains it: activation_bytes without the inputs that nobody needs.
+
+    What recomputation does not keep anyway is not taken off once more: a module's inputs, or, unless it is the core of
+    attention alone that is recomputed, those of all frozen products.
+    """
     stack = job.stack
     table = activation_bytes(model, shapes, stack.features, moe, stack.imbalance, job.quantised, job.wide_rest)
     if not job.method.freezes:
         return table
     idle = idle_bytes(job, model, shapes, moe)
-    return replace(table, none=table.none - idle, selective=table.selective - idle)
+    every = sum(idle.values(), np.zeros_like(shapes.tp))
+    return replace(
+        table,
+        none=table.none - every,
+        selective=table.selective - every * (stack.features.selective == "core"),
+        modules={module: freed - idle.get(module, 0.0) for module, freed in table.modules.items()},
+    )
 
 
 def modules_in(recompute: IntArray) -> frozenset[str]:

@@ -324,20 +324,23 @@ def _bucketed(
     *,
     among: bool = False,
 ) -> Iterator[Message]:
-    """The message of one bucket where it is `sent`, within the replicas or `among` their sharding groups."""
+    """The message of one bucket where it is `sent`: whole within the replicas, or within each sharding group, of which
+    `among` the groups travels the shard that a rank keeps.
+    """
     if not np.any(sent):
         return
-    elements = group.reduced / buckets_of(job, group, knobs)
-    whole = elements * np.where(group.hybrid > 1, group.shards, 1.0)
-    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.ranks, group.stride)
+    kept = group.reduced / buckets_of(job, group, knobs)
+    whole = kept * np.where(group.hybrid > 1, group.shards, 1.0)
+    within = np.where(group.hybrid > 1, group.shards, group.ranks)
+    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (within, group.stride)
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),
         kind=kind,
-        size=elements * width,
+        size=(kept if among else whole) * width,
         ranks=np.maximum(ranks, 1.0),
         stride=np.asarray(stride),
-        times=np.where(sent & (elements > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
+        times=np.where(sent & (kept > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
         phase=STEP,
     )
 

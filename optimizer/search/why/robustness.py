@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,8 @@ from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.knobs import columns, joined_knobs
 
-DRAWS, PILOT = 64, 16
+DRAWS = 64
+CLOSE = 0.1  # logarithm to which the spread is sought
 BROAD = 0.5  # chance of being the fastest below which the best plan is brittle
 
 
@@ -74,10 +77,12 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
     plans = Plans.of([answer.plan, *(other.plan for other in others)])
     knobs = joined_knobs([columns(each, 1) for each in (answer.knobs, *(other.knobs for other in others))])
     moves = np.random.default_rng(answer.seed).standard_normal((draws, len(PARAMETERS)))
-    pilot = _log_values(answer.job, plans, knobs, PRIOR_SPREAD * moves[:PILOT])
     sure = interval(answer.job, answer.plan, answer.estimate.step_time)
-    asked = float(np.log(sure.high / sure.low)) / 2 / SIDES
-    spread = PRIOR_SPREAD * min(1.0, asked / max(float(np.std(pilot[:, 0])), asked * 1e-3))
+    best, own = Plans.of([answer.plan]), columns(answer.knobs, 1)
+    spread = _spread(
+        lambda spread: float(np.std(_log_values(answer.job, best, own, spread * moves))),
+        float(np.log(sure.high / sure.low)) / 2 / SIDES,
+    )
     values = _log_values(answer.job, plans, knobs, spread * moves)
     regrets = np.expm1(values - values.min(axis=1, keepdims=True))
     first = values.argmin(axis=1)
@@ -86,6 +91,28 @@ def robustness(answer: Answer, draws: int = DRAWS) -> Robustness | None:
         for place in range(len(plans))
     )
     return Robustness(draws=draws, spread=spread, standings=standings)
+
+
+def _spread(varies: Callable[[float], float], asked: float) -> float:
+    """The spread of the parameters with which a time varies as asked, at most their prior's [1].
+
+    Times far from the median grow faster than the spread does, so that one draw at the prior does not tell it: it is
+    sought by the secant method on logarithms.
+
+    >>> round(_spread(lambda spread: 2 * spread + 9 * spread**3, 0.04), 2), _spread(lambda spread: 0.0, 0.04)
+    (0.02, 0.25)
+    """
+    most = varies(PRIOR_SPREAD)
+    if most <= asked:
+        return PRIOR_SPREAD
+
+    from scipy.optimize import root_scalar
+
+    def excess(place: float) -> float:
+        return log((varies(PRIOR_SPREAD * exp(place)) if place else most) / asked)
+
+    log_share = root_scalar(excess, x0=0.0, x1=log(asked / most), method="secant", xtol=CLOSE).root
+    return PRIOR_SPREAD * min(1.0, exp(log_share))
 
 
 def _log_values(job: Job, plans: Plans, knobs: KnobColumns, moves: FloatArray) -> FloatArray:

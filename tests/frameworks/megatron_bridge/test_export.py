@@ -17,6 +17,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
+from tests.clients.accepted import risked
 from tests.invariants.jobs import random_job
 
 ANSWERS, LEAST = 8, 5  # of a seed, and how many of them each release has to express
@@ -130,7 +131,7 @@ def answers(seed: int) -> tuple[Answer, ...]:
         answer = plan(
             drawn(random), top=0, trials=random.choice((0, 8)), priced_risk=False, explained=False, read_twice=False
         )
-        found += [answer] if answer.plan else []
+        found += [risked(answer)] if answer.plan else []
     return tuple(found)
 
 

@@ -49,15 +49,16 @@ def test_the_best_even_split_is_the_fastest_of_all_each_at_its_own_settings(job:
 
 
 def test_memory_forces_the_state_to_the_host_or_the_model_to_be_split() -> None:
-    """On one GPU of 22 GB, of which 2 GB are the context, the state of this model does not fit without the host; on
+    """On one GPU of 10 GB, of which 2 GB are the context, the state of this model does not fit without the host; on
     eight its shards do.
     """
-    alone, several = (sweep(job, structural(job)) for job in (small_job(1, hbm=10e9), small_job(8, hbm=10e9)))
+    both = [small_job(gpus, hbm=10e9, oom_risk=0.5) for gpus in (1, 8)]
+    alone, several = (sweep(job, structural(job)) for job in both)
     assert alone.points is not None
     assert several.points is not None
     assert 0 < alone.points.knobs.offload[alone.best] <= 1
     assert several.points.knobs.offload[several.best] == 0
-    none = sweep(small_job(1, hbm=10e9), structural(small_job(1, hbm=10e9)), DEFAULTS)
+    none = sweep(both[0], structural(both[0]), DEFAULTS)
     assert (none.best, none.fitting) == (-1, 0)
 
 

@@ -222,7 +222,7 @@ def test_interleaved_virtual_stages_are_alike() -> None:
 
 def test_recomputation_is_chosen_stage_by_stage() -> None:
     """Where the software can; Megatron-LM recomputes equally many layers on every stage, which costs more."""
-    alike = job_of("llama3.1-405b", 16384, 8192, 2048)
+    alike = job_of("llama3.1-405b", 16384, 8192, 2048).with_limits(hbm=80e9, oom_risk=0.5)
     free = replace(alike.stack, features=replace(alike.stack.features, recompute_by="stage"))
     job = replace(alike, stack=free)
     plan = Plan(tp=8, pp=16, dp=128, num_microbatches=16, sequence_parallel=True, recompute="full")

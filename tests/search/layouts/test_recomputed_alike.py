@@ -108,15 +108,15 @@ def interleaved_gemma(model: str, gpus: int, hbm: float, **fixed: str) -> Job:
         gpus=gpus,
         seq_len=8192,
         global_batch=240,
-        limits=Limits(hbm=hbm, ranges={"vpp": (2, 16)}, fixed=fixed),
+        limits=Limits(hbm=hbm, oom_risk=0.5, ranges={"vpp": (2, 16)}, fixed=fixed),
     )
 
 
 def test_a_layout_by_hand_with_more_layers_than_its_share_does_not_beat_the_search() -> None:
     """62 layers on nine virtual stages: one of eight and the first four of each recomputed was faster once."""
-    found = best_plan(interleaved_gemma("gemma3-27b", 12, 40e9))
+    found = best_plan(interleaved_gemma("gemma3-27b", 12, 37e9))
     by_hand = best_plan(
-        interleaved_gemma("gemma3-27b", 12, 40e9, layers_per_stage="7,8,7,7,7,7,7,7,5", recompute_layers="12,12,12")
+        interleaved_gemma("gemma3-27b", 12, 37e9, layers_per_stage="7,8,7,7,7,7,7,7,5", recompute_layers="12,12,12")
     )
     assert found
     assert by_hand
@@ -125,7 +125,7 @@ def test_a_layout_by_hand_with_more_layers_than_its_share_does_not_beat_the_sear
 
 def test_a_tight_memory_gets_stages_that_hold_less_the_more_they_keep() -> None:
     """The last stage, with the head, holds eight layers of 42 and keeps the fewest micro-batches."""
-    found = best_plan(interleaved_gemma("gemma2-9b", 6, 22.5e9))
+    found = best_plan(interleaved_gemma("gemma2-9b", 6, 20.5e9))
     assert found
     assert found.plan.vpp > 1
-    assert found.estimate.reserved <= 22.5e9
+    assert found.estimate.reserved <= 20.5e9
