@@ -84,7 +84,10 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
     "ExclusionTable": {
         "scenarios": "names of scenarios",
-        **{name: AXES[name] for name in ("models", "clusters", "devices", "dtypes", "stacks", *TRAINED, "lengths", "packings")},
+        **{
+            name: AXES[name]
+            for name in ("models", "clusters", "devices", "dtypes", "stacks", *TRAINED, "lengths", "packings")
+        },
         **dict.fromkeys(("gpus", "seq_lens", "global_batches"), 'numbers, or comparisons such as ">= 4096"'),
     },
     "Parameters": {name: parameter.meaning for name, parameter in PARAMETERS.items()},
