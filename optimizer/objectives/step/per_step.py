@@ -329,18 +329,18 @@ def _bucketed(
     """
     if not np.any(sent):
         return
-    kept = group.reduced / buckets_of(job, group, knobs)
-    whole = kept * np.where(group.hybrid > 1, group.shards, 1.0)
+    resident = group.reduced / buckets_of(job, group, knobs)
+    whole = resident * np.where(group.hybrid > 1, group.shards, 1.0)
     within = np.where(group.hybrid > 1, group.shards, group.ranks)
     ranks, stride = (group.hybrid, group.stride * group.shards) if among else (within, group.stride)
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),
         kind=kind,
-        size=(kept if among else whole) * width,
+        size=(resident if among else whole) * width,
         ranks=np.maximum(ranks, 1.0),
         stride=np.asarray(stride),
-        times=np.where(sent & (kept > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
+        times=np.where(sent & (resident > 0), 1.0 / np.maximum(whole, 1.0), 0.0),
         phase=STEP,
     )
 
