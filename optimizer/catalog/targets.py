@@ -14,6 +14,17 @@ from optimizer.job.target import ANY, Launcher, lifted, narrowed, target_of
 from optimizer.job.variables import VARIABLES
 
 MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
+# Families of stacks that are programs of their own, none of which has a launch file here.
+UNWRITTEN: Mapping[str, str] = {
+    "maxtext": "MaxText",
+    "nanotron": "nanotron",
+    "primus": "Primus",
+    "nemo-automodel": "NeMo AutoModel",
+    "megatron-deepspeed": "Megatron-DeepSpeed",
+    "fms-fsdp": "FMS",
+    "internevo": "InternEvo",
+    "oneflow": "OneFlow",
+}
 
 
 @cache
@@ -93,6 +104,20 @@ def of_target(stack: Stack) -> Mapping[str, int | str | bool]:
     """
     target = target_of(stack)
     return launchers()[target].only if target in launchers() else {}
+
+
+def without_files(stack: Stack) -> str:
+    """The program of a stack without a target of which no launch files are written, "" where some are.
+
+    >>> from optimizer.catalog import load_stack
+    >>> without_files(load_stack("maxtext")), without_files(load_stack("megatron-core"))
+    ('MaxText', '')
+    >>> without_files(aimed(load_stack("maxtext"), "megatron-lm"))
+    ''
+    """
+    if target_of(stack) in launchers():
+        return ""
+    return next((title for family, title in UNWRITTEN.items() if stack.name.startswith(family)), "")
 
 
 def fixed_for(target: str, fixed: Mapping[str, int | str | bool]) -> dict[str, int | str | bool]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
+from optimizer.catalog.targets import launchers, without_files
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
@@ -20,17 +21,6 @@ from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
 
-# Families of stacks that are programs of their own, none of which has a launch file here.
-UNWRITTEN: Mapping[str, str] = {
-    "maxtext": "MaxText",
-    "nanotron": "nanotron",
-    "primus": "Primus",
-    "nemo-automodel": "NeMo AutoModel",
-    "megatron-deepspeed": "Megatron-DeepSpeed",
-    "fms-fsdp": "FMS",
-    "internevo": "InternEvo",
-    "oneflow": "OneFlow",
-}
 FILES = tuple(dict.fromkeys(name for target in TARGETS.values() for name in target.files))
 
 
@@ -56,15 +46,17 @@ def exported(answer: Answer) -> Exported:
             f"{ceil(100 * risk)}%, or plan for more GPUs or fewer tokens"
         )
     target = target_of(answer.job.stack)
-    family = next((name for name in UNWRITTEN if answer.job.stack.name.startswith(name)), "")
-    if family and target not in TARGETS:
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
+    if own := without_files(answer.job.stack):
+        vendor = answer.job.cluster.device.vendor
+        able = ", ".join(name for name in usual if vendor in launchers()[name].vendors)
         raise InputError(
-            f"--stack {answer.job.stack.name}: no launch files of {UNWRITTEN[family]} are written, and those of "
-            f"another program would not run what was priced; --target {', '.join(TARGETS)} plans for one that has some"
+            f"--stack {answer.job.stack.name}: no launch files of {own} are written, and those of "
+            f"another program would not run what was priced; "
+            + (f"--target plans for one that has some: {able}" if able else f"no target runs on {vendor}")
         )
     texts: dict[str, str] = {}
     refused: dict[str, str] = {}
-    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
     for name in (target,) if target in TARGETS else usual:
         written, lacking = _for_target(TARGETS[name], answer)
         texts |= written

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.content import in_words
 from optimizer.base.units import GB, seconds
+from optimizer.catalog.targets import launchers, without_files
 from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
@@ -102,7 +103,7 @@ def brief(
         *_formats(answer),
         *([("proof", proof_sentence(answer.certificate))] if answer.certificate else []),
         *(("guessed", text) for text in guessed),
-        ("next", "--export DIR, `optimize trial`, --why-not VAR=VALUE; all: --explain"),
+        ("next", f"{_launching(job)}--why-not VAR=VALUE; all: --explain"),
     )
     bars = [
         ("time", *_bar(estimate.time, estimate.step_time, estimate.step_time)),
@@ -152,6 +153,16 @@ def _run(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget) -> Iter
         yield "rent", cut(f"{middle[1]:,.2f} USD ({low[1]:,.2f} to {high[1]:,.2f}), {budget.price}", LINE)
     else:
         yield "rent", "no price is known"
+
+
+def _launching(job: Job) -> str:
+    """How to have the plan launched or tried; a program without launch files takes those of another by name, if any
+    runs on the device.
+    """
+    if not without_files(job.stack):
+        return "--export DIR, `optimize trial`, "
+    runs_there = any(job.cluster.device.vendor in launcher.vendors for launcher in launchers().values())
+    return "--target NAME --export DIR, " if runs_there else ""
 
 
 def proof_sentence(certificate: Certificate) -> str:
