@@ -39,8 +39,8 @@ def exported(answer: Answer) -> Exported:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
     if risk := risk_to_accept(answer.job, answer.estimate.reserved):
         raise InputError(
-            f"no launch files: the plan fits with {100 - risk}% only; accept that risk with --oom-risk {risk}%, or plan "
-            "for more GPUs or fewer tokens"
+            f"no launch files: the plan fits with {100 - risk}% only; accept that risk with --oom-risk {risk}%, or "
+            "plan for more GPUs or fewer tokens"
         )
     target = target_of(answer.job.stack)
     usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]

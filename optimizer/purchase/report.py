@@ -229,8 +229,9 @@ def _backwards(dossier: Dossier) -> Iterator[Section]:
     yield notes("Rent or buy", [rent_or_buy_sentence(item) for item in dossier.rent_or_buy])
     if dossier.resale:
         rows = [{"item": item, "rent": dollars(item.rent) if item.rent else "not known"} for item in dossier.resale]
-        where = "" if dossier.purchase.campaign.buy else "page"
-        yield section("Sold after a year, or after several", note("resale"), table("resale", rows), on=where)
+        own = dossier.purchase.campaign.buy
+        sold = table("resale", rows)
+        yield section("Sold after a year, or after several", note("resale"), sold, on="" if own else "page")
 
 
 def _examined(dossier: Dossier) -> Iterator[Section]:
