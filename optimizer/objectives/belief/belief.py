@@ -19,6 +19,8 @@ from optimizer.objectives.belief.posterior import Posterior, unlike
 
 TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
+COARSE = 2.0  # doublings of size within which jobs share them
+SEVERAL = 2  # runs that together show an unlike site: one alone may be a mistake
 
 
 def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site: str = YOURS) -> tuple[float, float]:
@@ -35,7 +37,7 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
         quantity: What is predicted, of QUANTITIES.
         site: Whose machines the job runs on.
     """
-    where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
+    where, about = Places.of([place(job, plan, mfu, site, quantity)]), surroundings(job, site, quantity)
     before = posterior(about, ()).at(where)
     after = posterior(about, job.stack.known).at(where) if job.stack.known else before
     mean, spread = by_own_runs(before, after, likeness(quantity).single(where))
@@ -74,15 +76,20 @@ def _likeness() -> tuple[ErrorLikeness, ...]:
     return tuple(ErrorLikeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
 
 
+def surroundings(job: Job, site: str = YOURS, quantity: str = TIME) -> RunError:
+    """The place that stands for all of a job and for jobs about as large: their nearest published runs are the same."""
+    about = place(job, None, EASY_MFU, site, quantity)
+    return replace(about, size=tuple(COARSE * round(doublings / COARSE) for doublings in about.size))
+
+
 @lru_cache(maxsize=64)
 def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     """What the published runs nearest to a place and the user's own say of it, whose site may be unlike all others."""
     alike, (rows, places) = likeness(about.quantity), published(about.quantity, about.root)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
-    if same := [
-        row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)
-    ]:
+    same = [row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)]
+    if len(same) >= SEVERAL:
         strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same)))
         alike = replace(alike, parts={**alike.parts, "site": hypot(alike.parts["site"], strange)})
     near = places.take(nearest).with_others(Places.of(mine))
