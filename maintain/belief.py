@@ -1,8 +1,9 @@
-"""What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness]`.
+"""What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness | --levels]`.
 
 Writes presets/belief.csv, the errors of the shipped stacks on the published runs, and with --likeness
-presets/belief.toml: how alike errors are, by the runs that fits did not see. With --tuning it writes those of software
-that fine-tunes to presets/belief-tuning.csv, and to presets/belief.toml how far such software errs.
+presets/belief.toml: how alike errors are, by the runs that fits did not see; --levels keeps the shape of what is there.
+With --tuning it writes those of software that fine-tunes to presets/belief-tuning.csv, and to presets/belief.toml how
+far such software errs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.belief import SEVERAL
+from optimizer.objectives.belief.belief import SEVERAL as TELLING
 from optimizer.objectives.belief.belief import likeness as shipped
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
@@ -82,7 +83,7 @@ class PartForecast:
     def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
-        told = len(chosen) >= SEVERAL
+        told = len(chosen) >= TELLING
         strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen]) if told else 0.0
         covariance = self.covariance + strange**2
         within = covariance[np.ix_(chosen, chosen)]
@@ -191,9 +192,9 @@ def scales(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
 def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
     """Noise of each software's runs over what the likeness says of all, by how far runs of one cell lie apart [1].
 
-    f^2 = (1 + sum_c w_c x_c) / (1 + sum_c w_c), at least 1, over its cells c of n runs: x is the variance of their errors
-    beyond what their plans and sizes explain, over that of the noise, at most SCATTERED; w = (n - 1) / (n + 1). The
-    first 1 stands for a usual cell. Errors are of the stacks that saw the runs: what all runs of a cell share is no
+    f^2 = (1 + sum_c w_c x_c) / (1 + sum_c w_c), at least 1, over its cells c of n runs: x is the variance of their
+    errors beyond what their plans and sizes explain, over that of the noise, at most SCATTERED; w = (n - 1) / (n + 1).
+    The first 1 stands for a usual cell. Errors are of the stacks that saw the runs: what all runs of a cell share is no
     noise.
 
     Source: Gelman et al., Bayesian Data Analysis (2013), section 2.6, for the variance of a normal distribution.
@@ -298,26 +299,33 @@ def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--likeness", is_flag=True, help="Fit how alike errors are as well.")
+@click.option("--levels", is_flag=True, help="Only widen or narrow what makes them alike, and the noise by software.")
 @click.option("--tuning", is_flag=True, help="Write those of software that fine-tunes, to a file of their own.")
-def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
+def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
     likenesses: dict[str, ErrorLikeness] = {}
-    if likeness:
-        for quantity in QUANTITIES:
-            _, places, errors, parts = believed(runs, quantity)
-            likely = fitted(places, errors, parts, START)
-            levels = levelled(likely, places, errors, parts)
-            likenesses[quantity] = replace(levels, scales={**shipped(quantity).scales, **levels.scales})
+    for quantity in QUANTITIES if likeness or levels else ():
+        before = shipped(quantity)
+        _, places, errors, parts = believed(runs, quantity)
+        likely = fitted(places, errors, parts, START) if likeness else before
+        likely = replace(likely, noises=noises(likely, places, errors, parts))
+        likely = levelled(likely, places, errors, parts)
+        elsewhere = {name: value for name, value in before.noises.items() if name not in places.softwares}
+        likenesses[quantity] = replace(
+            likely, scales={**before.scales, **likely.scales}, noises={**elsewhere, **likely.noises}
+        )
     known = [*known_errors(runs, source_name)]
     if tuning:
         others = {row.root for row in published_errors()}
         known = [row for row in known if row.root not in others]
         for quantity in QUANTITIES:
             likely = likenesses.get(quantity, shipped(quantity))
-            own = scales(likely, *believed(runs, quantity)[1:])
-            ours = {root: scale for root, scale in own.items() if root not in others}
-            likenesses[quantity] = replace(likely, scales={**likely.scales, **ours})
+            seen = believed(runs, quantity)[1:]
+            ours = {root: scale for root, scale in scales(likely, *seen).items() if root not in others}
+            tuned = {row.software for row in known}
+            loose = {name: noise for name, noise in noises(likely, *seen).items() if name in tuned}
+            likenesses[quantity] = replace(likely, scales={**likely.scales, **ours}, noises={**likely.noises, **loose})
     if likenesses:
         (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
     for stack, lenders in ({} if tuning else ALSO).items():

@@ -50,7 +50,7 @@ def believed(job: Job, plan: Plan, step_time: float) -> float:
 
 def runs_words(job: Job, plan: Plan, step_time: float) -> str:
     """What the user's own runs changed in a step time [s]; "" without such runs."""
-    count = sum(row.quantity == TIME for row in job.stack.known)
+    count = job.own_runs.runs if job.own_runs else sum(row.quantity == TIME for row in job.stack.known)
     if not count:
         return ""
     before = interval(replace(job, stack=replace(job.stack, known=())), plan, step_time)

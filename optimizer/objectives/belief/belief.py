@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.catalog.belief import TUNING, likeness_numbers, published_errors
 from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, TIME, YOURS, RunError
-from optimizer.job.plan import Plan
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
@@ -44,26 +44,51 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
     return float(mean[0]), float(spread[0])
 
 
+def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of log(measured / predicted) of many plans of a job, as error_of has them for one [1].
+
+    The noise of a run is on the diagonal: it is what no other plan tells.
+
+    Args:
+        job: Its stack holds the user's own runs, if any.
+        plans: Of the job.
+        mfu: What their predictions make of the GPUs [1].
+        quantity: What is predicted, of QUANTITIES.
+    """
+    where, about = Places.around(job, plans, mfu, quantity), surroundings(job, quantity=quantity)
+    known, noise = posterior(about, job.stack.known), likeness(quantity).single(where)
+    left = untold(posterior(about, ()).at(where), known.at(where), noise)
+    return known.at(where)[0] - left, known.covariance(where) + np.outer(left, left) + np.diag(noise**2)
+
+
 def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and spread of errors by what own runs told of them [1].
-
-    m - (1 - t) m_0 and sqrt(s^2 + (1 - t)^2 m_0^2), with the share t = 1 - (s^2 - n^2) / (s_0^2 - n^2) of the variance
-    that the own runs explain.
+    """Mean and spread of errors by what own runs told of them: m - u and sqrt(s^2 + u^2), u being untold [1].
 
     Args:
-        before: Mean m_0 and spread s_0 by the published runs alone.
+        before: Mean and spread by the published runs alone.
         after: Mean m and spread s by the own runs too.
-        noise: Standard deviation n of one run.
+        noise: Standard deviation of one run.
 
     >>> before, noise = (np.array([0.3]), np.array([0.5])), np.array([0.1])
     >>> by_own_runs(before, before, noise)[0], by_own_runs(before, (np.array([-0.2]), noise), noise)[0]
     (array([0.]), array([-0.2]))
     """
+    left = untold(before, after, noise)
+    return after[0] - left, np.hypot(after[1], left)
+
+
+def untold(
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
+) -> FloatArray:
+    """What is left of the mean by the published runs once own runs told of it: (1 - t) m_0 [1].
+
+    t = 1 - (s^2 - n^2) / (s_0^2 - n^2) is the share of the variance that own runs explain, n the noise; arguments as of
+    by_own_runs.
+    """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
-    untold = (1.0 - np.clip(explained, 0.0, 1.0)) * before[0]
-    return after[0] - untold, np.hypot(after[1], untold)
+    return np.asarray((1.0 - np.clip(explained, 0.0, 1.0)) * before[0])
 
 
 def likeness(quantity: str) -> ErrorLikeness:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 
 import numpy as np
@@ -75,6 +75,14 @@ class Places:
             plan=np.array([row.plan for row in rows], dtype=np.float64).reshape(len(rows), PLAN_COLUMNS),
             hardness=np.array([row.hardness for row in rows], dtype=np.float64),
         )
+
+    @classmethod
+    def around(cls, job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> Places:
+        """Of plans of a job, whose predictions make so much of the GPUs [1]."""
+        same = cls.of([place(job, None, EASY_MFU, quantity=quantity)]).take(np.zeros(len(plans), dtype=np.intp))
+        each = zip(plans.plans(), mfu.tolist(), strict=True)
+        hard = [_hardness(job.stack, plan, share, quantity) for plan, share in each]
+        return replace(same, plan=plan_columns(plans), hardness=np.array(hard))
 
     def with_others(self, others: Places) -> Places:
         """These and others."""
