@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import hypot
@@ -59,6 +60,21 @@ def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> 
     known, noise = posterior(about, job.stack.known), likeness(quantity).single(where)
     left = untold(posterior(about, ()).at(where), known.at(where), noise)
     return known.at(where)[0] - left, known.covariance(where) + np.outer(left, left) + np.diag(noise**2)
+
+
+def alikeness(predictions: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
+    """Correlation of the errors of predicted step times of several jobs, their plans and MFUs, one row each [1]."""
+    places = [place(job, plan, mfu) for job, plan, mfu in predictions]
+    where, alike = Places.of(places), likeness(TIME)
+    rows, known = published(TIME, *(each.root for each in places))
+    order = np.argsort(-alike.covariance(where, known), axis=1, kind="stable")[:, :NEAREST]
+    nearest = np.unique(order)
+    own = list(dict.fromkeys(row for job, *_ in predictions for row in job.stack.known if row.quantity == TIME))
+    near = known.take(nearest).with_others(Places.of(own))
+    after = Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *own]))
+    covariance = after.covariance(where) + np.diag(alike.single(where) ** 2)
+    spreads = np.sqrt(np.diag(covariance))
+    return np.asarray(covariance / np.outer(spreads, spreads))
 
 
 def by_own_runs(
@@ -121,10 +137,9 @@ def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
 
-def published(quantity: str, root: str = "") -> tuple[tuple[RunError, ...], Places]:
+def published(quantity: str, *roots: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
-    tuning = published_errors(TUNING)
-    return _published(quantity, any(row.root == root for row in tuning))
+    return _published(quantity, any(row.root in roots for row in published_errors(TUNING)))
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))
