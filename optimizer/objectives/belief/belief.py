@@ -77,6 +77,25 @@ def alikeness(predictions: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
     return np.asarray(covariance / np.outer(spreads, spreads))
 
 
+def once_measured(job: Job, plan: Plan, mfu: float, runs: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
+    """Standard deviation of the error of a predicted step time once one of some runs was measured, by run [1].
+
+    Args:
+        job: Its stack holds the user's own runs, if any.
+        plan: One of its plans.
+        mfu: What the prediction makes of the GPUs [1].
+        runs: Jobs and plans that could be run, with their predicted MFUs; of the same software.
+    """
+    where = Places.of([place(*each) for each in ((job, plan, mfu), *runs)])
+    about, noise = surroundings(job), likeness(TIME).single(where)
+    known = posterior(about, job.stack.known)
+    covariance = known.covariance(where)
+    left = covariance[0, 0] - covariance[0, 1:] ** 2 / (np.diag(covariance)[1:] + noise[1:] ** 2)
+    after = np.sqrt(np.maximum(left, 0.0) + noise[0] ** 2)
+    before = posterior(about, ()).at(where.take(np.zeros(len(runs), dtype=np.intp)))
+    return np.hypot(after, untold(before, (before[0], after), np.full(len(runs), noise[0])))
+
+
 def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
