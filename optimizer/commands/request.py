@@ -47,7 +47,7 @@ class Request:
     optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it
     lengths: str = ""  # a file of documents' lengths, or as optimizer.job.lengths reads it
     packing: str = FIELDS["packing"].default
-    runs: str = ""  # CSV of measured runs of one's own
+    runs: str = ""  # measured runs of one's own, as optimizer.commands.own_runs reads them
     minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
     prefer: str = FIELDS["prefer"].default  # one of optimizer.objectives.minimised.registry.PREFERRED
     try_cost: float = FIELDS["try_cost"].default  # time of the cluster that a failed start takes [s]
@@ -148,10 +148,6 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     if release := releases().get(stack.name.partition("@")[0]):
         on = ", ".join(f"{name}={state}" for name, state in release.on.items())
         assumed += [f"{release.family} {release.name} as its recipes have it: {on} (--fix, --stack)"] * bool(on)
-    if request.runs:
-        from optimizer.calibration.known import knowing
-
-        stack = knowing(stack, request.runs)
     job = Job(
         model=model,
         cluster=cluster,
@@ -171,6 +167,10 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         prefer=request.prefer,
         try_cost=request.try_cost,
     )
+    if request.runs:
+        from optimizer.commands.own_runs import with_own_runs
+
+        job = with_own_runs(job, request.runs)
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:
         assumed.append(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
+from optimizer.job.known import RunsSource
 from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
@@ -76,6 +77,7 @@ class Job:
     packing: str = FIELDS["packing"].default  # whether several of them fill a sequence
     prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
     try_cost: float = TRY_COST  # time of the cluster that a failed start takes [s]
+    own_runs: RunsSource | None = None  # where the user's runs come from, among what the stack knows
 
     def __post_init__(self) -> None:
         problems = [

@@ -18,7 +18,7 @@ from optimizer.objectives.expected import risk_to_accept
 from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
-from optimizer.reports.known_values import runs_words
+from optimizer.reports.known_values import learning_words, runs_words
 from optimizer.reports.plan_tiles import Budget, count
 from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
@@ -103,6 +103,7 @@ def brief(
         *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
         *([("proof", proof_sentence(answer.certificate))] if answer.certificate else []),
+        *([("to learn", cut(learning, 2 * LINE))] if (learning := learning_words(answer, always=False)) else []),
         *(("guessed", text) for text in guessed),
         ("next", f"{_launching(job, estimate.reserved)}--why-not VAR=VALUE; all: --explain"),
     )
