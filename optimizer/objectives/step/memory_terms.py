@@ -46,12 +46,14 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Gradients that a rank keeps for each element, and temporaries of its update [B]; none where each is used up at
     once.
 
-    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight.
+    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight;
+    bitsandbytes-foundation/bitsandbytes, bitsandbytes/optim/optimizer.py, which updates one tensor after the other.
     """
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
-    return _sharded(layer_costs, job.grad_bytes + job.stack.features.update_bytes, 2)
+    temporaries = job.stack.features.update_bytes * job.update_rule.at_once
+    return _sharded(layer_costs, job.grad_bytes + temporaries, 2)
 
 
 def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
