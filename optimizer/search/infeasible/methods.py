@@ -81,7 +81,7 @@ def by_way(job: Job, train: str, optimizer: str) -> Job:
     Where nothing accumulates its batch is no more than the few sequences that are usual then.
     """
     usual = {_usual(job, *way) for way in (*WAYS, (job.train, job.optimizer))}
-    tuned = tunes(method_of(train), optimizer_of(optimizer)) and job.stack.name in usual
+    tuned = tunes(method_of(train), optimizer_of(optimizer), job.loss) and job.stack.name in usual
     name = _usual(job, train, optimizer)
     stack = load_stack(name) if tuned and name != job.stack.name else job.stack
     batch = min(job.global_batch, AT_ONCE * job.gpus) if optimizer_of(optimizer).in_backward else job.global_batch
@@ -92,4 +92,4 @@ def by_way(job: Job, train: str, optimizer: str) -> Job:
 def _usual(job: Job, train: str, optimizer: str) -> str:
     """The software that a way takes where nobody names it."""
     method, rule = method_of(train), optimizer_of(optimizer)
-    return default_stack(job.cluster.device, tunes(method, rule), rule.in_backward)
+    return default_stack(job.cluster.device, tunes(method, rule, job.loss), rule.in_backward)
