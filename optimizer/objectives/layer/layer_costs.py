@@ -265,14 +265,14 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
 def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends outside its layers: transfers and host overhead.
 
-    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
-    the plans whose transfers differ, `rows` the one of each plan.
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap); activations
+    in every forward pass of the loss. `senders` are the plans whose transfers differ, `rows` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
     sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
     return {
-        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]) * (1.0 + job.forward_passes) / 2.0,
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
 
