@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from optimizer.base.content import Values
@@ -78,7 +79,11 @@ def shown(chosen: Values) -> Shown:
     }
     return Shown(
         values=values,
-        charts={"act8-memory": lambda: memory_chart(built.job, built.plan, built.priced)},
+        charts={
+            "act8-memory": lambda: replace(
+                memory_chart(built.job, built.plan, built.priced), title=f"Memory, --train {chosen['way']}"
+            )
+        },
         tables={"ways": lambda: way_rows(*others)},
     )
 

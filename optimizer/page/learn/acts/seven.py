@@ -51,7 +51,11 @@ def shown(chosen: Values) -> Shown:
     }
     return Shown(
         values=values,
-        charts={"act7-memory": lambda: memory_chart(built.job, built.plan, built.priced)},
+        charts={
+            "act7-memory": lambda: replace(
+                memory_chart(built.job, built.plan, built.priced), title=f"Memory of a GPU, ZeRO {stage}"
+            )
+        },
         tables={"stages": lambda: stage_rows(model, gpus)},
     )
 
