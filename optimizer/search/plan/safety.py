@@ -33,7 +33,7 @@ def safety_of(
         return None
     deadline = Deadline.after(time_limit)
     own = value_of(bold, best.plan, best.knobs, estimate_of(bold, price(bold, Plans.of([best.plan]), best.knobs), 0))
-    cost_batches = (replace(layer_costs, job=bold) for layer_costs in space.until(deadline))
+    cost_batches = (layer_costs.changed(job=bold) for layer_costs in space.until(deadline))
     try:
         layouts = as_given(fold(bold, cost_batches, tuning, time_limit)) if job.layout_given else None
         even = replace(best, value=own)
