@@ -19,6 +19,7 @@ from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.objectives.pipeline.stages import filled_stages
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
@@ -110,7 +111,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         raise InvalidFile(name, problems)
     if sum(plan.layers_per_stage) != model.layers:  # counted with the embedding and the head: the program splits them
         plan = replace(plan, layers_per_stage=())
-    if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
+    if plan.pp > 1 and not plan.layers_per_stage and stack.features.filled_stages:
+        plan = replace(plan, layers_per_stage=filled_stages(model, plan.pp))
+    elif plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = framework.zero_stages
     if settings.pop("fsdp", False):
