@@ -36,12 +36,12 @@ def note_loss(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     >>> note_loss(launch, {"stage": "dpo", "pref_loss": "orpo"}), launch.settings
     (('stage', 'pref_loss'), {'micro_batch': 8, 'loss': 'orpo'})
     """
-    said = {key: LOSSES[key].get(str(values.get(key)).lower(), "") for key in LOSSES}
-    keys = tuple(key for key, name in said.items() if name)
-    if RLHF in values and not said[RLHF]:
+    by_key = {key: LOSSES[key].get(str(values.get(key)).lower(), "") for key in LOSSES}
+    keys = tuple(key for key, name in by_key.items() if name)
+    if RLHF in values and not by_key[RLHF]:
         launch.problems.append(f"{RLHF} {values[RLHF]}: only {', '.join(LOSSES[RLHF])} are priced")
     for key in keys:
-        launch.say("loss", said[key], key)
+        launch.say("loss", by_key[key], key)
     if keys:
         together = loss_of(str(launch.settings["loss"])).together
         for name in launch.settings.keys() & set(COUNTED_IN_SAMPLES):
