@@ -1,4 +1,4 @@
-"""`optimize page`: its tabs in a browser."""
+"""`optimize page`: its tabs in a browser, or a copy of some as files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from optimizer.base.errors import InputError
 from optimizer.commands.help_text import help_text
 from optimizer.commands.values import whole_number
+from optimizer.commands.waiting import waiting
 
 NEEDED = ("starlette", "uvicorn")
 
@@ -23,8 +24,23 @@ NEEDED = ("starlette", "uvicorn")
     metavar="FILE.csv",
     help="Gather what students saved in /learn there.",
 )
-def page(*, port: int | None, no_browser: bool, learn_out: Path | None) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+@click.option(
+    "--static",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Serve nothing: write Learn, and the answers to a grid of questions, as files that open without a server.",
+)
+def page(*, port: int | None, no_browser: bool, learn_out: Path | None, static: Path | None) -> None:
+    """Serve until Ctrl-C or SIGTERM, or write a copy."""
+    if static is not None:
+        if port is not None or no_browser or learn_out is not None:
+            raise click.UsageError("--static serves nothing: leave --port, --no-browser and --learn-out out")
+        from optimizer.page.offline import write_offline
+
+        with waiting("working out every answer"):
+            size = write_offline(static)
+        click.echo(f"wrote {size / 1e6:.1f} MB to {static}: open {static / 'index.html'}", err=True)
+        return
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise InputError(

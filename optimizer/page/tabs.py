@@ -79,8 +79,8 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         about="the parallelism paradox: predict, then see",
         package="optimizer.page.learn",
         asked=partial(learn_asked, f"{sheet or ''}"),
-        shown=lambda _pairs, _question, _answer: page_values(),
-        later=("panel", "reveal", "entry", "stand"),
+        shown=lambda _pairs, _question, _answer: page_values(f"{sheet or ''}"),
+        later=("panel", "reveal", "entry", "takeaways"),
         taken=("class.html",),
         ahead=tuple(PageTask(view="panel", asked=LearnQuestion(act=act, sheet=f"{sheet or ''}")) for act in ACTS),
     )

@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.improve.view import improve_view
-from optimizer.page.learn.ledger import class_page, entry_view, stand_view
+from optimizer.page.learn.ledger import class_page, entry_view, takeaways_view
 from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
@@ -76,7 +76,7 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "panel": panel_view,
     "reveal": reveal_view,
     "entry": entry_view,
-    "stand": stand_view,
+    "takeaways": takeaways_view,
     "class.html": class_page,
 }
 

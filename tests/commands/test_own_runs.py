@@ -49,8 +49,13 @@ def test_python_takes_runs_and_check_finds_the_answer_again(mine: str, tmp_path:
         encoding="utf-8",
     )
     assert json.loads(saved.read_text())["estimate"]["interval_s"] == list(answer.to_dict()["estimate"]["interval_s"])
-    assert run("check", str(saved), "--runs", mine).exit_code == 0
-    assert run("check", str(saved)).exit_code == 3
+    assert json.loads(saved.read_text())["job"]["own_runs"]["runs"] == 1
+    for more in (("--runs", mine), ()):
+        assert run("check", str(saved), *more).exit_code == 0
+    Path(mine).write_text(Path(mine).read_text().replace("7.2", "7.9"), encoding="utf-8")
+    changed = run("check", str(saved))
+    assert changed.exit_code == 2
+    assert "is not what the answer was made with" in changed.output
 
 
 def test_a_table_that_tells_nothing_is_one_message(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def read(
 ) -> None:
     """Read, compare, print; the table of runs is written last, when everything else has worked."""
     from optimizer.answer.reading import read_answer_file
+    from optimizer.commands.own_runs import as_stated
     from optimizer.diagnose.measured import logged_runs, measured
     from optimizer.diagnose.pattern import format_of
     from optimizer.diagnose.reference import answer_reference, script_reference
@@ -53,7 +55,8 @@ def read(
     with waiting("reading"):
         logged = logged_runs(logs, (format_of(pattern),)) if pattern else logged_runs(logs)
         if plan:
-            expected = answer_reference(read_answer_file(plan), plan)
+            saved = read_answer_file(plan)
+            expected = answer_reference(replace(saved, job=as_stated(saved.job, "")), plan)
         elif scripts:  # what the launch leaves open the logs may say
             expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], cluster)
         facts = {**(expected.sizes if expected else {}), **columns}

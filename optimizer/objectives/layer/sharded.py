@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import BoolArray, FloatArray, mapped, nothing
+from optimizer.job.rows import Rows
+from optimizer.objectives.arrays import BoolArray, FloatArray, nothing
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import LocalParameters, groups, shard_ranks
 from optimizer.objectives.network.messages import BACKWARD, DP, FORWARD, Message, beyond, exposed
@@ -20,7 +20,7 @@ Covers = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exposure:
+class Exposure(Rows):
     """Seconds of one layer and micro-batch that show in the forward and the backward pass, and the change that
     recomputing the layer makes to the latter, under which more can hide; after_forward, after_backward: what would hide
     too if there were more to compute, see `beyond` [s].
@@ -36,13 +36,6 @@ class Exposure:
     def none(cls, count: int) -> Exposure:
         """Nothing is sharded."""
         return cls(**{field.name: nothing(count) for field in fields(cls)})
-
-    def take(self, index: Any) -> Exposure:
-        """Those of some of the plans."""
-        if not (np.any(self.forward) or np.any(self.backward)):
-            return Exposure.none(len(self.forward[index]))
-        taken: Exposure = mapped(self, lambda column: column[index])
-        return taken
 
 
 def reduced_once(job: Job, plans: Plans) -> BoolArray:
@@ -61,8 +54,8 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
 
     ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are recomputed
     keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
-    sharding group (HSDP) they stay inside it. Where gradients are `reduced_once`, a forward pass finds the weights that
-    the backward pass before it gathered.
+    sharding group (HSDP) they stay inside it. Weights are gathered for every forward pass of the loss. Where gradients
+    are `reduced_once`, a forward pass finds the weights that the backward pass before it gathered.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).
@@ -74,7 +67,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
         local, trained = getattr(elements, part), getattr(elements, f"trained_{part}")
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
-            ("weights", "all_gather", ELEMENT * local, gathers * each, FORWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers * each * job.forward_passes, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
             ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * each, BACKWARD),
         ):

@@ -57,7 +57,7 @@ class Contenders:
         same = replace(job, prefer=self.job.prefer) == self.job and EXPECTED in (job.prefer, self.job.prefer)
         if not self.parts or value > self.below or not (job == self.job or same):
             return space.until(deadline)
-        return [replace(layer_costs, job=job) for layer_costs, _, _ in self.parts]
+        return [layer_costs.changed(job=job) for layer_costs, _, _ in self.parts]
 
     @property
     def _kept(self) -> bool:

@@ -43,7 +43,7 @@ def safety_of(
     every = (
         contenders.batches(space, bold, own, deadline) if contenders and not job.layout_given else space.until(deadline)
     )
-    cost_batches = (replace(layer_costs, job=bold) for layer_costs in every)
+    cost_batches = (layer_costs.changed(job=bold) for layer_costs in every)
     try:
         layouts = as_given(fold(bold, cost_batches, tuning, time_limit)) if job.layout_given else None
         even = replace(best, value=own)
