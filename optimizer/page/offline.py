@@ -20,7 +20,7 @@ from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.ledger import DEGREES, Visitor, answered, cells_of, designed, takeaways_view
 from optimizer.page.learn.panel import page_values, panel_blocks, reveal_view
 from optimizer.page.learn.priced import CONTEXTS
-from optimizer.page.learn.question import DROPDOWN, SLIDER, STEPS, SWITCH, TEXT, LearnQuestion, controls
+from optimizer.page.learn.question import SLIDER, STEPS, TEXT, LearnQuestion, allowed, controls, written
 from optimizer.page.plan import engine
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.routes import PACKAGE
@@ -118,10 +118,10 @@ def pack(act: Act) -> dict[str, Any]:
     usual = {}
     for context in CONTEXTS:
         offered = offered_by(act, context)
-        usual[context] = {name: _written(each["value"]) for name, each in offered.items()}
+        usual[context] = {name: written(each["value"]) for name, each in offered.items()}
         if of_context or context == CONTEXTS[0]:
             for setting in product(*(each["steps"] for each in offered.values())):
-                texts = [context] * of_context + list(map(_written, setting))
+                texts = [context] * of_context + list(map(written, setting))
                 panels[",".join(texts)] = _panel(act, context, offered, setting, blocks)
     choices = [(question, choice.key) for question in act.questions for choice in question.choices]
     entries = {f"{asked.name},{key}": answered(NOBODY, asked, key) for asked, key in choices}
@@ -144,19 +144,11 @@ def pack(act: Act) -> dict[str, Any]:
 def offered_by(act: Act, context: str) -> dict[str, Values]:
     """The controls of an act with the few values of each, `steps`; a text of the reader's own is no such control."""
     stops = offline()["stops"].get(f"{act.number}", {})
-    offered = {}
+    offered: dict[str, Values] = {}
     for name, each in controls(LearnQuestion(act=act.number, context=context), "").items():
-        if each["kind"] == TEXT:
-            continue
-        kind = STEPS if each["kind"] == SLIDER else each["kind"]
-        every = {
-            SWITCH: lambda _: (False, True),
-            DROPDOWN: lambda control: tuple(control["options"].values()),
-            STEPS: lambda control: (
-                control["steps"] if "steps" in control else range(control["range"][0], control["range"][1] + 1)
-            ),
-        }[kind](each)
-        offered[name] = {**each, "kind": kind, "steps": stops.get(name, every)}
+        if each["kind"] != TEXT:
+            kind = STEPS if each["kind"] == SLIDER else each["kind"]
+            offered[name] = {**each, "kind": kind, "steps": stops.get(name, allowed(each))}
     return offered
 
 
@@ -175,8 +167,3 @@ def _panel(
     except InputError as error:
         return str(error)
     return [blocks.setdefault(each, len(blocks)) for each in shown]
-
-
-def _written(value: Any) -> str:
-    """A value as an address has it."""
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
