@@ -23,6 +23,7 @@ from optimizer.page.learn.priced import CONTEXTS
 from optimizer.page.learn.question import SLIDER, STEPS, TEXT, LearnQuestion, allowed, controls, written
 from optimizer.page.plan import engine
 from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.plan.views.shown import linked
 from optimizer.page.routes import PACKAGE
 from optimizer.page.views import report
 from optimizer.reports.render.html import filled
@@ -100,7 +101,7 @@ def answers_values() -> dict[str, Any]:
         if plan and estimate:
             reserved = f"{estimate.reserved / 1e9:.1f} GB"
             found = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
-        rows.append((f"{asked.name}.html", job.model.title or job.model.name, f"{job.gpus:,}", *found))
+        rows.append((linked(f"{asked.name}.html", job.model.title or job.model.name), f"{job.gpus:,}", *found))
     return {"columns": ("model", "GPUs", "plan", "step", "MFU", "memory"), "rows": rows, "cluster": job.cluster.name}
 
 

@@ -14,7 +14,7 @@ from optimizer.catalog.offers import book_of
 from optimizer.constraints.pin_text import Pinned, pins_text
 from optimizer.job.job import Limits
 from optimizer.page.plan.question import asked
-from optimizer.page.plan.views.shown import fragment
+from optimizer.page.plan.views.shown import fragment, linked
 from optimizer.page.studies.question import SORT, SORTS, WHERE, StudyQuestion
 from optimizer.reports.report import cell
 from optimizer.sweep.report import plan_text
@@ -57,7 +57,7 @@ def batch_view(asks: StudyQuestion) -> dict[str, Any]:
     if order := ORDERS.get(given.get(SORT, "")):
         shown.sort(key=lambda pair: order(pair[1]))
     title = f"{len(shown):,} of {len(wholes):,} jobs"
-    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]], "most": MOST}
+    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]]}
     filters = fragment("filters.html", "studies", filters=_filters([flat(whole) for whole in wholes], wanted))
     return {
         "answer": fragment("batch.html", "studies", asked=asks, more=max(0, len(shown) - MOST), **values),
@@ -83,21 +83,19 @@ def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> li
     return filters
 
 
-def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
-    """The address on the Plan tab, the job, and its cells."""
-    plan = plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}"
+def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cells of a job; the first leads to its question on the Plan tab."""
+    name = f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"])
+    address = plan_address(whole["job"])
     return (
-        plan_address(whole["job"]),
-        f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"]),
-        (
-            *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
-            cell(row["mfu"], "%"),
-            seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
-            cell(row["tokens_per_usd"], "1"),
-            f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
-            cell(row["peak_reserved_bytes"], "B"),
-            plan,
-        ),
+        linked(f"/plan/?{address}", name) if address else name,
+        *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
+        cell(row["mfu"], "%"),
+        seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
+        cell(row["tokens_per_usd"], "1"),
+        f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
+        cell(row["peak_reserved_bytes"], "B"),
+        plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}",
     )
 
 
