@@ -7,13 +7,25 @@ const LONGEST = 8000; // characters of a pasted text that the address holds
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would take a cell for that begins so
 const COLUMNS = byId("ledger").dataset.columns.split(" ");
 const fresh = () => ({ key: crypto.getRandomValues(new Uint32Array(2)).join("-"), name: "", context: "", answers: {}, entries: [], values: {} });
-let progress = { ...fresh(), ...JSON.parse(localStorage.getItem(KEPT) || "{}") };
+let progress = kept();
 let trouble = ""; // why an entry is not on the sheet
 const asking = new Map(); // controllers, by what is asked
 const packs = new Map(); // of a copy without a server: the answers of each act
 
+function kept() {
+  try {
+    return { ...fresh(), ...JSON.parse(localStorage.getItem(KEPT) || "{}") };
+  } catch {
+    return fresh(); // damaged, or a browser that keeps nothing
+  }
+}
+
 function keep() {
-  localStorage.setItem(KEPT, JSON.stringify(progress));
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(progress));
+  } catch {
+    say("This browser keeps nothing of what you lock: take the ledger with you before you close it.");
+  }
 }
 
 // Called by the file of an act.
