@@ -97,11 +97,11 @@ def answers_values() -> dict[str, Any]:
     for asked in questions():
         answer = engine.answered(asked, whole=True).answer
         job, plan, estimate = answer.job, answer.plan, answer.estimate
-        found = ("no plan fits", "", "", "")
+        cells = ("no plan fits", "", "", "")
         if plan and estimate:
             reserved = f"{estimate.reserved / 1e9:.1f} GB"
-            found = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
-        rows.append((linked(f"{asked.name}.html", job.model.title or job.model.name), f"{job.gpus:,}", *found))
+            cells = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
+        rows.append((linked(f"{asked.name}.html", job.model.title or job.model.name), f"{job.gpus:,}", *cells))
     return {"columns": ("model", "GPUs", "plan", "step", "MFU", "memory"), "rows": rows, "cluster": job.cluster.name}
 
 
@@ -124,22 +124,40 @@ def pack(act: Act) -> dict[str, Any]:
             for setting in product(*(each["steps"] for each in offered.values())):
                 texts = [context] * of_context + list(map(written, setting))
                 panels[",".join(texts)] = _panel(act, context, offered, setting, blocks)
-    choices = [(question, choice.key) for question in act.questions for choice in question.choices]
-    entries = {f"{asked.name},{key}": answered(NOBODY, asked, key) for asked, key in choices}
-    found: dict[str, Any] = {"names": ["context"] * of_context + list(offered), "usual": usual, "panels": panels}
-    found["reveal"] = {
-        f"{asked.name},{key}": reveal_view(LearnQuestion(act=act.number, question=asked.name, key=key))
-        for asked, key in choices
+    shown = {
+        "names": ["context"] * of_context + list(offered),
+        "usual": usual,
+        "panels": panels,
+        "blocks": list(blocks),
+    }
+    return {**shown, **_locked(act), "entry": _entries(act, offered)}
+
+
+def _locked(act: Act) -> dict[str, Any]:
+    """What each locked choice reveals, by question and key; with the design of Act II what there is to take away."""
+    reveals = {
+        f"{asked.name},{choice.key}": reveal_view(LearnQuestion(act=act.number, question=asked.name, key=choice.key))
+        for asked in act.questions
+        for choice in asked.choices
+    }
+    return {"reveal": reveals, "takeaways": {"takeaways,": takeaways_view(LearnQuestion())} if act.number == 2 else {}}
+
+
+def _entries(act: Act, offered: Mapping[str, Values]) -> dict[str, Any]:
+    """The ledger's entry of every choice, by question and key, and of every design; whose and when is the page's."""
+    entries = {
+        f"{asked.name},{choice.key}": answered(NOBODY, asked, choice.key)
+        for asked in act.questions
+        for choice in asked.choices
     }
     if set(DEGREES) <= offered.keys():
-        found["takeaways"] = {"takeaways,": takeaways_view(LearnQuestion())}
         for degrees in product(*(offered[name]["steps"] for name in DEGREES)):
             design = LabDesign(**dict(zip(DEGREES, degrees, strict=True)))
             entries[",".join(map(str, degrees))] = designed(NOBODY, design)
-    cells = {
-        key: {name: cell for name, cell in cells_of(entry).items() if name != "time"} for key, entry in entries.items()
+    return {
+        key: {"entry": {name: cell for name, cell in cells_of(entry).items() if name != "time"}}
+        for key, entry in entries.items()
     }
-    return {**found, "blocks": list(blocks), "entry": {key: {"entry": each} for key, each in cells.items()}}
 
 
 def offered_by(act: Act, context: str) -> dict[str, Values]:
