@@ -12,13 +12,14 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import seconds
 from optimizer.catalog.offers import book_of
 from optimizer.constraints.pin_text import Pinned, pins_text
+from optimizer.job.fields import FAST
 from optimizer.job.job import Limits
-from optimizer.page.plan.question import asked
+from optimizer.page.plan.question import PAGED, asked
 from optimizer.page.plan.views.shown import fragment, linked
 from optimizer.page.studies.question import SORT, SORTS, WHERE, StudyQuestion
 from optimizer.reports.report import cell
 from optimizer.sweep.report import plan_text
-from optimizer.sweep.results import chosen, flat, nested
+from optimizer.sweep.results import ASKED, IMPLIED, chosen, flat, nested
 from optimizer.sweep.store import Store
 
 FILTERS = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "train", "scenario", "status")
@@ -106,19 +107,28 @@ def plan_address(job: Mapping[str, Any]) -> str:
     'model=gpt3&gpus=64&cluster=dgx-h100&fix=tp%3D8'
     >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "limits": {"max_tp": 4}})
     ''
+    >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "packing": "on"})
+    ''
     """
     limits, usual = job.get("limits", {}), vars(Limits())
-    if any(value != usual.get(name) for name, value in limits.items() if name not in LEFT_OUT) or job.get("settings"):
+    paged = {field.name for field in PAGED}
+    others = [
+        name
+        for name in ASKED
+        if name not in paged and name in IMPLIED and job.get(name, IMPLIED[name]) != IMPLIED[name]
+    ]
+    if any(value != usual.get(name) for name, value in limits.items() if name not in LEFT_OUT):
+        others.append("limits")
+    if others or job.get("settings"):
         return ""
     pins: dict[str, Pinned] = dict(limits.get("fixed", {}))
     pins |= {name: (low, high) for name, (low, high) in limits.get("ranges", {}).items()}
     pins |= {name: frozenset(values) for name, values in limits.get("choices", {}).items()}
-    names = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "minimize", "train", "base")
-    given = [(name, str(job[name])) for name in (*names, "optimizer") if job.get(name)]
+    given = [(name, str(job[name])) for name in ASKED if name in paged and job.get(name)]
     given += [("oom_risk", str(limits["oom_risk"]))] if limits.get("oom_risk") else []
     given += [("fix", pins_text(pins))] if pins else []
-    given += [("prefer", job["prefer"])] if job.get("prefer") == "fast" else []
+    given += [("prefer", FAST)] if job.get("prefer") == FAST else []
     try:
-        return asked([pair for pair in given if pair not in (("minimize", "time"), ("train", "full"))]).address()
+        return asked([(name, value) for name, value in given if value != IMPLIED.get(name)]).address()
     except InputError:
         return ""
