@@ -164,6 +164,13 @@ class JobKeys(Keys):
         extra=True,
         implied="",
     )
+    loss: str = key(
+        "what the model is trained towards; left out for supervised fine-tuning and pretraining",
+        lambda job, *_: job.loss or None,
+        read="",
+        extra=True,
+        implied="",
+    )
     lengths: str = key(
         "lengths of documents; left out where each is as long as a sequence",
         lambda job, *_: job.lengths or None,

@@ -45,6 +45,7 @@ class Request:
     train: str = ""  # as optimizer.job.method.method_of reads it
     base: str = ""  # one of optimizer.job.method.BASES
     optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it
+    loss: str = ""  # as optimizer.job.loss.loss_of reads it
     lengths: str = ""  # a file of documents' lengths, or as optimizer.job.lengths reads it
     packing: str = FIELDS["packing"].default
     runs: str = ""  # measured runs of one's own, as optimizer.commands.own_runs reads them
@@ -103,7 +104,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     cluster = _cluster(request, assumed)
     launched = launchers()[request.target].stack if request.target in launchers() else ""
     method, rule = method_of(request.train, request.base), optimizer_of(request.optimizer)
-    fine = tunes(method, rule)
+    fine = tunes(method, rule, request.loss)
     stack = load_stack(request.stack or launched or default_stack(cluster.device, fine, rule.in_backward))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)
@@ -162,6 +163,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         train=request.train or FULL,
         base=request.base,
         optimizer=request.optimizer,
+        loss=request.loss,
         lengths=lengths,
         packing=request.packing,
         prefer=request.prefer,

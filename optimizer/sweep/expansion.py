@@ -84,7 +84,7 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "stack": options["stack"] or "",
         "dtype": options["dtype"] or "",
         "minimize": options["minimize"],
-        **{name: options[name] or "" for name in ("train", "base", "optimizer", "lengths", "packing")},
+        **{name: options[name] or "" for name in ("train", "base", "optimizer", "loss", "lengths", "packing")},
         "limits": content(limits),
         "family": model.family,
     }
