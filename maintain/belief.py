@@ -85,8 +85,8 @@ class PartForecast:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
         several = len(chosen) >= TELLING
-        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen]) if several else 0.0
-        covariance = self.covariance + strange**2
+        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen])
+        covariance = self.covariance + (strange**2 if several else 0.0)
         within = covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
         scaled = noise.copy()
@@ -97,7 +97,10 @@ class PartForecast:
         inverse = np.linalg.inv(within + np.diag(scaled))
         like = covariance[:, chosen]
         variance = np.diag(covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
-        return self.mean + like @ inverse @ errors, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
+        moved = like @ inverse @ errors
+        if strange and not several:  # as Posterior.in_doubt
+            variance = variance + 0.5 * float(errors[0] - moved[chosen[0]]) ** 2
+        return self.mean + moved, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
 
 
 def forecasts(
