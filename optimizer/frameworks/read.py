@@ -15,7 +15,7 @@ from optimizer.frameworks.bash.config import QUIET, TrainingCommand, training_wi
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
-from optimizer.frameworks.config.launch import checked
+from optimizer.frameworks.config.launch import ConfigLaunch, checked
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
@@ -206,10 +206,12 @@ def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[Con
     return tuple(followed)
 
 
-def with_followed(files: Sequence[File]) -> list[File]:
+def with_followed(files: Sequence[File], source: Source) -> list[File]:
     """The files with the configs that they name and that lie where they say, so that a patch can change those too."""
-    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
-    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in _followed(files, configs))]
+    known = {file.name for file in files}
+    configs = source.configs if isinstance(source, ConfigLaunch) else ()
+    named = (config for config in configs if config.name not in known)
+    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in named)]
 
 
 def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:

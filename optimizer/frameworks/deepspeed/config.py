@@ -37,6 +37,7 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+TRAINER = "transformers"  # the stack of other programs that have adapters
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORD = "torch_dtype"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
@@ -89,9 +90,19 @@ def read(launch: Launch, values: Values) -> None:
     _numbers(launch, values)
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD, UNCHECKED)
     method = note_method(launch, values)
+    launch.stack = _tuner(values) or (TRAINER if settings.keys() & {"train", "packing"} else "")
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+
+
+def _tuner(values: Values) -> str:
+    """The stack of the program that fine-tunes with these keys, "" for none that is known by them."""
+    if all(path in values for path in LLAMA_FACTORY):
+        return "llama-factory"
+    if SWIFT in values or any(path in values for path in TUNED):
+        return "ms-swift"
+    return "axolotl" if AXOLOTL[0] in values else ""
 
 
 def _sharding(launch: Launch, values: Values) -> None:
