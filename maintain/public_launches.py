@@ -42,9 +42,9 @@ def launch_row(names: Sequence[str], controls: Controls, out: Path | None = None
         question = launch_as_read(source.launch, controls, names[0])
     except OptimizerError as error:
         return "refused", " ".join(str(error).split()), "-"
-    found = improve(question)
-    title = headline(found, [Path(names[0]).name]).partition(": ")[2]
-    edit = found.best or found.pair or next((each for each in found.edits if each.sure), None)
+    improvement = improve(question)
+    title = headline(improvement, [Path(names[0]).name]).partition(": ")[2]
+    edit = improvement.best or improvement.pair or next((each for each in improvement.edits if each.sure), None)
     if edit is None or source.launch.unpriced:
         return "read", title, "not priced" if source.launch.unpriced else "nothing gains"
     files = with_followed(files, source)
@@ -53,7 +53,7 @@ def launch_row(names: Sequence[str], controls: Controls, out: Path | None = None
     except InputError as error:
         return "read", title, " ".join(str(error).split())
     after = current_state(read([replace(file, data=texts[file.name]) for file in files]))
-    gain = after.throughput / found.current.throughput - 1.0
+    gain = after.throughput / improvement.current.throughput - 1.0
     if out:
         for name, data in texts.items():
             path = out / names[0].strip("/").replace("/", "_") / Path(name).name

@@ -78,15 +78,15 @@ def job(target: str, **changes: object) -> Job:
 @pytest.mark.parametrize("target", WRITTEN)
 def test_files_read_back_cost_the_same(target: str, tmp_path: Path) -> None:
     written = 0
-    for number, answer in enumerate(drawn(Random(f"{target}1"), cases(12, sample=6), (target,))):
-        found = exported(answer)
-        assert all("it lacks" in why for why in found.refused.values())
-        if not found.texts:
+    for number, each in enumerate(drawn(Random(f"{target}1"), cases(12, sample=6), (target,))):
+        exports = exported(each)
+        assert all("it lacks" in why for why in exports.refused.values())
+        if not exports.texts:
             continue
-        write_exports(answer, folder := tmp_path / str(number))
-        for name in found.texts:
+        write_exports(each, folder := tmp_path / str(number))
+        for name in exports.texts:
             if name not in OTHERS:
-                assert differing(answer, folder / name) == ""
+                assert differing(each, folder / name) == ""
                 written += 1
     assert written
 
