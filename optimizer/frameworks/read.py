@@ -11,7 +11,7 @@ from pathlib import Path
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
-from optimizer.frameworks.bash.config import QUIET, TrainingCommand, training_with_config
+from optimizer.frameworks.bash.config import QUIET, TrainingCommand, subcommand, training_with_config
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
@@ -152,9 +152,10 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     script = main_script(scripts)
     find = sources(script, scripts)
     reading, options = read_script(script.data, find, script.outside)
+    tuning = any(any(subcommand(command.texts)) for command in reading.commands)  # beside what prepares its data
     for command in reading.commands:
         words = command.texts
-        if words and words[0] not in QUIET and (why := refused((), words)):
+        if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
     away = _away(script, (*reading.missing, *reading.started))
     try:

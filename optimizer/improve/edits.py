@@ -209,10 +209,10 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if "layers_per_stage" not in question.framework.settable:
-        own, fixed = question.plan, job.limits.fixed
-        filled = "pp" in fixed and not is_even(own, job.model.layers)  # as the program splits them, whatever the plan
-        lying = {LAYERS: ",".join(map(str, own.layers_per_stage))} if filled else {LAYOUT: EVEN}
-        job = job.with_limits(fixed={**fixed, **lying})
+        runs, pinned = question.plan, job.limits.fixed
+        filled = "pp" in pinned and not is_even(runs, job.model.layers)  # as the program splits them, whatever the plan
+        lying = {LAYERS: ",".join(map(str, runs.layers_per_stage))} if filled else {LAYOUT: EVEN}
+        job = job.with_limits(fixed={**pinned, **lying})
     best = best_plan(job, Tuning(fixed=knobs_of(question, settings)))
     if best is None and "offload" in question.framework.settable:
         best = best_plan(job, Tuning())

@@ -54,7 +54,7 @@ plan_options = options.given(
             "--like",
             type=FILE,
             metavar="SCRIPT",
-            help="With --export: a batch script of yours, whose account, time and modules ours take over.",
+            help="With --export: a Slurm script of yours that ours are like.",
         ),
         options.force("Let --export overwrite files."),
     )

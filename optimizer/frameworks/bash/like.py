@@ -66,11 +66,11 @@ def alike(text: str, own: str, name: str) -> str:
     if not DIRECTIVE.search(text):
         return text
     lines = text.splitlines(keepends=True)
-    kept = [line for line in lines if not any(option in theirs for option, _ in _options(line))]
-    last = max(place for place, line in enumerate(kept) if DIRECTIVE.match(line)) + 1
-    kept[last:last] = [f"#SBATCH {line}\n" for line in theirs.values()]
+    left = [line for line in lines if not any(option in theirs for option, _ in _options(line))]
+    last = max(place for place, line in enumerate(left) if DIRECTIVE.match(line)) + 1
+    left[last:last] = [f"#SBATCH {line}\n" for line in theirs.values()]
     site = [line.strip() for line in SITE.findall(own) if not _hangs(line, own)]
-    written = "".join(kept)
+    written = "".join(left)
     if site:
         block = "".join(f"{line}\n" for line in (f"# as {name} has them", *site))
         written = written.replace(STRICT, block + STRICT, 1)
