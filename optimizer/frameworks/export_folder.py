@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ from optimizer.frameworks.bash.like import alike
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
-from optimizer.objectives.expected import ROUNDING
-from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
+from optimizer.objectives.expected import risk_to_accept
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -41,11 +39,10 @@ def exported(answer: Answer) -> Exported:
     """
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    risk = 1.0 - chance_to_fit(answer.job, answer.estimate.reserved)
-    if answer.job.limits.oom_risk is None and risk > USUAL_RISK + ROUNDING:
+    if risk := risk_to_accept(answer.job, answer.estimate.reserved):
         raise InputError(
-            f"no launch files: the plan fits with {1.0 - risk:.0%} only; accept that risk with --oom-risk "
-            f"{ceil(100 * risk)}%, or plan for more GPUs or fewer tokens"
+            f"no launch files: the plan fits with {100 - risk}% only; accept that risk with --oom-risk {risk}%, or "
+            "plan for more GPUs or fewer tokens"
         )
     target = own_target(answer.job.stack)
     usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes and name not in WRITTEN]

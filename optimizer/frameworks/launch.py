@@ -36,7 +36,6 @@ class Launch:
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
         following: what the program makes of a plan's settings that no file states, None for nothing.
         fixed: settings that none of these files can state otherwise.
-        stack: the preset that prices it, where that is not the usual one of its program.
     """
 
     program: str
@@ -52,7 +51,6 @@ class Launch:
     machine: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
-    stack: str = ""
 
     def say(self, name: str, value: Any, written: str = "") -> None:
         """Note a setting; `written` is how the file calls it."""

@@ -20,6 +20,7 @@ from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.lengths import OFF, ON
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.job.switches import switched_to
 from optimizer.objectives.pipeline.stages import filled_stages
 
 DEFAULT_CLUSTER = "dgx-h100"
@@ -99,9 +100,12 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         raise InvalidFile(name, problems)
     cluster = _cluster(launch, controls)
     framework = FRAMEWORKS[launch.program]
-    stack = load_stack(controls.stack or launch.stack or framework.stack)
+    software = settings.pop("software", "")
+    stack = load_stack(controls.stack or software or framework.stack)
+    if liger := settings.pop("liger", ""):
+        stack = switched_to(stack, {"liger": liger})
     if not controls.stack:
-        launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
+        launch.assumed.append(f"{software or launch.program} behaves as the stack {stack.name} (--stack)")
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
         launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
@@ -142,6 +146,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         optimizer=str(settings.get("optimizer", "")),
         lengths=controls.lengths,
         packing=ON if settings.get("packing") else OFF,
+        loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
     if plan.micro_batch > job.largest_micro_batch:

@@ -208,14 +208,16 @@ def tuned(random: Random, job: Job, target: str) -> Job:
     train = random.choice([train for train in METHODS if train.partition(":")[0] in files.methods])
     bases = [base for base in ("int8", "nf4") if base in program(target).bases] if train.startswith("lora") else []
     stack = on_device(job.stack, launchers()[target], job.cluster.device.name, job.gpus)
+    loss = random.choice(["", "", *program(target).losses])
     return replace(
         job,
         stack=stack,
         train=train,
         base=random.choice(["", "", *bases]),
         optimizer=random.choice(["", *files.optimizers]),
+        loss=loss,
         lengths=random.choice(("", "900:600")),
-        packing=random.choice(("on", "off")),
+        packing=random.choice(("on", "off")) if not loss else "off",
     )
 
 
@@ -249,6 +251,7 @@ def described(answer: Answer, folder: Path) -> dict[str, Any]:
         "seq_len": job.seq_len,
         "packing": job.packing == "on",
         **{"method": job.method.name, "rank": job.method.rank, "base": job.method.base, "optimizer": job.optimizer},
+        **{"loss": job.training_loss.name, "samples": answer.plan.micro_batch // job.training_loss.together},
         "environment": {
             name: value for name, value in environment(job, answer.plan).items() if not name.startswith("MASTER")
         },

@@ -162,7 +162,7 @@ def test_kernels_of_primus_are_read_as_deepep() -> None:
 def test_packing_is_read_and_told(lengths: str) -> None:
     launch = read(AXOLOTL, "axolotl.yaml")
     question = launch_as_read(launch, Controls(device="h100", lengths=lengths), "axolotl.yaml")
-    assert (launch.unpriced, launch.settings["packing"], launch.stack) == ([], True, "axolotl")
+    assert (launch.unpriced, launch.settings["packing"], launch.settings["software"]) == ([], True, "axolotl")
     assert (question.job.packing, question.job.lengths) == ("on", lengths)
     assert any("how long documents are is not told" in sentence for sentence in launch.assumed) is not bool(lengths)
 
@@ -188,4 +188,4 @@ def test_what_is_written_is_priced_by_its_own_stack_when_it_is_read(target: str,
     write_exports(answer(target, train, 8), tmp_path / "out")
     paths = [tmp_path / "out" / name for name in (YAMLS[target], *WITH.get(YAMLS[target], ()))]
     launch = read_launch(read_files([str(path) for path in paths if path.exists()]), 8).launch
-    assert (launch.unpriced, launch.stack) == ([], target if target != "trl" else "transformers")
+    assert (launch.unpriced, launch.settings["software"]) == ([], target)

@@ -22,6 +22,7 @@ from optimizer.frameworks.tuning.program import (
     trainer_values,
     whole_weights,
 )
+from optimizer.job.loss import SFT
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -55,7 +56,8 @@ def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     if sharded(plan):
         values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
         values |= {"fsdp_config": _fsdp(plan)}
-    return yaml_file([f"{own.title}: {plan.summary()}", "swift sft ms-swift.yaml"], values)
+    command = "sft" if job.training_loss.name == SFT else "rlhf"
+    return yaml_file([f"{own.title}: {plan.summary()}", f"swift {command} ms-swift.yaml"], values)
 
 
 def _fsdp(plan: Plan) -> dict[str, object]:
