@@ -318,7 +318,7 @@ def pipelined_wait(job: Job, plans: Plans, busy: FloatArray, host: FloatArray, c
     """Time by which one layer's collectives between nodes are late, besides its own `busy` seconds [s].
 
     In a pipeline whose GPUs fill more than one node max(0, host + collectives x tp x pipelined_collective - busy);
-    without one, where a TP group does not fit in the scale-up domain, collectives x tp x pipelined_collective x SPANNED;
+    without one, where a TP group does not fit in the scale-up domain, SPANNED x collectives x tp x that;
     else 0. `host` [s] and `collectives` [1] are those of both passes. No cause is known for it: a time per TP rank and
     collective that does not depend on the message, absent inside a node.
 
