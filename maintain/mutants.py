@@ -2,8 +2,9 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, then the quick ones of its folder. A fault
-that no test sees is listed with its line: an assertion is missing there, or code that does nothing. The exit code is 1
-where more than a tenth of a folder's faults live.
+that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A test that fails
+without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of a folder's
+faults live.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +32,7 @@ OTHERS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and")},
 }
 MOST_LIVING = 0.1  # of the faults of a folder
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,19 +126,27 @@ def lives(fault: Fault, copy: Path, seconds: float) -> bool:
     target = copy / fault.path.relative_to(ROOT)
     target.write_text(fault.text())
     try:
-        return all(_pass(copy, words, seconds) for words in nearest(fault.path))
+        seeing = next((failing for words in nearest(fault.path) if (failing := _failing(copy, words, seconds))), None)
     finally:
         target.write_text(fault.path.read_text())
+    if seeing and _failing(copy, seeing, seconds):
+        sys.exit(f"{' '.join(seeing)}: fails without a fault too; mend it first")
+    return seeing is None
 
 
-def _pass(copy: Path, words: Sequence[str], seconds: float) -> bool:
+def _failing(copy: Path, words: Sequence[str], seconds: float) -> list[str]:
+    """The first of these tests that fails, all of them where they hang, none where they pass."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *words]
     there = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=copy, env=there, capture_output=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, cwd=copy, env=there, capture_output=True, text=True, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode in (0, 5)  # 5: no test
+        return [*words]
+    if done.returncode in (0, 5):  # 5: no test
+        return []
+    return FAILED.findall(done.stdout)[:1] or [*words]
 
 
 def copied(folder: Path) -> Path:

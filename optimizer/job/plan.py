@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.job.rows import Rows
 from optimizer.job.variables import SCHEDULES as SCHEDULES
 from optimizer.job.variables import VARIABLES
 
@@ -28,7 +29,7 @@ class Knobs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnobColumns:
+class KnobColumns(Rows):
     """Knobs of many plans, one entry per plan or one row per setting; fields and units as in Knobs."""
 
     bucket: NDArray[np.float64]
@@ -168,7 +169,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plans:
+class Plans(Rows):
     """Many plans as a struct of equally long arrays; `recompute`, `schedule` and `dispatcher` are indices into
     RECOMPUTE, SCHEDULES and DISPATCHERS.
 
@@ -223,11 +224,10 @@ class Plans:
 
     def take(self, index: Any) -> Plans:
         """The plans at these positions (indices, mask or slice)."""
-        columns = {name: getattr(self, name)[index] for name in FIELDS}
-        placements = None
-        if self.placements is not None:
-            placements = tuple(self.placements[i] for i in np.arange(len(self))[index])
-        return Plans(**columns, placements=placements)
+        some = super().take(index)
+        if self.placements is None:
+            return some
+        return some.changed(placements=tuple(self.placements[i] for i in np.arange(len(self))[index]))
 
     @classmethod
     def joined(cls, parts: Sequence[Plans]) -> Plans:
@@ -241,7 +241,7 @@ class Plans:
 
     def placed(self, placements: Sequence[Placement]) -> Plans:
         """The same plans with their layers placed so."""
-        return replace(self, placements=tuple(placements) if any(placements) else None)
+        return self.changed(placements=tuple(placements) if any(placements) else None)
 
     @cached_property
     def representatives(self) -> dict[tuple[str, ...], tuple[Plans, IntArray]]:

@@ -24,7 +24,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.lattice.knobs import at_most_offload, at_risk, columns, least_offload, taken, tuned
+from optimizer.search.lattice.knobs import at_most_offload, at_risk, columns, least_offload, tuned
 from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -135,9 +135,9 @@ def lowest(job: Job, plans: list[Plan], knobs: KnobColumns) -> float:
     for start in range(0, len(plans), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         layer_costs = layer_costs_of(job, Plans.of(plans[part]))
-        costs = price_layer_costs(layer_costs, taken(knobs, part))
-        values = objective_of(job).value(layer_costs, taken(knobs, part), costs.step_time, costs.reserved)
-        fits = (costs.reserved <= safe_memory(job)) & fits_host(layer_costs, taken(knobs, part))
+        costs = price_layer_costs(layer_costs, knobs.take(part))
+        values = objective_of(job).value(layer_costs, knobs.take(part), costs.step_time, costs.reserved)
+        fits = (costs.reserved <= safe_memory(job)) & fits_host(layer_costs, knobs.take(part))
         best = min(best, float(np.min(np.where(fits, values, np.inf))))
     return best
 
@@ -151,8 +151,8 @@ def compare(job: Job) -> bool:
         return False
     plans, laid, owners = every
     answer, again = plan(job, top=2, trials=0), best_plan(job)
-    best = min(lowest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
-    own = taken(settings_of(job, plans)[0], owners)
+    best = min(lowest(job, laid, knobs.take(owners)) for knobs in settings_of(job, plans))
+    own = settings_of(job, plans)[0].take(owners)
     least = min(lowest(job, laid, at_least(job, laid, own, each.risk)) for each in risk_classes(job))
     assert least <= best * (1 + 1e-9)
     if answer.plan is None or answer.certificate is None or answer.estimate is None:

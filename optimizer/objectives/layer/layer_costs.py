@@ -14,12 +14,14 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Placement, Plans
-from optimizer.objectives.arrays import FloatArray, distinct, joined, mapped, nothing
+from optimizer.job.rows import Rows
+from optimizer.objectives.arrays import FloatArray, distinct, joined, nothing
 from optimizer.objectives.kernels.shapes import COST_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS, layer_keys
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
 from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, whole_model
-from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.layer.seconds import BACKWARD_KERNELS
+from optimizer.objectives.layer.sharded import Covers, Exposure, sharded_exposures
 from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
@@ -30,7 +32,7 @@ SPANNED = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
-class KindCosts:
+class KindCosts(Rows):
     """What a layer of a kind, the embedding or the head costs, one entry per plan.
 
     Attributes:
@@ -42,6 +44,8 @@ class KindCosts:
         waits: what collectives between nodes are late, as it is and recomputed [s].
         paired: share of its passes that overlap with another micro-batch [1].
     """
+
+    WHOLE = ("cost", "elements")
 
     cost: Cost
     rows: IntArray
@@ -144,20 +148,9 @@ class KindCosts:
         recompute = self.gathered(cost.recompute[name]) if name in cost.recompute else np.zeros(len(self.rows))
         return (spared + self.waits[0], recompute + self.waits[1]) if name == "launch" else (spared, recompute)
 
-    def take(self, index: Any) -> KindCosts:
-        """The entries of some of the plans."""
-        return replace(
-            self,
-            rows=self.rows[index],
-            replicas=self.replicas[index],
-            exposure=self.exposure.take(index),
-            waits=(self.waits[0][index], self.waits[1][index]),
-            paired=self.paired[index],
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class LayerCosts:
+class LayerCosts(Rows):
     """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
 
     Attributes:
@@ -167,6 +160,8 @@ class LayerCosts:
         stage_terms: what every stage spends outside its layers for one micro-batch, by term [s].
         replicas: how the plans' parameters are repeated.
     """
+
+    WHOLE = ("job",)
 
     job: Job
     plans: Plans
@@ -192,19 +187,9 @@ class LayerCosts:
         """Names of the terms of time that layers have."""
         return tuple(self.by_kind[DENSE].cost.forward)
 
-    def take(self, index: Any) -> LayerCosts:
-        """Those of the plans at these positions (indices, mask or slice)."""
-        return replace(
-            self,
-            plans=self.plans.take(index),
-            by_kind={kind: kind_costs.take(index) for kind, kind_costs in self.by_kind.items()},
-            stage_terms=mapped(self.stage_terms, lambda seconds: seconds[index]),
-            replicas=self.replicas.take(index),
-        )
-
     def placed(self, placements: Sequence[Placement]) -> LayerCosts:
         """The same plans with their layers placed so, which changes none of their layer costs."""
-        return replace(self, plans=self.plans.placed(placements))
+        return self.changed(plans=self.plans.placed(placements))
 
     @classmethod
     def joined(cls, cost_batches: Sequence[LayerCosts]) -> LayerCosts:
@@ -254,7 +239,7 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
     )
 
 
-def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, Covers]:
     """Computation of the forward and backward pass, and of recomputing, that each kind's weights can hide under [s].
 
     The embedding has none of its own: its weights travel while a neighbouring layer computes.
@@ -262,21 +247,28 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
     by_kind = {}
     for kind in costs:
         cost = costs[DENSE if kind == EMBEDDING else kind]
-        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_recompute[rows]
+        ahead = cost.host[rows] / (1.0 + BACKWARD_KERNELS)
+        by_kind[kind] = Covers(
+            forward=cost.cover_forward[rows],
+            backward=cost.cover_backward[rows],
+            recompute=cost.cover_recompute[rows],
+            host_forward=ahead,
+            host_backward=BACKWARD_KERNELS * ahead,
+        )
     return by_kind
 
 
 def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends outside its layers: transfers and host overhead.
 
-    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
-    the plans whose transfers differ, `rows` the one of each plan.
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap); activations
+    in every forward pass of the loss. `senders` are the plans whose transfers differ, `rows` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
     sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
     return {
-        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]) * (1.0 + job.forward_passes) / 2.0,
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
 
@@ -309,7 +301,7 @@ def _joined(by_kind: Sequence[KindCosts]) -> KindCosts:
             c: dict.fromkeys(terms[c], none) | dict(getattr(kind_costs.cost, c)) for c in BY_TERM
         }
         cost = replace(kind_costs.cost, **columns)
-        parts.append(replace(kind_costs, cost=cost, rows=kind_costs.rows + shape, replicas=kind_costs.replicas + group))
+        parts.append(kind_costs.changed(cost=cost, rows=kind_costs.rows + shape, replicas=kind_costs.replicas + group))
     together: KindCosts = joined(parts)
     return together
 

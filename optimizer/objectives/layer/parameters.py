@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from optimizer.job.model import NOTHING, Model
 from optimizer.job.plan import IntArray, Plans
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray, joined, mapped
 from optimizer.objectives.kernels.operators import keys_values_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
@@ -138,25 +139,25 @@ def replicas(plans: Plans) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas:
+class Replicas(Rows):
     """Plans that differ in how parameters are repeated, and for each plan of a batch which of them (`rows`).
 
-    whole: elements of all stages together on the ranks of one pipeline [elements].
+    whole: elements of all stages together on the ranks of one pipeline [elements]; known: what was found for these
+    plans, by what it hangs on besides them and their job.
     """
+
+    WHOLE = ("plans", "whole", "known")
 
     plans: Plans
     rows: IntArray
     whole: LocalParameters
+    known: dict[tuple[float, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def whole_of_plans(self) -> LocalParameters:
         """`whole` of every plan of the batch."""
         taken: LocalParameters = mapped(self.whole, lambda column: column[self.rows])
         return taken
-
-    def take(self, index: Any) -> Replicas:
-        """Those of some of the plans."""
-        return replace(self, rows=self.rows[index])
 
     @classmethod
     def joined(cls, parts: Sequence[Replicas]) -> Replicas:

@@ -7,7 +7,7 @@ memory terms  ->  LinearStage (of any layout: bounds, CP-SAT, least memory)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any, Generic, TypeVar
@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.job.plan import KnobColumns, Knobs, Plans
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray, mapped
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.schedules import both_ways, copies
@@ -28,7 +29,7 @@ N = TypeVar("N", float, FloatArray)  # of one plan, or an entry for each of many
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerBytes(Generic[N]):
+class LayerBytes(Rows, Generic[N]):
     """What one layer of a kind, the embedding or the head takes of a stage, with what the allocator loses to it.
 
     Attributes:
@@ -53,7 +54,7 @@ class LayerBytes(Generic[N]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearStage(Generic[N]):
+class LinearStage(Rows, Generic[N]):
     """Bytes of any stage of a plan: sums over the layers that it holds.
 
     fixed + sum of n_k (static_k + f in_flight_k) - sum of r_k f (in_flight_k - recomputed_k)
@@ -71,11 +72,6 @@ class LinearStage(Generic[N]):
     layers: Mapping[str, LayerBytes[N]]
     fixed: N
     offload: N
-
-    def take(self, index: IntArray) -> LinearStage[FloatArray]:
-        """Those of some of many plans."""
-        taken: LinearStage[FloatArray] = mapped(self, lambda column: column[index])
-        return taken
 
     def row(self, index: int) -> LinearStage[float]:
         """That of one of many plans."""
@@ -102,10 +98,8 @@ class LinearStage(Generic[N]):
 
     def offloaded(self, share: Any) -> LinearStage[N]:
         """The same with so much more of the optimizer state on the host [1]."""
-        layers = {
-            kind: replace(layer, static=layer.static - share * layer.state) for kind, layer in self.layers.items()
-        }
-        return replace(self, layers=layers, offload=self.offload + share)
+        layers = {kind: layer.changed(static=layer.static - share * layer.state) for kind, layer in self.layers.items()}
+        return self.changed(layers=layers, offload=self.offload + share)
 
     def reserved(
         self: LinearStage[float], counts: Mapping[str, Any], recomputed: Mapping[str, Any], in_flight: Any

@@ -7,7 +7,7 @@ the lesser of two such sums, which makes the whole convex in the layers of a sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plans
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
@@ -227,7 +228,7 @@ def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementRates:
+class ElementRates(Rows):
     """Seconds of a step for each element that a rank holds, of shared parameters and of experts.
 
     reduce: of its gradient, gather: of its weight [s]; hideable: share of `reduce` that is not the last bucket [1];
@@ -245,22 +246,34 @@ class ElementRates:
 
 
 def rates_of(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> ElementRates:
-    """Rates of many plans, found once for those that share their replicas unless every plan has knobs of its own.
+    """Rates of many plans, found once for those that share their replicas unless plans have buckets of their own.
 
     Software that reduces_once starts when the last backward pass of a virtual stage is over: of the one that a rank
     passes last, nothing hides.
     """
     few, job, plans = layer_costs.replicas, layer_costs.job, layer_costs.plans
-    if isinstance(knobs, KnobColumns) or len(few.plans) >= len(layer_costs):
+    shared = knobs if isinstance(knobs, Knobs) else _shared(knobs)
+    settings = (shared.bucket, shared.comm_sm_share) if shared else ()
+    if shared is None or (settings not in few.known and len(few.plans) >= len(layer_costs)):
         rates = _rates(job, plans, layer_costs.groups, knobs)
     else:
-        of_few = _rates(job, few.plans, groups_of(few.plans, few.whole), knobs)
-        rates = ElementRates(**{f.name: getattr(of_few, f.name)[few.rows] for f in fields(ElementRates)})
+        if settings not in few.known:
+            few.known[settings] = _rates(job, few.plans, groups_of(few.plans, few.whole), shared)
+        rates = few.known[settings].take(few.rows)
     if not job.stack.features.reduces_once:
         return rates
     hides = np.where(plans.pp > 1, before_last(plans.vpp.astype(np.float64)), 1.0)
     shares = {name: getattr(rates, name) * hides for name in ("hideable_shared", "hideable_experts")}
-    return replace(rates, **shares)
+    return rates.changed(**shares)
+
+
+def _shared(knobs: KnobColumns) -> Knobs | None:
+    """The settings that plans have alike, whatever each has on the host; None where they differ."""
+    if knobs.bucket.ndim != 1 or not knobs.bucket.size:
+        return None
+    bucket, share = float(knobs.bucket[0]), float(knobs.comm_sm_share[0])
+    alike = (knobs.bucket == bucket).all() and (knobs.comm_sm_share == share).all()
+    return Knobs(bucket=bucket, comm_sm_share=share) if alike else None
 
 
 def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> ElementRates:

@@ -177,7 +177,7 @@ def _of_safety(main: Searched, safety: Safety | None) -> Iterator[Finding]:
     (claimed,) = _values(bold, (fastest,)) if fastest else (own,)
     if fastest:
         yield from _broken(bold.job, fastest.plan, fastest.knobs, "safety.fastest")
-    swept = fold(bold.job, (replace(layer_costs, job=bold.job) for layer_costs in main.space), main.tuning)
+    swept = fold(bold.job, (layer_costs.changed(job=bold.job) for layer_costs in main.space), main.tuning)
     even = _best_even(swept)
     yield Finding(
         name="safety",

@@ -58,11 +58,6 @@ def knobs_at(knobs: KnobColumns, index: int) -> Knobs:
     return Knobs(**{name: float(getattr(knobs, name)[index]) for name in NAMES})
 
 
-def taken(knobs: KnobColumns, index: Any) -> KnobColumns:
-    """Settings of some of the plans."""
-    return KnobColumns(**{name: getattr(knobs, name)[index] for name in NAMES})
-
-
 def joined_knobs(parts: Sequence[KnobColumns]) -> KnobColumns:
     """Settings of several batches of plans as one."""
     return KnobColumns(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in NAMES})
@@ -135,7 +130,7 @@ def _better(first: Tuned, second: Tuned) -> Tuned:
 
 def at_risk(layer_costs: LayerCosts, risk: float) -> LayerCosts:
     """The same plans of the job that takes this risk of going out of memory [1]."""
-    return replace(layer_costs, job=layer_costs.job.with_limits(oom_risk=risk))
+    return layer_costs.changed(job=layer_costs.job.with_limits(oom_risk=risk))
 
 
 def columns(knobs: Knobs, count: int) -> KnobColumns:

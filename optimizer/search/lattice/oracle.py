@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from optimizer.base.errors import TimeLimit
 from optimizer.constraints.rule import Rule
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
@@ -31,7 +31,6 @@ from optimizer.search.lattice.knobs import (
     columns,
     joined_knobs,
     needed_offload,
-    taken,
     tuned,
     valued,
 )
@@ -60,7 +59,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points:
+class Points(Rows):
     """Priced plans in lattice order, evenly split.
 
     Attributes:
@@ -81,16 +80,6 @@ class Points:
     def plans(self) -> Plans:
         """The plans."""
         return self.layer_costs.plans
-
-    def take(self, index: Any) -> Points:
-        """Some of the points."""
-        return Points(
-            layer_costs=self.layer_costs.take(index),
-            values=self.values[index],
-            least=self.least[index],
-            fits=self.fits[index],
-            knobs=taken(self.knobs, index),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +114,16 @@ def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_li
 
 
 def fold(
-    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning = Tuning(), time_limit: float | None = None
+    job: Job,
+    cost_batches: Iterable[LayerCosts],
+    tuning: Tuning = Tuning(),
+    time_limit: float | None = None,
+    seen: Callable[[LayerCosts, float], None] | None = None,
 ) -> Sweep:
-    """Price batches of plans one after the other, keeping what matters, and tune what is left."""
+    """Price batches of plans one after the other, keeping what matters, and tune what is left.
+
+    `seen` is told of each batch and of the value of the best plan so far that fits, infinite without one.
+    """
     deadline, own = Deadline.after(time_limit), tuning.own()
     points_left: Points | None = None
     space, fitting, complete = 0, 0, True
@@ -139,6 +135,8 @@ def fold(
             points_left = points if points_left is None else _both(points_left, points)
             if space > PROVEN_WHOLE or not job.layout_given:
                 points_left = _trimmed(points_left)
+            if seen:
+                seen(layer_costs, float(np.min(points_left.values[points_left.fits], initial=np.inf)))
     except TimeLimit:
         complete = False
     best = -1
@@ -250,7 +248,7 @@ def _trimmed(points: Points) -> Points:
         keep |= points.fits & (points.least <= limit * (1 + NEAR_BEST))
         keep[fitting[:FASTEST]] = True
         keep[fitting[firsts(points.plans.take(fitting))]] = True
-    return points.take(np.flatnonzero(keep))
+    return points if keep.all() else points.take(keep).copied()
 
 
 def firsts(plans: Plans) -> NDArray[np.intp]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.layer.layer_costs import LayerCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +37,27 @@ class ProofPlans:
     bounds.
 
     Attributes:
-        plans: what CP-SAT is given.
+        layer_costs: of what CP-SAT is given.
         values: of the best layout of each, else a value that no layout beats at any knobs [unit of the objective].
         fits: False where it was seen that no layout of the plan does.
     """
 
-    plans: Plans
+    layer_costs: LayerCosts
     values: FloatArray
     fits: BoolArray
+
+    @property
+    def plans(self) -> Plans:
+        """What CP-SAT is given."""
+        return self.layer_costs.plans
 
 
 @dataclass(frozen=True, kw_only=True)
 class AssignedLayouts:
     """The best plan over lattice, layouts and knobs. `best` is None when no layout of any plan fits.
 
-    candidates: the plans whose layouts were looked for. proof: what CP-SAT is given, the best plan among it. bound: no
+    candidates: the plans whose layouts were looked for. proof: what CP-SAT is given, the best plan among it, None
+    without any. bound: no
     layout of any plan is better at the plan's own knobs, knob_bound: at any setting of the knobs [unit of objective].
     band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
     layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
@@ -59,7 +66,7 @@ class AssignedLayouts:
 
     best: Candidate | None
     candidates: tuple[Candidate, ...]
-    proof: ProofPlans
+    proof: ProofPlans | None
     bound: float
     knob_bound: float
     space: int

@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Knobs, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
@@ -32,7 +32,7 @@ from optimizer.search.layouts.bounds.shares import (
     some_on_host,
 )
 from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, joined, step_floor
-from optimizer.search.layouts.costs import stage_costs
+from optimizer.search.layouts.costs import StageCosts, stage_costs
 from optimizer.search.layouts.problem import recomputable
 from optimizer.search.layouts.solve.layout import Layout, even_layout
 from optimizer.search.layouts.solve.least_memory import fitting_layout
@@ -60,6 +60,7 @@ class _Search:
     limit: float = np.inf
     by_number: dict[int, Candidate] = field(default_factory=dict)
     solved: set[int] = field(default_factory=set)
+    floors: list[tuple[IntArray, PlanFloors]] = field(default_factory=list)
 
     def expired(self) -> bool:
         """Whether the time is over, or too many layouts are too hard."""
@@ -76,11 +77,13 @@ def lay_out(
     below: float = np.inf,
     own: OwnSettings | None = None,
     with_knob_bound: bool = True,
+    size: int = 0,
 ) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
-    job's plans as far as they are known. with_knob_bound: else the bound is left at 0.
+    job's plans as far as they are known. with_knob_bound: else the bound is left at 0. size: plans of the lattice,
+    where the batches are what is left of it.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
@@ -88,29 +91,28 @@ def lay_out(
     """
     search = _search(job, tuning, time_limit, own=own)
     split = even.value if even else np.inf
-    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split)
+    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split, size)
     any_knobs = tuning.fixed is None
     bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
-    fits = np.ones(len(bounds), dtype=np.bool_)
-    for number, each in enumerate(classes := risk_classes(job)):
+    fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
+    hosted = most_hosted(layer_costs, bounds * classes[-1].factor < search.limit, tuning)
+    for number, each in enumerate(classes):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < search.limit)
         some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
-        in_class[low] = _class(search, some, rows, in_class[low], low, each.factor)
+        in_class[low] = _class(search, some, rows, hosted, in_class[low], low, each.factor)
         fits &= np.isfinite(in_class) | (number > 0)
         every = np.minimum(every, in_class * each.factor)
     if search.best is None and even is not None:
         search.best = even
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided]))
-    knob_bound = _knob_bound(layer_costs, floor, bounds, tuning, value) if with_knob_bound else 0.0
+    knob_bound = _knob_bound(layer_costs, floor, hosted, bounds, tuning, value) if with_knob_bound else 0.0
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),
-        proof=_proof_plans(
-            search, layer_costs.plans, bounds, np.where(fits, every, np.inf), whole=space <= PROVEN_WHOLE
-        ),
+        proof=_proof_plans(search, layer_costs, bounds, np.where(fits, every, np.inf), whole=space <= PROVEN_WHOLE),
         bound=bound,
         knob_bound=knob_bound if any_knobs else bound,
         space=space,
@@ -129,7 +131,13 @@ def _at(layer_costs: LayerCosts, floor: StepFloor, risk: float | None) -> tuple[
 
 
 def _class(
-    search: _Search, layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, numbers: IntArray, factor: float
+    search: _Search,
+    layer_costs: LayerCosts,
+    floor: StepFloor,
+    hosted: MostHosted,
+    bounds: FloatArray,
+    numbers: IntArray,
+    factor: float,
 ) -> FloatArray:
     """Lay out the plans of a class of risk, the lowest bound first; `factor` is that of the class.
 
@@ -147,10 +155,11 @@ def _class(
         if not len(part):
             continue
         some, rows = layer_costs.take(part), floor.take(part)
-        values[part] = np.maximum(bounds[part], _fitting(rows, some, search.tuning, search.limit / factor))
+        costs = hosted.of(numbers[part], some)
+        values[part] = np.maximum(bounds[part], _fitting(rows, some, costs, search.tuning, search.limit / factor))
         low = part[values[part] * factor < search.limit]
         if len(low):
-            own = _own(search, layer_costs.take(low))
+            own = _known(search, layer_costs.take(low), numbers[low])
             values[low] = _visit(search, _prospects(search, own, factor), numbers[low]) / factor
     search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
     return values
@@ -207,28 +216,32 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     layer_costs, floor, _ = _lowest(job, some, tuning, even)
     bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
     search, open_plans = _search(job, tuning, None), set[int]()
-    search.limit = best * (1 - SAME)
-    for number, each in enumerate(classes := risk_classes(job)):
+    search.limit, classes = best * (1 - SAME), risk_classes(job)
+    hosted = most_hosted(layer_costs, bounds * classes[-1].factor < best, tuning)
+    for number, each in enumerate(classes):
         in_class, rows = _at(layer_costs, floor, each.risk if number else None)
-        fitting = _below(in_class, rows, bounds, tuning, search.limit / each.factor)
+        fitting = _below(in_class, rows, hosted, bounds, tuning, search.limit / each.factor)
         low = np.flatnonzero(fitting * each.factor < search.limit)
         if len(low):
             open_plans |= set(low[list(_undecided(search, in_class.take(low), each.factor))].tolist())
     return LayoutBounds(
         band=int(np.sum(bounds * classes[-1].factor < even)),
         undecided=len(open_plans),
-        knob_bound=_knob_bound(layer_costs, floor, bounds, tuning, best),
+        knob_bound=_knob_bound(layer_costs, floor, hosted, bounds, tuning, best),
     )
 
 
-def _knob_bound(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> float:
+def _knob_bound(
+    layer_costs: LayerCosts, floor: StepFloor, hosted: MostHosted, bounds: FloatArray, tuning: Tuning, best: float
+) -> float:
     """A value up to `best` that no layout of any plan beats at any knobs [unit of objective]."""
     in_class, least = bounds.copy(), best
     for number, each in enumerate(risk_classes(layer_costs.job)):
         low = np.flatnonzero(in_class * each.factor < best)
         some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
         if len(low):
-            in_class[low] = np.maximum(in_class[low], _fitting(rows, some, tuning, best / each.factor))
+            costs = hosted.of(low, some)
+            in_class[low] = np.maximum(in_class[low], _fitting(rows, some, costs, tuning, best / each.factor))
         least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
     return least
 
@@ -240,51 +253,90 @@ def _search(
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
 
 
-def _below(layer_costs: LayerCosts, floor: StepFloor, bounds: FloatArray, tuning: Tuning, best: float) -> FloatArray:
+def _below(
+    layer_costs: LayerCosts, floor: StepFloor, hosted: MostHosted, bounds: FloatArray, tuning: Tuning, best: float
+) -> FloatArray:
     """The bounds, those below the best plan refined by what fits [unit of objective]."""
     low = np.flatnonzero(bounds < best)
     refined = bounds.copy()
     if len(low):
-        refined[low] = _fitting(floor.take(low), layer_costs.take(low), tuning, best)
+        some = layer_costs.take(low)
+        refined[low] = _fitting(floor.take(low), some, hosted.of(low, some), tuning, best)
     return refined
 
 
-def _fitting(floor: StepFloor, layer_costs: LayerCosts, tuning: Tuning, limit: float) -> FloatArray:
+@dataclass(frozen=True, kw_only=True)
+class MostHosted:
+    """What layers cost, of plans that may be better than the best so far, with as much of the optimizer state on the
+    host as may be, or at the fixed settings; neither the risk of a class nor what fits moves it.
+
+    Attributes:
+        place: of each plan of the lattice in `costs`, -1 where it is not among them.
+        costs: of these plans.
+        tuning: how settings are chosen.
+    """
+
+    place: IntArray
+    costs: StageCosts[FloatArray]
+    tuning: Tuning
+
+    def of(self, numbers: IntArray, layer_costs: LayerCosts) -> StageCosts[FloatArray]:
+        """What layers cost of plans with these numbers in the lattice."""
+        places = self.place[numbers]
+        return self.costs.take(places) if (places >= 0).all() else _hosted(layer_costs, self.tuning)
+
+
+def most_hosted(layer_costs: LayerCosts, low: BoolArray, tuning: Tuning) -> MostHosted:
+    """What layers cost of the `low` ones of all plans."""
+    place = np.where(low, np.cumsum(low) - 1, -1)
+    return MostHosted(place=place, costs=_hosted(layer_costs.take(low), tuning), tuning=tuning)
+
+
+def _hosted(layer_costs: LayerCosts, tuning: Tuning) -> StageCosts[FloatArray]:
+    return stage_costs(layer_costs, tuning.fixed or at_most_offload(layer_costs))
+
+
+def _fitting(
+    floor: StepFloor, layer_costs: LayerCosts, costs: StageCosts[FloatArray], tuning: Tuning, limit: float
+) -> FloatArray:
     """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits."""
     any_knobs = tuning.fixed is None
-    costs = stage_costs(layer_costs, tuning.fixed or at_most_offload(layer_costs))
     slowest = fitting_slowest(layer_costs.job, floor, costs, layer_costs.plans, limit, any_knobs=any_knobs)
     return floor.value(slowest, any_knobs=any_knobs)
 
 
-def _proof_plans(search: _Search, plans: Plans, bounds: FloatArray, fitting: FloatArray, *, whole: bool) -> ProofPlans:
+def _proof_plans(
+    search: _Search, layer_costs: LayerCosts, bounds: FloatArray, fitting: FloatArray, *, whole: bool
+) -> ProofPlans:
     """All of the plans, or those with the lowest bounds and the best."""
     values, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
     if whole:
-        return ProofPlans(plans=plans, values=values, fits=fits)
+        return ProofPlans(layer_costs=layer_costs, values=values, fits=fits)
     winner = [index for index, candidate in search.by_number.items() if candidate is search.best]
     chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
-    return ProofPlans(plans=plans.take(chosen), values=values[chosen], fits=fits[chosen])
+    return ProofPlans(layer_costs=layer_costs.take(chosen).copied(), values=values[chosen], fits=fits[chosen])
 
 
 def _lowest(
-    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float
+    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, size: int = 0
 ) -> tuple[LayerCosts, StepFloor, int]:
     """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
-    given whole, in the order of the lattice.
+    given whole, in the order of the lattice; how many that has, `size` where it is known.
     """
     proof_costs: list[LayerCosts] = []
     floors: list[StepFloor] = []
-    space = 0
+    space = seen = 0
     for layer_costs in cost_batches:
         floor = step_floor(layer_costs, tuning.fixed or Knobs())
         bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
-        space += len(layer_costs)
+        seen += len(layer_costs)
+        space = max(seen, size)
         low[np.argsort(bounds, kind="stable")[: FASTEST if space > PROVEN_WHOLE else None]] = True
-        index = np.flatnonzero(low)
-        proof_costs.append(layer_costs.take(index))
-        floors.append(floor.take(index))
+        if not low.all():
+            layer_costs, floor = layer_costs.take(low).copied(), floor.take(low).copied()
+        proof_costs.append(layer_costs)
+        floors.append(floor)
     every = LayerCosts.joined(proof_costs)
     return every, joined(floors, every.plans), space
 
@@ -363,6 +415,17 @@ def _own(search: _Search, layer_costs: LayerCosts) -> PlanFloors:
     return plan_floors(layer_costs, search.tuning.fixed or search.own.of(layer_costs))
 
 
+def _known(search: _Search, layer_costs: LayerCosts, numbers: IntArray) -> PlanFloors:
+    """The floors of plans with these numbers in the lattice, found once for all classes of risk."""
+    for known, floors in search.floors:
+        place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        if (known[place] == numbers).all():
+            return floors.take(place).of(layer_costs)
+    floors, order = _own(search, layer_costs), np.argsort(numbers)
+    search.floors.append((numbers[order], floors.take(order)))
+    return floors
+
+
 def _solve(search: _Search, prospects: Prospects, position: int, number: int, scale: float) -> Candidate | float:
     """The best layout of one of the plans: the even split if it meets the bound, or that of others, else what is found.
 
@@ -396,6 +459,9 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
         uneven = 0.0 if others else float(floors.uneven[index])
         if split.value <= max(bound, max(bound / scale, uneven) * listed) * (1 + SAME):
             return split
+    # Every other layout is listed, and takes no less than the bound of all of them.
+    if bound * objective.listed >= search.limit * (1 + SAME):
+        return split if split and split.value < search.limit else search.limit
     try:
         if problem.vpp == 1 and fitting_layout(problem.at_most_offload, search.deadline.left) is None:
             return np.inf

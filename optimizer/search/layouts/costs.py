@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Generic
 
 import numpy as np
 
-from optimizer.job.plan import IntArray, KnobColumns, Knobs
+from optimizer.job.plan import KnobColumns, Knobs
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray, mapped
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.sharded import overlap_of
@@ -21,7 +22,7 @@ from optimizer.objectives.step.price import with_stragglers
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSeconds(Generic[N]):
+class LayerSeconds(Rows, Generic[N]):
     """One layer of a kind for one micro-batch on one GPU.
 
     Attributes:
@@ -62,7 +63,7 @@ FREE: LayerSeconds[float] = LayerSeconds(**{field.name: 0.0 for field in fields(
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageCosts(Generic[N]):
+class StageCosts(Rows, Generic[N]):
     """Seconds and bytes from which stages add up, of one plan or with an entry for each of many.
 
     Attributes:
@@ -80,11 +81,6 @@ class StageCosts(Generic[N]):
     hides: N
     hosted_price: N
 
-    def take(self: StageCosts[FloatArray], index: IntArray) -> StageCosts[FloatArray]:
-        """Those of some of the plans."""
-        taken: StageCosts[FloatArray] = mapped(self, lambda column: column[index])
-        return taken
-
     def row(self: StageCosts[FloatArray], index: int) -> StageCosts[float]:
         """Those of one plan."""
         row: StageCosts[float] = mapped(self, lambda column: float(column[index]))
@@ -93,9 +89,9 @@ class StageCosts(Generic[N]):
     def offloaded(self, share: N) -> StageCosts[N]:
         """The same with so much more of the optimizer state on the host [1]."""
         kinds = {
-            kind: replace(layer, per_step=layer.per_step + share * layer.hosted) for kind, layer in self.kinds.items()
+            kind: layer.changed(per_step=layer.per_step + share * layer.hosted) for kind, layer in self.kinds.items()
         }
-        return replace(self, kinds=kinds, memory=self.memory.offloaded(share))
+        return self.changed(kinds=kinds, memory=self.memory.offloaded(share))
 
 
 def stage_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -> StageCosts[FloatArray]:

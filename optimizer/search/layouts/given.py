@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from optimizer.job.plan import Plans
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import FASTEST, Sweep
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
@@ -14,13 +13,13 @@ def as_given(swept: Sweep) -> AssignedLayouts:
     """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
     points = swept.points
     best: Candidate | None = None
-    proof = ProofPlans(plans=Plans.of(()), values=np.empty(0), fits=np.empty(0, dtype=np.bool_))
+    proof: ProofPlans | None = None
     if points is not None and swept.best >= 0:
         chosen = np.arange(len(points.plans))
         if len(chosen) < swept.space:
             chosen = np.union1d(np.argsort(points.values, kind="stable")[:FASTEST], swept.best)
         some = points.take(chosen)
-        proof = ProofPlans(plans=some.plans, values=some.values, fits=some.fits)
+        proof = ProofPlans(layer_costs=some.layer_costs, values=some.values, fits=some.fits)
         best = Candidate(
             plan=points.plans.plan(swept.best),
             value=float(points.values[swept.best]),

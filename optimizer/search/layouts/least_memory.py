@@ -140,14 +140,16 @@ class LeastMemory:
                     capable = needs.have_capacity(_telling(job, best))
         return best, least_plan
 
-    def bounds(self, job: Job, plans: Plans, at_most: float = np.inf) -> FloatArray:
+    def bounds(
+        self, job: Job, plans: Plans, at_most: float = np.inf, layer_costs: LayerCosts | None = None
+    ) -> FloatArray:
         """Memory that each plan reserves under every layout [B]: the memory itself where there is one layout only.
 
-        Where it is soon seen to be more than `at_most` [B] it is infinite.
+        Where it is soon seen to be more than `at_most` [B] it is infinite. `layer_costs`: of the plans, where known.
         """
+        layer_costs = layer_costs or layer_costs_of(job, plans)
         if job.layout_given:
-            return reserved_memory(job, plans, self.at(layer_costs_of(job, plans)))
-        layer_costs = layer_costs_of(job, plans)
+            return reserved_memory(job, plans, self.at(layer_costs))
         memory = linear_stage(layer_costs, self.at(layer_costs).offload)
         low = np.flatnonzero(mean_need(job, plans, memory) <= at_most)
         able = np.full(len(plans), np.inf)

@@ -14,6 +14,7 @@ from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
@@ -58,16 +59,18 @@ def certify(
         minimize=job.minimize,
         prefer=job.prefer,
     )
-    if not layouts.complete or not read_twice or time_limit == 0.0:
+    if not layouts.complete or not layouts.proof or not read_twice or time_limit == 0.0:
         return described(job, certificate)
-    plans_proven = _with(layouts.proof, best, LeastMemory().bounds(job, layouts.proof.plans) <= safe_memory(job))
-    place = int(np.argmax(alike(plans_proven.plans, best.plan)))
+    given = layouts.proof
+    needed = LeastMemory().bounds(job, given.plans, layer_costs=given.layer_costs)
+    plans, values, fits = _with(given, best, needed <= safe_memory(job))
+    place = int(np.argmax(alike(plans, best.plan)))
     proof = prove(
         job,
         (*rules, Memory()),
-        plans_proven.plans,
-        plans_proven.values,
-        fits=plans_proven.fits,
+        plans,
+        values,
+        fits=fits,
         hint=place,
         seed=seed,
         time_limit=time_limit,
@@ -77,18 +80,18 @@ def certify(
             f"CP-SAT and the oracle disagree on {job.model.name}, {job.gpus} GPUs: {proof.bound} against "
             f"{best.value} {objective_of(job).unit}; please report this job"
         )
-    return described(job, replace(certificate, candidates=len(plans_proven.plans) if proof.proven else 0))
+    return described(job, replace(certificate, candidates=len(plans) if proof.proven else 0))
 
 
-def _with(plans_proven: ProofPlans, best: Candidate, possible: BoolArray) -> ProofPlans:
+def _with(given: ProofPlans, best: Candidate, possible: BoolArray) -> tuple[Plans, FloatArray, BoolArray]:
     """The plans with the best at its value, those without room for any layout marked as such."""
-    plans, values, fits = plans_proven.plans, plans_proven.values.copy(), plans_proven.fits & possible
+    plans, values, fits = given.plans, given.values.copy(), given.fits & possible
     here = alike(plans, best.plan)
     if not here.any():
         plans, here = Plans.joined([plans, Plans.of([best.plan])]), np.append(here, True)
         values, fits = np.append(values, best.value), np.append(fits, True)
     values[here], fits[here] = best.value, True
-    return ProofPlans(plans=plans, values=values, fits=fits)
+    return plans, values, fits
 
 
 def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:

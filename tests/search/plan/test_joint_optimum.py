@@ -14,7 +14,7 @@ from optimizer.job.job import Job
 from optimizer.job.model import LatentAttention, Model
 from optimizer.job.plan import Knobs
 from optimizer.job.recurrence import Recurrence
-from optimizer.search.lattice.knobs import BOX, columns, taken
+from optimizer.search.lattice.knobs import BOX, columns
 from optimizer.search.plan.planner import plan
 from tests.search.brute_force import compare, every_layout, lowest, settings_of
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
@@ -128,7 +128,7 @@ def test_an_interleaved_pipeline_of_few_layers_gets_the_best_of_every_layout(mod
     assert every is not None
     assert answer.estimate is not None
     plans, laid, owners = every
-    best = min(lowest(job, laid, taken(knobs, owners)) for knobs in settings_of(job, plans))
+    best = min(lowest(job, laid, knobs.take(owners)) for knobs in settings_of(job, plans))
     assert answer.status == "optimal"
     assert best * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + 1e-7)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plan
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import kinds_of
@@ -26,7 +27,7 @@ PARTS, ROUNDS = 8, 3  # a range of shares is cut into so many parts so often: bo
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanFloors:
+class PlanFloors(Rows):
     """Plans at settings of their own with no optimizer state on the host: what no layout changes, and what layers cost.
 
     From both follows what they are with any share there.
@@ -55,7 +56,7 @@ class PlanFloors:
 
     def of(self, layer_costs: LayerCosts) -> PlanFloors:
         """The floors of the same plans where memory has other room."""
-        return replace(self, layer_costs=layer_costs, floor=self.floor.of(layer_costs))
+        return self.changed(layer_costs=layer_costs, floor=self.floor.of(layer_costs))
 
     def bounds(self, plan: IntArray, low: FloatArray, high: FloatArray, limit: float) -> FloatArray:
         """Values that no layout of some of the plans beats with these shares on the host [unit of the objective].

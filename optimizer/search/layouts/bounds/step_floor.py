@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
+from optimizer.job.plan import KnobColumns, Knobs, Plans
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
@@ -34,7 +35,7 @@ HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepFloor:
+class StepFloor(Rows):
     """What a step of each plan takes whatever its layout, per plan, and the value of that.
 
     surplus: what a step adds to the value of its seconds, recomputing only what has to be, least_surplus: the same at
@@ -49,6 +50,8 @@ class StepFloor:
     in it take at any knobs [s], updated: what a rank updates [elements], obliged: the part of `surplus` that is of what
     has to be recomputed [unit of the objective].
     """
+
+    WHOLE = ("job",)
 
     job: Job
     plans: Plans
@@ -149,23 +152,15 @@ class StepFloor:
 
     def offloaded(self, share: FloatArray) -> StepFloor:
         """The floors with this share of the optimizer state on the host, of which they have none [1]."""
-        return replace(self, once=self.once + share * self.hosted, surplus=self.surplus + share * self.hosted_surplus)
+        return self.changed(once=self.once + share * self.hosted, surplus=self.surplus + share * self.hosted_surplus)
 
     def of(self, layer_costs: LayerCosts) -> StepFloor:
         """The floors of the same plans where memory has other room: what any knobs leave is all that it moves."""
         job, share = layer_costs.job, host_share(layer_costs)
-        return replace(
-            self,
+        return self.changed(
             job=job,
             tuned=self.per_step - (self.collectives + self.updated * least_update_time(job, share)),
             least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
-        )
-
-    def take(self, index: IntArray) -> StepFloor:
-        """Some of the plans."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("job", "plans")}
-        return StepFloor(
-            job=self.job, plans=self.plans.take(index), **{name: column[index] for name, column in columns.items()}
         )
 
     def value_of(self, seconds: float, index: int) -> float:
