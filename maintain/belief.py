@@ -34,7 +34,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import SEVERAL as TELLING
 from optimizer.objectives.belief.belief import likeness as shipped
 from optimizer.objectives.belief.likeness import ErrorLikeness
-from optimizer.objectives.belief.places import SHARED, Places
+from optimizer.objectives.belief.places import SHARED, Places, family
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
 from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior, unlike
 from optimizer.objectives.step.interval import LEVEL, SIDES
@@ -56,6 +56,7 @@ USUAL, CLIPPED = 3.0, 9.0  # cells that a scale of 1 counts as; most of a square
 WEIGHT = 50.0  # of the mean score against the prior
 SCATTERED = 25.0  # most of a cell's variance over that of the noise
 WITHIN = ("model", "size", "plan")  # parts that runs of one software on one machine differ by
+DARING = 4.0  # weight of coverage below LEVEL against that above
 FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
 
 
@@ -181,12 +182,34 @@ def scales(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
 
     Source: Shah, Wilson and Ghahramani, Student-t processes as alternatives to Gaussian processes (2014), equation 4.
     """
+    plain = replace(likeness, scales={}, own_scales={})
+    return _scaled(_squares_by(places.roots, plain, places, errors, parts))
+
+
+def own_scales(
+    likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut], quantity: str
+) -> dict[str, float]:
+    """The same of each software over its root's [1]; of one that borrows runs, with the cells of those that lend."""
+    squares = _squares_by(places.softwares, replace(likeness, own_scales={}), places, errors, parts)
+    for borrower, lenders in ALSO.items():
+        lent = [value for name in lenders[quantity] for value in squares.get(family(name), [])]
+        squares[family(borrower)] = [*squares.get(family(borrower), []), *lent]
+    return _scaled(squares)
+
+
+def _squares_by(
+    names: Sequence[str], likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]
+) -> dict[str, list[float]]:
+    """Mean of squared errors over their variances of every cell, by the name of its runs."""
     squares: dict[str, list[float]] = {}
-    for forecast in forecasts(replace(likeness, scales={}), places, errors, parts):
-        if forecast.part.by == CELL:
-            far = np.minimum(((forecast.part.own - forecast.mean) / forecast.spread) ** 2, CLIPPED)
-            squares.setdefault(places.roots[forecast.part.places[0]], []).append(float(np.mean(far)))
-    return {root: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for root, z in squares.items()}
+    for forecast in forecasts(likeness, places, errors, [part for part in parts if part.by == CELL]):
+        far = np.minimum(((forecast.part.own - forecast.mean) / forecast.spread) ** 2, CLIPPED)
+        squares.setdefault(names[forecast.part.places[0]], []).append(float(np.mean(far)))
+    return squares
+
+
+def _scaled(squares: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {name: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for name, z in squares.items() if z}
 
 
 def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
@@ -216,7 +239,7 @@ def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
 
 
 def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> ErrorLikeness:
-    """The likeness whose intervals come closest to holding LEVEL of what was left out, whatever that is.
+    """The likeness whose intervals come closest to holding LEVEL of what was left out, whatever that is, rather more.
 
     Its deviations times one of FACTORS: those that runs of one software differ by (WITHIN) times one, those that
     software and hardware differ by times another. Of a kind of leave-out every part weighs alike.
@@ -233,7 +256,8 @@ def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts:
         for each in forecasts(changed(factors), places, errors, parts):
             within = np.abs(each.part.own) <= SIDES * np.hypot(each.spread, each.mean)
             held.setdefault(each.part.by, []).append(float(np.mean(within)))
-        return sum((float(np.mean(shares)) - LEVEL) ** 2 for shares in held.values())
+        over = (float(np.mean(shares)) - LEVEL for shares in held.values())
+        return sum(share**2 if share > 0.0 else DARING * share**2 for share in over)
 
     return changed(min(product(FACTORS, FACTORS), key=missed))
 
@@ -286,7 +310,8 @@ def likeness_toml(likenesses: dict[str, ErrorLikeness]) -> str:
         lines += ["", f"[likeness.{quantity}]"]
         lines += [f"{name} = {getattr(likeness, name):.3g}" for name in ("noise", "size", "plan", "slope")]
         lines += [f"parts.{name} = {value:.3g}" for name, value in likeness.parts.items()]
-        for table, values in (("scales", likeness.scales), ("noises", likeness.noises)):
+        for table in ("scales", "own_scales", "noises"):
+            values = getattr(likeness, table)
             lines += [f"{table}.{name} = {value:.3g}" for name, value in sorted(values.items())]
     return "\n".join([*lines, ""])
 
@@ -310,6 +335,7 @@ def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) ->
         _, places, errors, parts = believed(runs, quantity)
         likely = fitted(places, errors, parts, START) if likeness else before
         likely = replace(likely, noises=noises(likely, places, errors, parts))
+        likely = replace(likely, own_scales=own_scales(likely, places, errors, parts, quantity))
         likely = levelled(likely, places, errors, parts)
         elsewhere = {name: value for name, value in before.noises.items() if name not in places.softwares}
         likenesses[quantity] = replace(

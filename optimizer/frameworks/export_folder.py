@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
-from optimizer.catalog.targets import launchers, without_files
+from optimizer.catalog.targets import WRITTEN, launchers, own_target, without_files
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
@@ -42,8 +42,8 @@ def exported(answer: Answer) -> Exported:
             f"no launch files: the plan fits with {100 - risk}% only; accept that risk with --oom-risk {risk}%, or "
             "plan for more GPUs or fewer tokens"
         )
-    target = target_of(answer.job.stack)
-    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
+    target = own_target(answer.job.stack)
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes and name not in WRITTEN]
     if own := without_files(answer.job.stack):
         vendor = answer.job.cluster.device.vendor
         able = ", ".join(name for name in usual if vendor in launchers()[name].vendors)
@@ -88,7 +88,9 @@ def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple
     """
     exports = exported(answer)
     if not exports.texts:
-        raise InputError("; ".join(dict.fromkeys(exports.refused.values())))
+        own = own_target(answer.job.stack)
+        hint = [f"--target {own} plans what it can"] * (own in WRITTEN and not target_of(answer.job.stack))
+        raise InputError("; ".join([*dict.fromkeys(exports.refused.values()), *hint]))
     return write_texts(exports.texts, folder, force=force), exports.refused
 
 

@@ -11,7 +11,7 @@ from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.known import RunsSource
-from optimizer.job.loss import Loss, loss_of
+from optimizer.job.loss import TrainingLoss, loss_of
 from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
@@ -176,7 +176,7 @@ class Job:
         return tunes(self.method, self.update_rule, self.loss) or bool(self.lengths)
 
     @property
-    def training_loss(self) -> Loss:
+    def training_loss(self) -> TrainingLoss:
         """What the model is trained towards."""
         return loss_of(self.loss)
 

@@ -18,7 +18,7 @@ _PREFIX: Mapping[str, float] = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
+class TrainingLoss:
     """A loss, as losses.toml has it."""
 
     name: str
@@ -30,7 +30,7 @@ class Loss:
     teacher: float = 0.0  # parameters of the reference, where it is another model; else 0
 
 
-def loss_of(text: str) -> Loss:
+def loss_of(text: str) -> TrainingLoss:
     """The loss that `--loss` says, supervised fine-tuning where it says nothing.
 
     Raises InputError for one that there is not, and for a teacher without a size.
@@ -54,7 +54,7 @@ def loss_of(text: str) -> Loss:
 
 
 @cache
-def losses() -> Mapping[str, Loss]:
+def losses() -> Mapping[str, TrainingLoss]:
     """The losses by name."""
     tables: Mapping[str, Mapping[str, Any]] = content("optimizer.job", "losses.toml")
-    return {name: Loss(name=name, **table) for name, table in tables.items()}
+    return {name: TrainingLoss(name=name, **table) for name, table in tables.items()}

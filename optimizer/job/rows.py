@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-V = TypeVar("V")
+R = TypeVar("R", bound="Rows")
 _OF, _AT = "_of", "_at"  # names of what rows were taken of, and at which positions
 
 
@@ -31,9 +31,9 @@ class Rows:
 
     WHOLE: ClassVar[tuple[str, ...]] = ()  # fields that all rows share
 
-    def take(self: V, index: Any) -> V:
+    def take(self: R, index: Any) -> R:
         """The rows at these positions (indices, mask or slice)."""
-        state, kind = vars(self), type(self)
+        state, kind = vars(self), _kind(self)
         if isinstance(index, list):
             index = np.array(index, dtype=np.int64)
         elif isinstance(index, np.ndarray) and index.dtype == np.bool_:
@@ -45,16 +45,16 @@ class Rows:
         shared = {name: state[name] for name in _names(kind) if name in state}
         return _rows(kind, {**shared, _OF: state[_OF], _AT: at[index]})
 
-    def changed(self: V, **columns: Any) -> V:
+    def changed(self: R, **columns: Any) -> R:
         """The same rows with other columns, as dataclasses.replace makes them, the others left unread."""
-        state, names = vars(self), _names(type(self))
+        state, names = vars(self), _names(_kind(self))
         kept = {name: value for name, value in state.items() if name in names or name in (_OF, _AT)}
-        return _rows(type(self), kept | columns)
+        return _rows(_kind(self), kept | columns)
 
-    def copied(self: V) -> V:
+    def copied(self: R) -> R:
         """The same rows, all columns read, so that what they were taken of need not stay."""
-        state = {name: _whole(getattr(self, name)) for name in _names(type(self))}
-        return _rows(type(self), state)
+        kind = _kind(self)
+        return _rows(kind, {name: _whole(getattr(self, name)) for name in _names(kind)})
 
     if not TYPE_CHECKING:
 
@@ -88,7 +88,11 @@ def _whole(value: Any) -> Any:
     return tuple(map(_whole, value)) if isinstance(value, tuple) else value
 
 
-def _rows(kind: type[V], state: dict[str, Any]) -> V:
+def _kind(rows: Rows) -> Any:
+    return type(rows)
+
+
+def _rows(kind: Any, state: dict[str, Any]) -> Any:
     made = object.__new__(kind)
     vars(made).update(state)
     return made

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
+from optimizer.commands.completion import paths
 from optimizer.commands.help_text import help_text
 from optimizer.commands.values import whole_number
 from optimizer.commands.waiting import waiting
@@ -25,16 +26,23 @@ NEEDED = ("starlette", "uvicorn")
     help="Gather what students saved in /learn there.",
 )
 @click.option(
+    "--store",
+    default="",
+    metavar="FILE.db",
+    shell_complete=paths,
+    help="Show the jobs of this store of optimize batch, a file or a URL, in /batch.",
+)
+@click.option(
     "--static",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Serve nothing: write Learn, and the answers to a grid of questions, as files that open without a server.",
 )
-def page(*, port: int | None, no_browser: bool, learn_out: Path | None, static: Path | None) -> None:
+def page(*, port: int | None, no_browser: bool, learn_out: Path | None, store: str, static: Path | None) -> None:
     """Serve until Ctrl-C or SIGTERM, or write a copy."""
     if static is not None:
-        if port is not None or no_browser or learn_out is not None:
-            raise click.UsageError("--static serves nothing: leave --port, --no-browser and --learn-out out")
+        if port is not None or no_browser or learn_out is not None or store:
+            raise click.UsageError("--static serves nothing: leave --port, --no-browser, --learn-out and --store out")
         from optimizer.page.offline import write_offline
 
         with waiting("working out every answer"):
@@ -49,6 +57,10 @@ def page(*, port: int | None, no_browser: bool, learn_out: Path | None, static: 
         )
     if learn_out is not None and not learn_out.absolute().parent.is_dir():
         raise InputError(f"--learn-out {learn_out} cannot be written: its folder does not exist")
+    if store:
+        from optimizer.sweep.store import Store
+
+        Store(store, read_only=True).close()  # before anybody asks for it
     from optimizer.page.server import serve
 
-    serve(port or 0, browser=not no_browser, learn_out=learn_out)
+    serve(port or 0, browser=not no_browser, learn_out=learn_out, store=store)

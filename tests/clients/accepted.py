@@ -3,7 +3,8 @@
 python -m tests.clients.accepted FOLDER [JOBS [TARGETS [SEED]]] prints the table by target and release, for so many jobs
 of each target; another seed draws other jobs. FOLDER is one that .ci/launchers filled, and may hold what no registry
 has: Megatron-LM's release as megatron-lm-0.16.1, and main branches as megatron-lm-main, torchtitan-main and, with its
-submodule, megatron-bridge-main.
+submodule, megatron-bridge-main; nanotron-main; primus-main with the Megatron-LM that it runs as megatron-lm-primus; and
+maxtext-main with what it imports as jax.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from optimizer.catalog import cluster_names, load_cluster, load_model, load_stac
 from optimizer.catalog.targets import aimed, fixed_for, launchers
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.llama import unlike_llama
+from optimizer.frameworks.maxtext.config import MODELS as MAXTEXT_MODELS
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
@@ -40,6 +43,9 @@ STACKS: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron-core", "megatron-te-2026-no-overlap", "megatron-2021"),
     "megatron-bridge": ("megatron-bridge-2025", "nemo-2024"),
     "torchtitan": ("torchtitan-2024",),
+    "maxtext": ("maxtext", "maxtext-gpu-2024"),
+    "nanotron": ("nanotron-2024",),
+    "primus": ("primus-2025",),
     "deepspeed": ("llm-foundry-fsdp-2023",),
     "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
     **{target: (target,) for target in TUNING},
@@ -47,6 +53,8 @@ STACKS: Mapping[str, tuple[str, ...]] = {
 # What it has.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "torchtitan": tuple(MODELS),
+    "maxtext": (*MAXTEXT_MODELS, "llama3.2-1b", "llama3.2-3b"),
+    "nanotron": tuple(name for name in TUNED if not unlike_llama(load_model(name))),
     **dict.fromkeys(TUNING, TUNED),
     "torchtune": tuple(name for name in program("torchtune").models if name in TUNED),
 }
@@ -148,6 +156,20 @@ CLIENTS = (
             "ms-swift": ("ms-swift-4.6.0", "trl-1.16.0", "peft-0.21.2", "tuning"),
             "torchtune": ("torchtune-0.6.1", "torchao-0.9.0", "tuning"),
             "unsloth": ("unsloth-2026.10.9", "trl-1.16.0", "peft-0.21.2"),
+        }.items()
+    ),
+    *(
+        Client(
+            target=target,
+            release="main",
+            file=next(reversed(TARGETS[target].files)),
+            program="training_loads.py",
+            path=path,
+        )
+        for target, path in {
+            "maxtext": ("maxtext-main/src", "jax"),
+            "nanotron": ("nanotron-main/src", "tuning"),
+            "primus": ("primus-main", "megatron-lm-primus"),
         }.items()
     ),
     Client(target="accelerate", release="1.15.0", file="accelerate-fsdp.yaml", program="sharding_loads.py"),

@@ -70,3 +70,11 @@ def test_what_fits_with_a_switch_alone_is_planned_with_it() -> None:
     assert found.exit_code == 0
     assert any("liger=on, without which no plan fits" in line for line in answer["assumptions"])
     assert CliRunner().invoke(cli, [*words, "--fix", "liger=off"]).exit_code == 3
+
+
+def test_a_sample_of_a_comparing_loss_is_a_pair() -> None:
+    pairs = json.loads(said("--samples", "10k", "--loss", "dpo", "--json"))
+    assert pairs["job"]["loss"] == "dpo"
+    assert pairs["run"]["tokens"] == 10_000 * 2 * 2048
+    assert pairs["plan"]["micro_batch"] % 2 == 0
+    assert "must be one of sft, dpo" in said("--loss", "dppo", code=2)

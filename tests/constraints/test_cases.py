@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.catalog import load_cluster
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import Rule
 from optimizer.constraints.rules.activation_offload import ActivationOffload
@@ -64,6 +65,14 @@ OFFLOADS = small_job(features=Features(activation_offload=True))
 PADDED = small_job(vocab_padding=0.01)
 SPLIT_MLP = small_job(model=replace(DENSE, ffn_hidden=6145))
 CAPPED = small_job(max_tp=4)
+ODD_DOMAIN = replace(
+    JOB,
+    cluster=replace(
+        load_cluster("gb200-nvl72"),
+        tiers=tuple(replace(tier, size=min(tier.size, 12)) for tier in load_cluster("gb200-nvl72").tiers[:1])
+        + load_cluster("gb200-nvl72").tiers[1:],
+    ),
+)
 
 HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (GpuProduct(), JOB, {"tp": 2, "cp": 2, "pp": 2}),
@@ -90,6 +99,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ExpertFolding(), MOE, {"tp": 2, "dp": 4, "ep": 4, "etp": 2}),
     (TpScaleUp(), JOB, {"tp": 8}),
     (TpScaleUp(), CAPPED, {"tp": 4}),
+    (TpScaleUp(), ODD_DOMAIN, {"tp": 8}),  # two whole nodes of four, of a domain of twelve
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 2}),
     (Interleaving(), JOB, {"pp": 4, "vpp": 3, "num_microbatches": 8}),
     (Interleaving(), JOB, {"pp": 4, "num_microbatches": 7}),
@@ -115,6 +125,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (TiedPipeline(), JOB, {"pp": 1}),
 )
 BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
+    (TpScaleUp(), ODD_DOMAIN, {"tp": 5}),
     (GpuProduct(), JOB, {"tp": 2, "cp": 2}),
     (Batch(), JOB, {"dp": 2, "micro_batch": 3, "num_microbatches": 7}),
     (Heads(), JOB, {"tp": 8}),

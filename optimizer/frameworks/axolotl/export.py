@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     OUTPUT,
@@ -22,7 +23,6 @@ from optimizer.frameworks.tuning.program import (
     repository,
     samples,
     sharded,
-    yaml_file,
 )
 
 if TYPE_CHECKING:

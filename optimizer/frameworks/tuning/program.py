@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.content import content
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
 from optimizer.frameworks.framework import ExportFiles
@@ -187,13 +188,6 @@ def packs(job: Job) -> bool:
 def whole_weights(job: Job) -> str:
     """In what weights are loaded: those that are trained under a master copy in fp32."""
     return "float32" if job.stack.features.master_bytes and not job.method.freezes else "bfloat16"
-
-
-def yaml_file(head: Sequence[str], values: Mapping[str, object]) -> str:
-    """Comments, and values as YAML."""
-    from optimizer.catalog.readers.yaml_nodes import yaml_text
-
-    return "".join(f"# {line}\n" for line in head) + yaml_text([dict(values)])
 
 
 def launched(plan: Plan, alone: str, together: str) -> str:

@@ -24,6 +24,7 @@ class ErrorLikeness:
         plan: doublings of a plan's degrees over which it does [1].
         slope: power of 2 with which the parts and the noise grow by the hardness of a prediction [1].
         scales: errors of software built on a root over those of others [1]; 1 for one that no runs tell of.
+        own_scales: those of one software over its root's [1].
         noises: noise of a software's runs over that of others [1], by how far runs of one machine and model lie apart.
     """
 
@@ -33,6 +34,7 @@ class ErrorLikeness:
     plan: float
     slope: float = 0.0
     scales: Mapping[str, float] = field(default_factory=dict)
+    own_scales: Mapping[str, float] = field(default_factory=dict)
     noises: Mapping[str, float] = field(default_factory=dict)
 
     def covariance(self, a: Places, b: Places) -> FloatArray:
@@ -65,11 +67,12 @@ class ErrorLikeness:
         return np.asarray(self.noise * noises * self.growth(places))
 
     def growth(self, places: Places) -> FloatArray:
-        """How much less certain predictions are than easy ones of usual software [1]: scale of the root x 2^(slope h).
+        """How much less certain predictions are than easy ones of usual software [1]: scales x 2^(slope h).
 
         Source: launch delays, collectives and stragglers vary between runs, matrix products hardly.
         """
-        scales = np.array([self.scales.get(root, 1.0) for root in places.roots])
+        each = zip(places.roots, places.softwares, strict=True)
+        scales = np.array([self.scales.get(root, 1.0) * self.own_scales.get(own, 1.0) for root, own in each])
         return np.asarray(scales * 2.0 ** (self.slope * places.hardness))
 
 

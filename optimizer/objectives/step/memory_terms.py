@@ -32,14 +32,14 @@ def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     Source: Zhao et al., arXiv 2304.11277, section 3; huggingface/trl v1.16.0, trl/models/utils.py (prepare_deepspeed,
     prepare_fsdp).
     """
-    size, beside = weight_size(layer_costs.job), layer_costs.job.reference_params
+    size, reference = weight_size(layer_costs.job), layer_costs.job.reference_params
     weights = _sharded(layer_costs, size, 3, size or ELEMENT)
-    if not beside:
+    if not reference:
         return weights
     whole = layer_costs.replicas.whole_of_plans
-    reference = _sharded(layer_costs, ELEMENT, 3)
-    share = beside / layer_costs.plans.tp / (whole.shared + whole.experts)
-    return weights[0] + share * reference[0], weights[1] + share * reference[1]
+    half = _sharded(layer_costs, ELEMENT, 3)
+    share = reference / layer_costs.plans.tp / (whole.shared + whole.experts)
+    return weights[0] + share * half[0], weights[1] + share * half[1]
 
 
 def resident_state(job: Job) -> float:

@@ -131,7 +131,7 @@ async function stand() {
   byId("ledger-trouble").hidden = !trouble;
   byId("ledger-trouble").textContent = trouble;
   const heads = [...byId("ledger").querySelectorAll("th")].map((each) => each.dataset.column);
-  written("ledger-rows", entries.map((entry) => heads.map((name) => entry[name] || "")));
+  written("ledger-rows", entries.map(({ time = "", ...entry }) => heads.map((name) => (name === "time" ? time.slice(0, 16).replace("T", " ") : entry[name] || ""))));
   const text = (id) => (byId(id) ? byId(id).textContent : "-");
   const set = (name) => (byId("act2-in-" + name) || {}).value;
   const designing = "act-2" in right && byId("act2-mfu");
@@ -205,7 +205,8 @@ function changed(field, push) {
   if (!section || !field.closest(".set")) return;
   const pair = field.dataset.for ? byId(field.dataset.for) : field.parentElement.querySelector(`[data-for="${field.id}"]`);
   if (pair) pair.value = field.value;
-  if (field.validity && !field.validity.valid) return;
+  if (!field.validity.valid) return push && say(field.labels[0].textContent + ": " + field.validationMessage);
+  say("");
   const act = Number(section.dataset.act), pasted = field.tagName === "TEXTAREA";
   read(act);
   if (pasted) progress.values[act] = { paste: field.value };

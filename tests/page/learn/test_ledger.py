@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,12 @@ def test_choices_of_a_class_are_counted_once_a_student(tmp_path: Path) -> None:
     assert "3 students" in text
     assert "2 *" in text
     assert "67%" in text
+    assert len(re.findall(r"<tr><th scope=.row.>Bea</th><td[^>]*>3</td><td[^>]*>3</td><td[^>]*>66.7%</td>", text)) == 1
+    sheet.write_text(2 * sheet.read_text(encoding="utf-8"), encoding="utf-8")  # as `cat` joins ledgers, heads and all
+    assert class_page(LearnQuestion(sheet=str(sheet))).decode() == text
+    sheet.write_text("question,visitor\nact-1,a\n", encoding="utf-8")
+    with pytest.raises(InputError, match="another file than a sheet"):
+        class_page(LearnQuestion(sheet=str(sheet)))
     with pytest.raises(InputError, match="nothing is gathered"):
         class_page(LearnQuestion())
 

@@ -96,10 +96,11 @@ def way_rows(model: str, seq_len: int, recomputed: bool) -> tuple[str, tuple[str
             f"--train {way}",
             f"{trained(built.job) / 1e6:,.0f} million",
             *(f"{built.priced.memory.get(name, 0.0) / 1e9:,.1f} GB" for name in PARTS),
-            f"{built.priced.reserved / 1e9:,.1f} GB{'' if built.fits else ', too much'}",
+            f"{built.priced.reserved / 1e9:,.1f} GB",
+            "yes" if built.fits else "no",
             f"{built.job.tokens / built.priced.step_time:,.0f}",
         ]
         for way, built in every
     ]
-    columns = ("method", "trained", *PARTS, "whole", "tokens/s")
+    columns = ("method", "trained", *PARTS, "whole", "fits", "tokens/s")
     return f"{every[0][1].job.model.title or model} on one H100, {seq_len:,} tokens a sequence", columns, rows

@@ -70,9 +70,10 @@ def stage_rows(model: str, gpus: int) -> tuple[str, tuple[str, ...], list[list[s
             [
                 f"ZeRO {stage}",
                 *(f"{each:,.1f} GB" for each in (*parts, sum(parts))),
-                f"{built.priced.reserved / 1e9:,.1f} GB{'' if built.fits else ', too much'}",
+                f"{built.priced.reserved / 1e9:,.1f} GB",
+                "yes" if built.fits else "no",
                 f"{built.priced.step_time:.2f} s",
             ]
         )
-    columns = ("stage", "weights", "gradients", "states", "sum by the paper", "cost model", "step")
+    columns = ("stage", "weights", "gradients", "states", "sum by the paper", "cost model", "fits", "step")
     return f"Every stage on {gpus:,} GPUs, {MICROBATCHES} sequences each a step", columns, rows

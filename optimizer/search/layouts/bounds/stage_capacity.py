@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.bounds.stage_needs import SLACK, both_kinds, common, entries, needs_of
+from optimizer.search.layouts.bounds.stage_needs import SLACK, both_kinds, common, each, entries, needs_of
 from optimizer.search.layouts.costs import StageCosts
 
 FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
@@ -124,11 +123,11 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
     plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
     costs, obliged = costs.take(plan), obliged_layers(job, plans)[0][plan]
     plans = plans.take(plan)
-    passes, last = in_flight(plans, stage.astype(np.float64)), plans.pp == stage + 1
-    both, memory = both_kinds(costs.memory), costs.memory
+    memory, passes, last = needs.memory, needs.passes, plans.pp == stage + 1
+    both = both_kinds(memory)
     kinds, shares = [costs.kinds[kind] for kind in both], (1 - usual.share, usual.share)
-    saved, wholes = ([part(kind, passes) for kind in both] for part in (memory.saved, memory.of))
-    times = [kind.seconds for kind in kinds]
+    saved = each(both, lambda kind: memory.saved(kind, passes))
+    times = each(both, lambda kind: costs.kinds[kind].seconds)
     recompute_each = np.minimum(*(kind.recompute for kind in kinds))
     left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
     rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
@@ -144,9 +143,9 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
         obliged_recompute=obliged * recompute_each,
         recompute_each=recompute_each,
         memory=left,
-        fewer=plans.vpp * usual.less(*wholes),
+        fewer=plans.vpp * usual.less(*each(both, lambda kind: memory.of(kind, passes))),
         spare=needs.spare,
-        whole=usual.mean(*wholes),
+        whole=needs.whole,
         least=needs.layer,
         per_byte=np.minimum.reduce(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,13 +63,15 @@ def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 class Needs:
     """What each stage of each plan reserves at least; entries as in Room.
 
-    bare: without layers, layer: a common layer, recomputed if it may be, whole: one that is not, again: held where
-    any is recomputed, spare: by how much consecutive layers may reserve less than so many common ones [B]. chosen:
-    layers need not be recomputed. count: common layers of the model.
+    memory, passes: of its plan and its micro-batches in flight. bare: without layers, layer: a common layer, recomputed
+    if it may be, whole: one that is not, again: held where any is recomputed, spare: by how much consecutive layers may
+    reserve less than so many common ones [B]. chosen: layers need not be recomputed. count: common layers of the model.
     """
 
     first: IntArray
     plan: IntArray
+    memory: LinearStage[FloatArray]
+    passes: FloatArray
     bare: FloatArray
     layer: FloatArray
     whole: FloatArray
@@ -103,7 +106,9 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
     first, plan, stage = entries(plans.pp)
     memory, passes = memory.take(plan), in_flight(plans.take(plan), stage.astype(np.float64))
     kinds = both_kinds(memory)
-    least, whole = ([memory.of(kind, passes, recomputed) for kind in kinds] for recomputed in (True, False))
+    least, whole = (
+        each(kinds, lambda kind, how=recomputed: memory.of(kind, passes, how)) for recomputed in (True, False)
+    )
     once = [
         memory.layers[kind].recomputing
         for kind, share in zip(kinds, (1 - usual.share, usual.share), strict=True)
@@ -114,6 +119,8 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
     return Needs(
         first=first,
         plan=plan,
+        memory=memory,
+        passes=passes,
         bare=memory.fixed + ends,
         layer=usual.mean(*least),
         whole=usual.mean(*whole),
@@ -131,6 +138,12 @@ def mean_need(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> FloatA
     layers = usual.count * usual.mean(*least) - plans.pp * plans.vpp * usual.less(*least)
     ends = memory.layers[HEAD].static + memory.layers[EMBEDDING].static
     return np.asarray((memory.fixed + (layers + ends) / plans.pp) * (1 - SLACK))
+
+
+def each(kinds: Sequence[str], of: Callable[[str], FloatArray]) -> list[FloatArray]:
+    """What kinds of layers have, found once where both are the same."""
+    known = {kind: of(kind) for kind in dict.fromkeys(kinds)}
+    return [known[kind] for kind in kinds]
 
 
 def both_kinds(memory: LinearStage[FloatArray]) -> tuple[str, str]:

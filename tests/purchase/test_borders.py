@@ -1,0 +1,87 @@
+"""Counts, ranges and sentences of a purchase where one sign or one number more or less decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optimizer.purchase.campaign import Requirements, counts
+from optimizer.purchase.charts import tornado_chart
+from optimizer.purchase.designs.figures import figures
+from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.inverse import fewest_gpus
+from optimizer.purchase.designs.outer import STEPS, _highest
+from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import Point, Workshop
+from optimizer.purchase.dossier import dossier
+from optimizer.purchase.words import _dates, summary
+from tests.purchase.campaigns import campaign, kinds, quick_planner
+
+DAY = 86400.0
+
+
+def test_counts_start_at_a_single_gpu() -> None:
+    assert counts("1:8") == (1, 2, 4, 8)
+    assert counts("1:3:1") == (1, 2, 3)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_last_step_of_a_range_is_within_it(name: str) -> None:
+    low, step = 2 * STEPS[name], STEPS[name]
+    assert _highest(name, low, low + 3 * step) == pytest.approx(low + 3 * step)
+    assert _highest(name, low, low + 2.5 * step) == pytest.approx(low + 2 * step)
+
+
+def test_a_deadline_that_a_single_node_meets_takes_one_look() -> None:
+    found = fewest_gpus(Workshop(campaign=campaign(), planner=quick_planner), kinds("h100")[0], 1e9 * DAY)
+    assert found.point is not None
+    assert (found.point.design.gpus, found.tried) == (8, 1)
+
+
+def test_a_limit_counts_the_designs_that_miss_it() -> None:
+    """All miss the deadline, one of two the power."""
+    bounds = Requirements(deadline=1 * DAY, power=3e6)
+    question, machines = campaign(bounds=bounds), kinds("h100")
+    found = pareto(question, Grid(kinds=machines, gpus=(1024, 8192)), planner=quick_planner)
+    missing = [sum(any(e.limit == name for e in point.excesses) for point in found.points) for name in ("power",)]
+    assert missing == [1]
+    text = " ".join(summary(dossier(found, machines, deadline_for_fewest=60 * DAY, planner=quick_planner)))
+    assert "Deadline: 2 of 2 designs miss it" in text
+    assert "Power: 1 of 2 designs miss it" in text
+
+
+def test_a_run_without_a_date_has_none_in_words() -> None:
+    question = campaign()
+    (run,) = question.runs
+    portfolio = replace(question, runs=(run, replace(run, by=900 * DAY)))
+    found = Workshop(campaign=portfolio, planner=quick_planner).point(replace(kinds("h100")[0], gpus=8192))
+    assert isinstance(found, Point)
+    first, second = _dates(portfolio, found).split("; ")
+    assert "(by day" not in first
+    assert "(by day 900)" in second
+
+
+def test_failures_cost_energy_as_they_cost_time() -> None:
+    """What is lost to restarts draws what training draws: energy x goodput is that of the training itself."""
+    question, design = campaign(), replace(kinds("h100")[0], gpus=8192)
+    found = Workshop(campaign=question, planner=quick_planner).point(design)
+    assert isinstance(found, Point)
+    fewer, more = (
+        figures(question, design, found.planned, question.scenario(design, failure_rate=rate)) for rate in (1e-12, 1e-8)
+    )
+    assert more.goodput < 0.99 * fewer.goodput
+    assert more.energy * more.goodput == pytest.approx(fewer.energy * fewer.goodput, rel=1e-6)
+
+
+def test_the_bars_of_a_tornado_lie_within_its_axis() -> None:
+    machines = kinds("h100")
+    found = pareto(campaign(), Grid(kinds=machines, gpus=(4096,)), planner=quick_planner)
+    made = dossier(found, machines, deadline_for_fewest=60 * DAY, planner=quick_planner)
+    assert made.advised is not None
+    low, high = tornado_chart(made, made.advised).figure["layout"]["xaxis"]["range"]
+    costs = [cost / 1e6 for swing in made.swings for cost in swing.results["cost"]]
+    middle = made.advised.figures.cost / 1e6
+    width = max([*costs, middle]) - min([*costs, middle])
+    assert low < min([*costs, middle]) < max([*costs, middle]) < high
+    assert high - low < 3 * max(width, 0.05 * middle)
