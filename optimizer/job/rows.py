@@ -24,9 +24,11 @@ class Rows:
     ...     WHOLE = ("name",)
     ...     name: str
     ...     bytes: Any
-    >>> some = Sizes(name="layers", bytes=np.array([1.0, 2.0, 4.0])).take([2, 0]).take([1])
-    >>> some.name, some.bytes.tolist(), vars(some).keys() - {"_of", "_at"}
-    ('layers', [1.0], {'bytes'})
+    ...     seconds: Any
+    >>> sizes = Sizes(name="layers", bytes=np.array([1.0, 2.0, 4.0]), seconds=np.zeros(3))
+    >>> some = sizes.take([2, 0]).take([1])
+    >>> some.name, some.bytes.tolist(), "seconds" in vars(some)
+    ('layers', [1.0], False)
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ()  # fields that all rows share
