@@ -1,8 +1,9 @@
-"""What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness]`.
+"""What is believed of errors: `python -m maintain.belief FILE [FILE] [--likeness | --levels]`.
 
 Writes presets/belief.csv, the errors of the shipped stacks on the published runs, and with --likeness
-presets/belief.toml: how alike errors are, by the runs that fits did not see. With --tuning it writes those of software
-that fine-tunes to presets/belief-tuning.csv, and to presets/belief.toml how far such software errs.
+presets/belief.toml: how alike errors are, by the runs that fits did not see; --levels keeps the shape of what is there.
+With --tuning it writes those of software that fine-tunes to presets/belief-tuning.csv, and to presets/belief.toml how
+far such software errs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,10 @@ from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import SEVERAL as TELLING
 from optimizer.objectives.belief.belief import likeness as shipped
 from optimizer.objectives.belief.likeness import ErrorLikeness
-from optimizer.objectives.belief.places import SHARED, Places
+from optimizer.objectives.belief.places import SHARED, Places, family
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
 from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior, unlike
 from optimizer.objectives.step.interval import LEVEL, SIDES
@@ -51,6 +54,10 @@ BOUNDS = {"parts": (0.002, 0.6), "noise": (0.01, 0.1), "size": (0.5, 10.0), "pla
 MEDIAN_PART, WIDTH = 0.07, 1.5  # of the prior of a part, in log: parts that no leave-out tells stay there
 USUAL, CLIPPED = 3.0, 9.0  # cells that a scale of 1 counts as; most of a squared error over its variance
 WEIGHT = 50.0  # of the mean score against the prior
+SCATTERED = 25.0  # most of a cell's variance over that of the noise
+WITHIN = ("model", "size", "plan")  # parts that runs of one software on one machine differ by
+DARING = 4.0  # weight of coverage below LEVEL against that above
+FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +84,8 @@ class PartForecast:
     def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
-        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen])
+        told = len(chosen) >= TELLING
+        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen]) if told else 0.0
         covariance = self.covariance + strange**2
         within = covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
@@ -153,6 +161,7 @@ def fitted(places: Places, errors: FloatArray, parts: Sequence[LeftOut], start: 
     names = [*(("parts", name) for name in start.parts), *((name, "") for name in ("noise", "size", "plan", "slope"))]
     chosen = start
     for step in STEPS:
+        chosen = replace(chosen, noises=noises(chosen, places, errors, parts))
         chosen = replace(chosen, scales=scales(chosen, places, errors, parts))
         best = score(chosen, places, errors, parts)
         for name, key in names:
@@ -173,32 +182,84 @@ def scales(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
 
     Source: Shah, Wilson and Ghahramani, Student-t processes as alternatives to Gaussian processes (2014), equation 4.
     """
+    plain = replace(likeness, scales={}, own_scales={})
+    return _scaled(_squares_by(places.roots, plain, places, errors, parts))
+
+
+def own_scales(
+    likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut], quantity: str
+) -> dict[str, float]:
+    """The same of each software over its root's [1]; of one that borrows runs, with the cells of those that lend."""
+    squares = _squares_by(places.softwares, replace(likeness, own_scales={}), places, errors, parts)
+    for borrower, lenders in ALSO.items():
+        lent = [value for name in lenders[quantity] for value in squares.get(family(name), [])]
+        squares[family(borrower)] = [*squares.get(family(borrower), []), *lent]
+    return _scaled(squares)
+
+
+def _squares_by(
+    names: Sequence[str], likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]
+) -> dict[str, list[float]]:
+    """Mean of squared errors over their variances of every cell, by the name of its runs."""
     squares: dict[str, list[float]] = {}
-    for forecast in forecasts(replace(likeness, scales={}), places, errors, parts):
-        if forecast.part.by == CELL:
-            far = np.minimum(((forecast.part.own - forecast.mean) / forecast.spread) ** 2, CLIPPED)
-            squares.setdefault(places.roots[forecast.part.places[0]], []).append(float(np.mean(far)))
-    return {root: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for root, z in squares.items()}
+    for forecast in forecasts(likeness, places, errors, [part for part in parts if part.by == CELL]):
+        far = np.minimum(((forecast.part.own - forecast.mean) / forecast.spread) ** 2, CLIPPED)
+        squares.setdefault(names[forecast.part.places[0]], []).append(float(np.mean(far)))
+    return squares
+
+
+def _scaled(squares: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {name: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for name, z in squares.items() if z}
+
+
+def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
+    """Noise of each software's runs over what the likeness says of all, by how far runs of one cell lie apart [1].
+
+    f^2 = (1 + sum_c w_c x_c) / (1 + sum_c w_c), at least 1, over its cells c of n runs: x is the variance of their
+    errors beyond what their plans and sizes explain, over that of the noise, at most SCATTERED; w = (n - 1) / (n + 1).
+    The first 1 stands for a usual cell. Errors are of the stacks that saw the runs: what all runs of a cell share is no
+    noise.
+
+    Source: Gelman et al., Bayesian Data Analysis (2013), section 2.6, for the variance of a normal distribution.
+    """
+    single, like = replace(likeness, noises={}).single(places), likeness.covariance(places, places)
+    sums: dict[str, tuple[float, float]] = {}
+    for part in parts:
+        own, count = part.places, len(part.places)
+        if part.by != CELL or count < 2:
+            continue
+        within = like[np.ix_(own, own)]
+        explained = np.trace(within) / count - (within.sum() - np.trace(within)) / (count * (count - 1))
+        beyond = max(float(np.var(errors[own], ddof=1) - explained), 0.0) / float(np.mean(single[own] ** 2))
+        weight = (count - 1) / (count + 1)
+        total, weights = sums.get(places.softwares[own[0]], (1.0, 1.0))
+        sums[places.softwares[own[0]]] = total + weight * min(beyond, SCATTERED), weights + weight
+    found = {name: round(max(1.0, total / weights) ** 0.5, 3) for name, (total, weights) in sums.items()}
+    return {name: value for name, value in found.items() if value > 1.0}
 
 
 def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> ErrorLikeness:
-    """The likeness with all of its deviations times one number, for intervals that hold LEVEL of what was left out.
+    """The likeness whose intervals come closest to holding LEVEL of what was left out, whatever that is, rather more.
 
-    Every part weighs alike; where the fit holds more, as it does where whole stacks err most,
-    nothing is narrowed.
+    Its deviations times one of FACTORS: those that runs of one software differ by (WITHIN) times one, those that
+    software and hardware differ by times another. Of a kind of leave-out every part weighs alike.
 
     Source: Lei et al., Distribution-free predictive inference for regression, JASA 113 (2018).
     """
-    for _ in range(2):  # the means widen too, and do not grow
-        every = list(forecasts(likeness, places, errors, parts))
-        far = np.concatenate([np.abs(each.part.own) / np.hypot(each.spread, each.mean) for each in every])
-        weights = np.concatenate([np.full(len(each.mean), 1.0 / len(each.mean)) for each in every])
-        order = np.argsort(far)
-        reached = np.cumsum(weights[order])
-        factor = max(1.0, float(far[order][np.searchsorted(reached, LEVEL * reached[-1])]) / SIDES)
-        wider = {name: factor * value for name, value in likeness.parts.items()}
-        likeness = replace(likeness, parts=wider, noise=factor * likeness.noise)
-    return likeness
+
+    def changed(factors: tuple[float, float]) -> ErrorLikeness:
+        wider = {name: factors[name in WITHIN] * value for name, value in likeness.parts.items()}
+        return replace(likeness, parts=wider)
+
+    def missed(factors: tuple[float, float]) -> float:
+        held: dict[str, list[float]] = {}
+        for each in forecasts(changed(factors), places, errors, parts):
+            within = np.abs(each.part.own) <= SIDES * np.hypot(each.spread, each.mean)
+            held.setdefault(each.part.by, []).append(float(np.mean(within)))
+        over = (float(np.mean(shares)) - LEVEL for shares in held.values())
+        return sum(share**2 if share > 0.0 else DARING * share**2 for share in over)
+
+    return changed(min(product(FACTORS, FACTORS), key=missed))
 
 
 def _moved(likeness: ErrorLikeness, name: str, key: str, factor: float) -> ErrorLikeness:
@@ -249,7 +310,9 @@ def likeness_toml(likenesses: dict[str, ErrorLikeness]) -> str:
         lines += ["", f"[likeness.{quantity}]"]
         lines += [f"{name} = {getattr(likeness, name):.3g}" for name in ("noise", "size", "plan", "slope")]
         lines += [f"parts.{name} = {value:.3g}" for name, value in likeness.parts.items()]
-        lines += [f"scales.{name} = {value:.3g}" for name, value in sorted(likeness.scales.items())]
+        for table in ("scales", "own_scales", "noises"):
+            values = getattr(likeness, table)
+            lines += [f"{table}.{name} = {value:.3g}" for name, value in sorted(values.items())]
     return "\n".join([*lines, ""])
 
 
@@ -261,26 +324,34 @@ def runs_of(files: Sequence[Path], stack: Stack | None = None) -> list[Run]:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--likeness", is_flag=True, help="Fit how alike errors are as well.")
+@click.option("--levels", is_flag=True, help="Only widen or narrow what makes them alike, and the noise by software.")
 @click.option("--tuning", is_flag=True, help="Write those of software that fine-tunes, to a file of their own.")
-def main(files: tuple[Path, ...], likeness: bool, tuning: bool) -> None:
+def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) -> None:
     """Write the table, and what makes errors alike."""
     runs = runs_of(files)
     likenesses: dict[str, ErrorLikeness] = {}
-    if likeness:
-        for quantity in QUANTITIES:
-            _, places, errors, parts = believed(runs, quantity)
-            likely = fitted(places, errors, parts, START)
-            levels = levelled(likely, places, errors, parts)
-            likenesses[quantity] = replace(levels, scales={**shipped(quantity).scales, **levels.scales})
+    for quantity in QUANTITIES if likeness or levels else ():
+        before = shipped(quantity)
+        _, places, errors, parts = believed(runs, quantity)
+        likely = fitted(places, errors, parts, START) if likeness else before
+        likely = replace(likely, noises=noises(likely, places, errors, parts))
+        likely = replace(likely, own_scales=own_scales(likely, places, errors, parts, quantity))
+        likely = levelled(likely, places, errors, parts)
+        elsewhere = {name: value for name, value in before.noises.items() if name not in places.softwares}
+        likenesses[quantity] = replace(
+            likely, scales={**before.scales, **likely.scales}, noises={**elsewhere, **likely.noises}
+        )
     known = [*known_errors(runs, source_name)]
     if tuning:
         others = {row.root for row in published_errors()}
         known = [row for row in known if row.root not in others]
         for quantity in QUANTITIES:
             likely = likenesses.get(quantity, shipped(quantity))
-            own = scales(likely, *believed(runs, quantity)[1:])
-            ours = {root: scale for root, scale in own.items() if root not in others}
-            likenesses[quantity] = replace(likely, scales={**likely.scales, **ours})
+            seen = believed(runs, quantity)[1:]
+            ours = {root: scale for root, scale in scales(likely, *seen).items() if root not in others}
+            tuned = {row.software for row in known}
+            loose = {name: noise for name, noise in noises(likely, *seen).items() if name in tuned}
+            likenesses[quantity] = replace(likely, scales={**likely.scales, **ours}, noises={**likely.noises, **loose})
     if likenesses:
         (presets_folder() / LIKENESS).write_text(likeness_toml(likenesses), encoding="utf-8")
     for stack, lenders in ({} if tuning else ALSO).items():

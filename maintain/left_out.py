@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from optimizer.calibration.calibrate import informed
 from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import device_name, gathered, model_name, places_by, source_name
-from optimizer.calibration.leave_out import LogErrors, refitted
+from optimizer.calibration.leave_out import LogErrors, devices_of, ranges_of, refitted
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack
@@ -20,9 +20,13 @@ from optimizer.job.known import TIME
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.places import generation
+from optimizer.objectives.step.interval import outside
 
 FEWEST = 3  # runs of a stack that a fit without the others needs
 CELL, STACK, LARGEST = "stack, device and model", "stack", "largest model, GPU count or sequence"
+STEPS = ("inside", "one step outside", "two steps outside or more")
+ELSEWHERE, NONE = "another generation", "no run of the software"
+DISTANCES = (*STEPS, ELSEWHERE, NONE)
 WHOLES: Mapping[str, Callable[[Run], object]] = {
     "source": source_name,
     "model": model_name,
@@ -45,6 +49,7 @@ class LeftOut:
         name: which one.
         places: of the runs left out, among all runs.
         stack: places of all runs of the stack.
+        distances: of the runs left out from those that remain, positions in DISTANCES.
         errors: log(measured / predicted) of these under the stack without the runs left out [1].
     """
 
@@ -52,6 +57,7 @@ class LeftOut:
     name: str
     places: NDArray[np.intp]
     stack: NDArray[np.intp]
+    distances: NDArray[np.intp]
     errors: FloatArray
 
     @property
@@ -78,6 +84,7 @@ def left_out(runs: Sequence[Run], quantity: str) -> Iterator[LeftOut]:
                 name=f"{name}: {called}" if called else str(name),
                 places=np.array(numbers)[list(part)],
                 stack=np.array(numbers),
+                distances=_distances(members, part),
                 errors=known[part],
             )
 
@@ -91,6 +98,22 @@ def _parts(members: Sequence[Run]) -> list[tuple[str, str, tuple[int, ...]]]:
         if values.min() < values.max():
             parts.append((LARGEST, str(number), tuple(np.flatnonzero(values == values.max()).tolist())))
     return [*parts, (STACK, "", tuple(range(len(members))))]
+
+
+def _distances(members: Sequence[Run], part: tuple[int, ...]) -> NDArray[np.intp]:
+    """How far each run of a part is from the rest of its stack: by how many of the reasons an answer gives."""
+    left = [members[number] for number in sorted({*range(len(members))} - {*part})]
+    around = Stack(name="rest", devices=devices_of(left), ranges=ranges_of(left))
+    generations = {generation(run.job.cluster.device) for run in left if run.job}
+
+    def distance(job: Job) -> str:
+        if not left:
+            return NONE
+        if generation(job.cluster.device) not in generations:
+            return ELSEWHERE
+        return STEPS[min(len(outside(replace(job, stack=around))), len(STEPS) - 1)]
+
+    return np.array([DISTANCES.index(distance(job)) for number in part if (job := members[number].job)])
 
 
 def _without(

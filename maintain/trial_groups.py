@@ -20,7 +20,6 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.trial.belief import Belief
-from optimizer.trial.candidates import spread_of
 from optimizer.trial.choice import chosen_trials, loss_left, winner
 
 FEWEST_PLANS = 4
@@ -145,8 +144,9 @@ def groups_of(runs: Sequence[Run], *, wrong: int | None = None, oom: bool = Fals
     """Groups of at least FEWEST_PLANS plans, each predicted by its stack refitted without the group.
 
     The stack moves by one Gauss-Newton step from its fit to all its runs, as optimizer.calibration.leave_out has it;
-    parameters of memory and the spreads are the stored ones. `wrong`: a seed with which every fitted parameter is then
-    made a fifth larger or smaller. `oom`: only groups of which some plans ran out of memory, with these.
+    parameters of memory and what is believed of errors are the stored ones. `wrong`: a seed with which every fitted
+    parameter is then made a fifth larger or smaller. `oom`: only groups of which some plans ran out of memory, with
+    these.
     """
     clean = [run for run in runs if run.job is not None and not run.doubted and (run.step_time or run.out_of_memory)]
     for name, members in gathered(clean, lambda run: run.stack_name).items():
@@ -196,13 +196,7 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
     plans = [run.plan for run in runs if run.plan]
     usable = np.array([job.usable_memory for job in jobs])
     lead = int(predicted.step_time.argmin())
-    belief = Belief.predicted(
-        Plans.of(plans),
-        predicted.time,
-        predicted.reserved / usable,
-        spread_of(jobs[lead], plans, predicted.step_time),
-        spread_of(jobs[lead], plans, predicted.reserved, "memory"),
-    )
+    belief = Belief.predicted(jobs[lead], Plans.of(plans), predicted.step_time, predicted.reserved / usable)
     if not oom:
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])

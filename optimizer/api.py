@@ -34,6 +34,7 @@ def plan(
     train: str | None = None,
     base: str | None = None,
     optimizer: str | None = None,
+    loss: str | None = None,
     lengths: str | None = None,
     packing: str | None = None,
     runs: str | Path | None = None,

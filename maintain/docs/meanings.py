@@ -80,6 +80,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "exclude": "combinations to leave out: tables of keys that all match",
         "token_budget": "tokens of the whole run, for days and cost",
         "prices": "price of a GPU-hour by device, instead of the presets' [USD/h]",
+        "runs": "measured runs of yours, which every answer then knows, as --runs names them",
         **{field.name: field.meaning for field in FIELDS.values() if field.effort},
     },
     "ExclusionTable": {

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from optimizer.job.fields import FAST
 from optimizer.job.job import DTYPES, TIME, TRY_COST, Limits
+from optimizer.job.known import RunsSource
 from optimizer.job.lengths import OFF
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan
@@ -163,6 +164,13 @@ class JobKeys(Keys):
         extra=True,
         implied="",
     )
+    loss: str = key(
+        "what the model is trained towards; left out for supervised fine-tuning and pretraining",
+        lambda job, *_: job.loss or None,
+        read="",
+        extra=True,
+        implied="",
+    )
     lengths: str = key(
         "lengths of documents; left out where each is as long as a sequence",
         lambda job, *_: job.lengths or None,
@@ -197,6 +205,11 @@ class JobKeys(Keys):
         read=TRY_COST,
         extra=True,
         implied=TRY_COST,
+    )
+    own_runs: RunsSource | None = key(
+        "what --runs named, with the SHA-256 of its files and how many runs count; left out without",
+        read=None,
+        extra=True,
     )
 
 

@@ -17,7 +17,7 @@ from optimizer.job.job import Job
 # What the JSON of a job has itself.
 OF_JOB = (
     *("gpus", "seq_len", "global_batch", "dtype", "limits", "minimize", "prefer", "try_cost"),
-    *("train", "base", "optimizer", "lengths", "packing"),
+    *("train", "base", "optimizer", "loss", "lengths", "packing", "own_runs"),
 )
 WITHOUT_PLAN = ("infeasible", "unknown")  # statuses of answers that need no plan
 

@@ -28,6 +28,7 @@ from optimizer.answer.saved import SavedFormat, SavedPlan
 from optimizer.catalog.readers.tables import FileTable, Flag, Natural, Unsigned, one_of, part
 from optimizer.catalog.readers.text import shown
 from optimizer.job.job import EVEN_RISK, PLACING, Limits
+from optimizer.job.known import RunsSource
 from optimizer.job.plan import FIELDS, SCHEDULES, Knobs, Plan
 from optimizer.job.recomputation import MODES, RECOMPUTE, SIGN
 from optimizer.job.variables import DISPATCHERS
@@ -89,6 +90,7 @@ READ: dict[Any, Any] = {
         ranges=Ranges,
         choices=Choices,
     ),
+    RunsSource: part(RunsSource, runs=Natural),
 }
 # What tables that were read become.
 MADE: dict[type[Keys], type] = {CertificateKeys: Certificate, OtherKeys: SavedPlan, FormatKeys: SavedFormat}

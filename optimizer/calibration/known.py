@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp
-from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import folds, gathered
 from optimizer.calibration.leave_out import DEFAULTS, devices_of, held_out, left_out_errors, ranges_of
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
-from optimizer.calibration.runs import Run, nothing_to_fit, read_run, rows_of
+from optimizer.calibration.runs import Run, nothing_to_fit, read_run
 from optimizer.catalog.stacks import stack_names
 from optimizer.job.known import MEMORY, TIME, YOURS, RunError
 from optimizer.job.stack import Stack
@@ -46,16 +45,18 @@ def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: Y
     )
 
 
-def knowing(stack: Stack, path: str | Path) -> Stack:
-    """The stack with what the runs of a table say of its errors; rows that name no software count as its own.
-
-    Raises InvalidFile for a table that cannot be read, InputError for one without a clean run.
-    """
-    rows = [read_run(row, line, None if row.get("stack") else stack) for line, row in enumerate(rows_of(path), start=2)]
-    known = known_errors(rows)
+def knowing(stack: Stack, runs: Sequence[Run], name: str) -> Stack:
+    """The stack with what some runs say of its errors; raises InputError where none is clean, by what named them."""
+    known = known_errors(runs)
     if not known:
-        raise InputError(f"{path}: {nothing_to_fit(rows)}")
+        raise InputError(f"{name}: {nothing_to_fit(runs)}")
     return replace(stack, known=(*stack.known, *(known if len(known) <= MOST_SINGLE else thinned(known))))
+
+
+def own_rows(rows: Sequence[Mapping[str, str]], stack: Stack) -> list[Run]:
+    """Rows of a table of runs; those that name no software, or this one, count as the stack's own."""
+    mine = ("", stack.name)
+    return [read_run(row, line, stack if row.get("stack", "") in mine else None) for line, row in enumerate(rows, 2)]
 
 
 def with_known(stack: Stack, runs: Sequence[Run], home: Stack = DEFAULTS) -> Stack:

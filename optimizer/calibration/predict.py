@@ -60,7 +60,7 @@ def batches(runs: Sequence[Run]) -> list[PlanBatch]:
         device = job.cluster.device
         hardware = (device.name, device.memory, network)
         stack = (job.stack.name, job.stack.features, *(job.stack[name] for name in PARAMETERS))
-        trained = (job.train, job.base, job.optimizer, job.lengths, job.packing)
+        trained = (job.train, job.base, job.optimizer, job.loss, job.lengths, job.packing)
         key = (job.model, hardware, stack, job.seq_len, job.dtype, trained)
         _, plans, places = groups.setdefault(key, (job, [], []))
         plans.append(plan)

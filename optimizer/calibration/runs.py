@@ -120,13 +120,24 @@ def read_runs(path: str | Path, stack: Stack | None = None) -> list[Run]:
 
 def rows_of(path: str | Path) -> list[dict[str, str]]:
     """The rows of a CSV of measured runs without blanks around their cells. Raises InvalidFile as read_runs does."""
+    return rows_in(table_bytes(path), path)
+
+
+def table_bytes(path: str | Path) -> bytes:
+    """What a table of runs holds; raises InvalidFile for what cannot be read."""
     try:
-        reader = csv.DictReader(StringIO(decoded(read_bytes(path, MOST))))
-        rows = [dict(row) for row in reader]
-        columns = set(reader.fieldnames or ())
+        return read_bytes(path, MOST)
     except OSError as error:
         advice = "; give fewer of its rows at a time" if error.errno == errno.EFBIG else ""
         raise InvalidFile(path, [f"cannot be read: {error.strerror}{advice}"]) from None
+
+
+def rows_in(data: bytes, path: str | Path) -> list[dict[str, str]]:
+    """The rows of a table that was read, whose path messages name; raises InvalidFile as read_runs does."""
+    try:
+        reader = csv.DictReader(StringIO(decoded(data)))
+        rows = [dict(row) for row in reader]
+        columns = set(reader.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidFile(path, [f"is not a CSV file: {error}"]) from None
     missing = [name for name in NEEDED if name not in columns]

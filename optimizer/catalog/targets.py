@@ -14,11 +14,10 @@ from optimizer.job.target import ANY, Launcher, lifted, narrowed, target_of
 from optimizer.job.variables import VARIABLES
 
 MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
-# Families of stacks that are programs of their own, none of which has a launch file here.
+# Families of stacks that are programs of their own: those with launch files, which are the target of the same name, ...
+WRITTEN = ("maxtext", "nanotron", "primus")
+# ... and those that have none here.
 UNWRITTEN: Mapping[str, str] = {
-    "maxtext": "MaxText",
-    "nanotron": "nanotron",
-    "primus": "Primus",
     "nemo-automodel": "NeMo AutoModel",
     "megatron-deepspeed": "Megatron-DeepSpeed",
     "fms-fsdp": "FMS",
@@ -106,13 +105,24 @@ def of_target(stack: Stack) -> Mapping[str, int | str | bool]:
     return launchers()[target].only if target in launchers() else {}
 
 
+def own_target(stack: Stack) -> str:
+    """The target of a stack: the one that it is aimed at, else the program that it is of; "" where that may be several.
+
+    >>> from optimizer.catalog import load_stack
+    >>> own_target(load_stack("maxtext-gpu-2024")), own_target(load_stack("megatron-core"))
+    ('maxtext', '')
+    """
+    target = target_of(stack)
+    return target or next((family for family in WRITTEN if stack.name.startswith(family)), "")
+
+
 def without_files(stack: Stack) -> str:
     """The program of a stack without a target of which no launch files are written, "" where some are.
 
     >>> from optimizer.catalog import load_stack
-    >>> without_files(load_stack("maxtext")), without_files(load_stack("megatron-core"))
-    ('MaxText', '')
-    >>> without_files(aimed(load_stack("maxtext"), "megatron-lm"))
+    >>> without_files(load_stack("oneflow")), without_files(load_stack("megatron-core"))
+    ('OneFlow', '')
+    >>> without_files(aimed(load_stack("oneflow"), "megatron-lm"))
     ''
     """
     if target_of(stack) in launchers():

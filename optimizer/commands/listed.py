@@ -62,7 +62,8 @@ def _option(name: str, row: dict[str, Any], types: Mapping[str, Any]) -> Option:
     ):
         if word in row:
             changes["type"] = read(row.pop(word))
+    usual = row.pop("usual", False)
     if row.pop("field", False):
-        return options.option(name, **row, **changes)
+        return (options.usual if usual else options.option)(name, **row, **changes)
     parameter = [row.pop("as")] if "as" in row else []
     return click.option(f"--{name}", *parameter, **row, **changes)

@@ -45,9 +45,10 @@ class Request:
     train: str = ""  # as optimizer.job.method.method_of reads it
     base: str = ""  # one of optimizer.job.method.BASES
     optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it
+    loss: str = ""  # as optimizer.job.loss.loss_of reads it
     lengths: str = ""  # a file of documents' lengths, or as optimizer.job.lengths reads it
     packing: str = FIELDS["packing"].default
-    runs: str = ""  # CSV of measured runs of one's own
+    runs: str = ""  # measured runs of one's own, as optimizer.commands.own_runs reads them
     minimize: str = FIELDS["minimize"].default  # one of optimizer.objectives.minimised.registry.NAMES
     prefer: str = FIELDS["prefer"].default  # one of optimizer.objectives.minimised.registry.PREFERRED
     try_cost: float = FIELDS["try_cost"].default  # time of the cluster that a failed start takes [s]
@@ -103,7 +104,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     cluster = _cluster(request, assumed)
     launched = launchers()[request.target].stack if request.target in launchers() else ""
     method, rule = method_of(request.train, request.base), optimizer_of(request.optimizer)
-    fine = tunes(method, rule)
+    fine = tunes(method, rule, request.loss)
     stack = load_stack(request.stack or launched or default_stack(cluster.device, fine, rule.in_backward))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)
@@ -148,10 +149,6 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     if release := releases().get(stack.name.partition("@")[0]):
         on = ", ".join(f"{name}={state}" for name, state in release.on.items())
         assumed += [f"{release.family} {release.name} as its recipes have it: {on} (--fix, --stack)"] * bool(on)
-    if request.runs:
-        from optimizer.calibration.known import knowing
-
-        stack = knowing(stack, request.runs)
     job = Job(
         model=model,
         cluster=cluster,
@@ -166,11 +163,16 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
         train=request.train or FULL,
         base=request.base,
         optimizer=request.optimizer,
+        loss=request.loss,
         lengths=lengths,
         packing=request.packing,
         prefer=request.prefer,
         try_cost=request.try_cost,
     )
+    if request.runs:
+        from optimizer.commands.own_runs import with_own_runs
+
+        job = with_own_runs(job, request.runs)
     assumed += [f"{setting} (--set)" for setting in asked.settings if setting not in routing]
     if model.experts and not request.routing:
         assumed.append(

@@ -100,12 +100,14 @@ def _groups(job: Job, degrees: Iterable[int]) -> set[int]:
 
 
 def _on_host(job: Job) -> set[int]:
-    """Shares of the activations that may lie on the host [%]: none unless a range or a list asks for some.
+    """Shares of the activations that may lie on the host [%]: none unless a range or a list asks for some, or programs
+    that fine-tune keep the inputs of all recomputed layers there.
 
-    No run that stacks were fitted to has its activations there.
+    No run of pretraining that stacks were fitted to has its activations there.
     """
-    asked = "activation_offload" in {*job.limits.ranges, *job.limits.choices}
-    return {0, 25, 50, 75, 100, *job.limits.ranges.get("activation_offload", ())} if asked else {0}
+    if "activation_offload" in {*job.limits.ranges, *job.limits.choices}:
+        return {0, 25, 50, 75, 100, *job.limits.ranges.get("activation_offload", ())}
+    return {0, 100} if job.tunes and job.stack.features.hosted_checkpoints else {0}
 
 
 def _virtual_stages(job: Job) -> list[int]:

@@ -22,6 +22,7 @@ from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.llm_foundry.log import LOG as LLM_FOUNDRY_LOG
 from optimizer.frameworks.log_line import LogFormat
 from optimizer.frameworks.maxtext import config as maxtext
+from optimizer.frameworks.maxtext.export import FILES as MAXTEXT_FILES
 from optimizer.frameworks.maxtext.log import LOG as MAXTEXT_LOG
 from optimizer.frameworks.megatron import config as megatron
 from optimizer.frameworks.megatron.export import COMMUNICATORS, arguments_file, communicators_file
@@ -34,9 +35,11 @@ from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
 from optimizer.frameworks.ms_swift.export import FILES as MS_SWIFT_FILES
 from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
+from optimizer.frameworks.nanotron.export import FILES as NANOTRON_FILES
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
 from optimizer.frameworks.picotron import config as picotron
+from optimizer.frameworks.primus.export import FILES as PRIMUS_FILES
 from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG
 from optimizer.frameworks.torchtitan import config as torchtitan
 from optimizer.frameworks.torchtitan.export import torchtitan_toml
@@ -90,14 +93,23 @@ EVERY: tuple[Framework, ...] = (
         stack="maxtext",
         config=by_keys("MaxText", maxtext, "MaxText YAML"),
         log=MAXTEXT_LOG,
-        only={"vpp": (1,), "cp": (1,), "zero_stage": (3,), "shard": (), "recompute": ("none", "selective", "full")},
+        targets={"maxtext": MAXTEXT_FILES},
+        only={
+            "vpp": (1,),
+            "pp": (),
+            "cp": (1,),
+            "zero_stage": (3,),
+            "shard": (),
+            "recompute": ("none", "selective", "full"),
+        },
         sequence_parallel=True,
     ),
     Framework(  # on Megatron-LM; on MaxText its configs are read as those of MaxText
         name=megatron.PRIMUS,
-        stack="megatron-core",
+        stack="primus",
         config=by_flags(megatron.PRIMUS, "Primus YAML", megatron.is_primus),
         log=PRIMUS_LOG,
+        targets={"primus": PRIMUS_FILES},
         settable=SETTABLE,
     ),
     Framework(
@@ -169,7 +181,8 @@ EVERY: tuple[Framework, ...] = (
         stack="nanotron-2024",
         config=by_keys("nanotron", nanotron, "nanotron YAML"),
         log=NANOTRON_LOG,
-        only={"vpp": (1,), "recompute": ("none", "full")},
+        targets={"nanotron": NANOTRON_FILES},
+        only={"vpp": (1,), "pp": (), "recompute": ("none", "full")},  # it splits layers over stages by itself
         zero_stages=(0, 1),
     ),
     Framework(

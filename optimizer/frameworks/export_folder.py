@@ -5,18 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
-from optimizer.catalog.targets import launchers, without_files
+from optimizer.catalog.targets import WRITTEN, launchers, own_target, without_files
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
-from optimizer.objectives.expected import ROUNDING
-from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
+from optimizer.objectives.expected import risk_to_accept
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -39,14 +37,13 @@ def exported(answer: Answer) -> Exported:
     """
     if answer.plan is None or answer.estimate is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    risk = 1.0 - chance_to_fit(answer.job, answer.estimate.reserved)
-    if answer.job.limits.oom_risk is None and risk > USUAL_RISK + ROUNDING:
+    if risk := risk_to_accept(answer.job, answer.estimate.reserved):
         raise InputError(
-            f"no launch files: the plan fits with {1.0 - risk:.0%} only; accept that risk with --oom-risk "
-            f"{ceil(100 * risk)}%, or plan for more GPUs or fewer tokens"
+            f"no launch files: the plan fits with {100 - risk}% only; accept that risk with --oom-risk {risk}%, or "
+            "plan for more GPUs or fewer tokens"
         )
-    target = target_of(answer.job.stack)
-    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes]
+    target = own_target(answer.job.stack)
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes and name not in WRITTEN]
     if own := without_files(answer.job.stack):
         vendor = answer.job.cluster.device.vendor
         able = ", ".join(name for name in usual if vendor in launchers()[name].vendors)
@@ -91,7 +88,9 @@ def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple
     """
     exports = exported(answer)
     if not exports.texts:
-        raise InputError("; ".join(dict.fromkeys(exports.refused.values())))
+        own = own_target(answer.job.stack)
+        hint = [f"--target {own} plans what it can"] * (own in WRITTEN and not target_of(answer.job.stack))
+        raise InputError("; ".join([*dict.fromkeys(exports.refused.values()), *hint]))
     return write_texts(exports.texts, folder, force=force), exports.refused
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
 from optimizer.job.job import Job
+from optimizer.job.loss import SFT
 from optimizer.job.method import ADAMW, FULL
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class ExportFiles:
             return f"--train {job.train}: launch files of this kind can only have {', '.join(self.methods)}"
         if job.update_rule.name not in self.optimizers:
             return f"--optimizer {job.optimizer}: launch files of this kind can only have {', '.join(self.optimizers)}"
+        if job.training_loss.name != SFT and not self.tunes:
+            return f"--loss {job.loss}: launch files of this kind know of no such loss"
         if job.lengths and not self.tunes:
             return "--lengths: launch files of this kind know of no documents"
         return ""

@@ -19,6 +19,8 @@ from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.job.switches import switched_to
+from optimizer.objectives.pipeline.stages import filled_stages
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
@@ -96,9 +98,12 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         raise InvalidFile(name, problems)
     cluster = _cluster(launch, controls)
     framework = FRAMEWORKS[launch.program]
-    stack = load_stack(controls.stack or framework.stack)
+    software = settings.pop("software", "")
+    stack = load_stack(controls.stack or software or framework.stack)
+    if liger := settings.pop("liger", ""):
+        stack = switched_to(stack, {"liger": liger})
     if not controls.stack:
-        launch.assumed.append(f"{launch.program} behaves as the stack {stack.name} (--stack)")
+        launch.assumed.append(f"{software or launch.program} behaves as the stack {stack.name} (--stack)")
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
         launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
@@ -110,7 +115,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         raise InvalidFile(name, problems)
     if sum(plan.layers_per_stage) != model.layers:  # counted with the embedding and the head: the program splits them
         plan = replace(plan, layers_per_stage=())
-    if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
+    if plan.pp > 1 and not plan.layers_per_stage and stack.features.filled_stages:
+        plan = replace(plan, layers_per_stage=filled_stages(model, plan.pp))
+    elif plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = framework.zero_stages
     if settings.pop("fsdp", False):
@@ -132,6 +139,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         train=str(settings.get("train", FULL)),
         base=str(settings.get("base", "")),
         optimizer=str(settings.get("optimizer", "")),
+        loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
     if plan.micro_batch > job.largest_micro_batch:

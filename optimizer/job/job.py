@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from optimizer.base.errors import InputError
 from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
+from optimizer.job.known import RunsSource
+from optimizer.job.loss import TrainingLoss, loss_of
 from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
@@ -72,10 +74,12 @@ class Job:
     train: str = FULL  # what is trained, as optimizer.job.method.method_of reads it
     base: str = ""  # how frozen weights are stored, of optimizer.job.method.BASES; "" as the method has it
     optimizer: str = ""  # as optimizer.job.method.optimizer_of reads it; "" for AdamW as the software has it
+    loss: str = ""  # as optimizer.job.loss.loss_of reads it; "" for supervised fine-tuning and pretraining
     lengths: str = ""  # of documents, as optimizer.job.lengths reads it; "": each as long as a sequence
     packing: str = FIELDS["packing"].default  # whether several of them fill a sequence
     prefer: str = FAST  # FAST by that alone, EXPECTED with what may go wrong
     try_cost: float = TRY_COST  # time of the cluster that a failed start takes [s]
+    own_runs: RunsSource | None = None  # where the user's runs come from, among what the stack knows
 
     def __post_init__(self) -> None:
         problems = [
@@ -94,6 +98,13 @@ class Job:
         if problems:
             raise InputError("; ".join(problems))
         method_of(self.train, self.base), optimizer_of(self.optimizer)
+        if self.global_batch % (together := self.training_loss.together):
+            raise InputError(
+                f"a sample of --loss {self.loss} is {together} sequences: --global-batch counts these and must be a "
+                f"multiple of {together}, but got {self.global_batch}"
+            )
+        if self.loss and self.packing == "on":
+            raise InputError(f"--loss {self.loss} compares sequences one by one: leave out --packing")
         _ = self.documents
         self.cluster.device.peak(self.dtype)
 
@@ -162,7 +173,39 @@ class Job:
     @property
     def tunes(self) -> bool:
         """Whether a model that exists is trained on, by what is trained and how, or because its documents are known."""
-        return tunes(self.method, self.update_rule) or bool(self.lengths)
+        return tunes(self.method, self.update_rule, self.loss) or bool(self.lengths)
+
+    @property
+    def training_loss(self) -> TrainingLoss:
+        """What the model is trained towards."""
+        return loss_of(self.loss)
+
+    @property
+    def forward_passes(self) -> float:
+        """Forward passes of a sequence for each that a backward pass follows, this one counted, in those of the model
+        [1]. Those of a teacher are as much longer as it has more parameters.
+
+        >>> from optimizer.catalog import load_cluster, load_model, load_stack
+        >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), gpus=8, seq_len=2048,
+        ...     stack=load_stack("hf-2026"), global_batch=64)
+        >>> [replace(job, loss=name).forward_passes for name in ("", "dpo", "kto")]
+        [1.0, 2.0, 4.0]
+        """
+        loss = self.training_loss
+        each = loss.teacher / self.model.params if loss.teacher else 1.0
+        return 1.0 + loss.forward + loss.reference * each
+
+    @property
+    def reference_params(self) -> float:
+        """Parameters of a model that stays as it was, in half precision beside the one that is trained [parameters].
+
+        None where adapters are trained: without them it is the model that it was.
+
+        Source: huggingface/trl v1.16.0, trl/trainer/dpo_trainer.py (ref_model).
+        """
+        loss = self.training_loss
+        own = 0.0 if self.method.adapts or not loss.reference else float(self.model.params)
+        return loss.teacher or own
 
     @property
     def update_rule(self) -> Optimizer:

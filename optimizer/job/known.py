@@ -31,3 +31,12 @@ class RunError:
     hardness: float  # to predict: doublings from the predicted MFU to 40 %; of memory, how much is recomputed [1]
     error: float  # log(measured / predicted) [1]
     spread: float = 0.0  # standard deviation of the error; 0 for that of one run [1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsSource:
+    """Where runs of a user's own come from, so that the same answer can be found again."""
+
+    files: str  # where they lie, with commas between
+    sha256: str  # of what the files hold
+    runs: int  # that count

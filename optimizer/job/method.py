@@ -43,6 +43,7 @@ class Optimizer:
     bytes: float = 0.0  # of an element of one, 0: the software's own [B]
     paged: bool = False  # they lie on the host and travel for every step
     orthogonal: bool = False  # matrices have one moment, which is made orthogonal; the rest Adam's two
+    at_once: bool = False  # kernels over all tensors update the weights, with temporaries of each
     in_backward: bool = False  # its step is part of the backward pass, so that gradients live for one layer
 
 
@@ -136,13 +137,14 @@ def method_of(train: str, base: str = "") -> Method:
     return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
 
 
-def tunes(method: Method, rule: Optimizer) -> bool:
-    """Whether such a job trains a model that exists: parts are frozen, or its optimizer is one of small machines.
+def tunes(method: Method, rule: Optimizer, loss: str = "") -> bool:
+    """Whether such a job trains a model that exists: parts are frozen, its optimizer is one of small machines, or its
+    loss is named.
 
     >>> [tunes(method_of(train), optimizer_of(name)) for train, name in (("", "muon"), ("", "adamw-8bit"))]
     [False, True]
     """
-    return method.freezes or bool(rule.bytes) or rule.in_backward
+    return method.freezes or bool(rule.bytes) or rule.in_backward or bool(loss)
 
 
 def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:

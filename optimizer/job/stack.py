@@ -189,6 +189,9 @@ class Features:
     filled_stages: bool = False  # unless a run says otherwise, as objectives.stages.filled_stages splits them
     tied_stages: bool = True  # an embedding and a head that share weights may lie on two stages
     settable: Annotated[tuple[str, ...], SETTABLE] = SETTABLE  # knobs that its launcher can set
+    switchable: tuple[
+        str, ...
+    ] = ()  # switches that its launchers leave open, beside --fix, as switches.toml calls them
     # recomputation
     recompute: Annotated[tuple[str, ...], MODES] = ("none", "selective", "full")  # modes of it that it offers
     # layers that full recomputation may recompute: any number on each stage; equally many, the first of every virtual

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from optimizer.job.plan import IntArray, Placement, Plans, virtual_stages
 from optimizer.job.recomputation import MODES
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.step.safe_memory import margin, risk_of
+from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit, margin, risk_of
 
 TABLE: Mapping[str, Any] = content("optimizer.objectives", "moving_parts.toml")
 PARTS: Mapping[str, Mapping[str, Any]] = TABLE["parts"]
@@ -81,6 +82,21 @@ def memory_factor(job: Job, reserved: FloatArray) -> FloatArray:
 def failed_start(job: Job) -> float:
     """What running out of memory costs, over the value of the plan [1]."""
     return float(TABLE["memory"]["slower"]) + job.try_cost / float(TABLE["memory"]["run"])
+
+
+def risk_to_accept(job: Job, reserved: float) -> int:
+    """The --oom-risk that a user has to name before a plan reserving so much [B] is launched [%]; 0 if none.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=64, seq_len=2048, global_batch=64)
+    >>> risk_to_accept(job, 40e9), risk_to_accept(job, job.usable_memory) > 10
+    (0, True)
+    >>> risk_to_accept(job.with_limits(oom_risk=0.5), job.usable_memory)
+    0
+    """
+    risk = 1.0 - chance_to_fit(job, reserved)
+    return ceil(100 * risk) if job.limits.oom_risk is None and risk > USUAL_RISK + ROUNDING else 0
 
 
 def risk_classes(job: Job) -> tuple[RiskClass, ...]:

@@ -66,6 +66,24 @@ def running_cost(
     return rate
 
 
+def resale_value(price: ArrayLike, age: ArrayLike, trend: float) -> FloatArray:
+    """What used machines sell for: what new ones of the same performance cost by then [USD].
+
+    V = P 10^(-g t); P: their price when new [USD]; t: age [s]; g: trend of the performance a dollar buys, in orders of
+    magnitude [1/s]. Wear and what is left of their life are not counted: an upper bound of a market without scarcity.
+
+    Source: price-performance of machine learning hardware, epoch-research/training-cost-trends
+    cost_analysis_standalone.py @263c40a.
+
+    At 0.14 orders of magnitude a year, two years leave about half of the price:
+
+    >>> round(float(resale_value(1000.0, 2.0, 0.14)))
+    525
+    """
+    value: FloatArray = np.asarray(price, dtype=np.float64) * 10.0 ** (-trend * np.asarray(age))
+    return value
+
+
 def ownership_cost(capex: ArrayLike, duration: ArrayLike, running: ArrayLike, own: Ownership) -> FloatArray:
     """Cost of a run on owned machines: price written off in a straight line, and running cost [USD].
 

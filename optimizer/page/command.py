@@ -1,4 +1,4 @@
-"""`optimize page`: its tabs in a browser."""
+"""`optimize page`: its tabs in a browser, or a copy of some as files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
+from optimizer.commands.completion import paths
 from optimizer.commands.help_text import help_text
 from optimizer.commands.values import whole_number
+from optimizer.commands.waiting import waiting
 
 NEEDED = ("starlette", "uvicorn")
 
@@ -23,8 +25,30 @@ NEEDED = ("starlette", "uvicorn")
     metavar="FILE.csv",
     help="Gather what students saved in /learn there.",
 )
-def page(*, port: int | None, no_browser: bool, learn_out: Path | None) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+@click.option(
+    "--store",
+    default="",
+    metavar="FILE.db",
+    shell_complete=paths,
+    help="Show the jobs of this store of optimize batch, a file or a URL, in /batch.",
+)
+@click.option(
+    "--static",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Serve nothing: write Learn, and the answers to a grid of questions, as files that open without a server.",
+)
+def page(*, port: int | None, no_browser: bool, learn_out: Path | None, store: str, static: Path | None) -> None:
+    """Serve until Ctrl-C or SIGTERM, or write a copy."""
+    if static is not None:
+        if port is not None or no_browser or learn_out is not None or store:
+            raise click.UsageError("--static serves nothing: leave --port, --no-browser, --learn-out and --store out")
+        from optimizer.page.offline import write_offline
+
+        with waiting("working out every answer"):
+            size = write_offline(static)
+        click.echo(f"wrote {size / 1e6:.1f} MB to {static}: open {static / 'index.html'}", err=True)
+        return
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise InputError(
@@ -33,6 +57,10 @@ def page(*, port: int | None, no_browser: bool, learn_out: Path | None) -> None:
         )
     if learn_out is not None and not learn_out.absolute().parent.is_dir():
         raise InputError(f"--learn-out {learn_out} cannot be written: its folder does not exist")
+    if store:
+        from optimizer.sweep.store import Store
+
+        Store(store, read_only=True).close()  # before anybody asks for it
     from optimizer.page.server import serve
 
-    serve(port or 0, browser=not no_browser, learn_out=learn_out)
+    serve(port or 0, browser=not no_browser, learn_out=learn_out, store=store)

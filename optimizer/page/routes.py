@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "optimizer.page"
 WAIT = 1.5  # for the answer before a page is shown without it [s]
-STATIC = {"page.js": "text/javascript", "learn.js": "text/javascript", "page.css": "text/css"}
+STATIC = {**dict.fromkeys(("tab.js", "page.js", "learn.js"), "text/javascript"), "page.css": "text/css"}
 TYPES = {"json": "application/json", "html": "text/html", "zip": "application/zip"}
 Pairs = Sequence[tuple[str, str]]  # of an address
 
@@ -54,6 +54,11 @@ class Tab:
     ahead: tuple[PageTask, ...] = ()
     template: str = ""
 
+    @property
+    def place(self) -> str:
+        """Where it is."""
+        return f"/{self.name}/"
+
 
 def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
     """The routes of these tabs, each at its path."""
@@ -64,7 +69,7 @@ def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         """Script and look of the tabs."""
         name = request.path_params["name"]
         if name not in STATIC:
-            places = ", ".join(f"/{tab.name}/" for tab in tabs)
+            places = ", ".join(tab.place for tab in tabs)
             return PlainTextResponse(f"404: the tabs are {places}.", status_code=404)
         return Response(filled(PACKAGE, name), media_type=STATIC[name], headers={"cache-control": "no-cache"})
 

@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 PATIENCE = 2  # for open requests when the server ends [s]
 
 
-def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
+def serve(port: int, *, browser: bool, learn_out: Path | None, store: str = "") -> None:
     """Serve every tab on a port, 0 for a free one, and print the address with its token.
 
     Raises InputError when the port is taken.
@@ -39,7 +39,7 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
     address = f"http://{HOST}:{port}/?{TOKEN}={token}"
     workers = Workers()
     config = Config(
-        guarded(token, port, workers, learn_out.absolute() if learn_out else None),
+        guarded(token, port, workers, learn_out.absolute() if learn_out else None, store),
         log_level="critical",
         ws="none",
         timeout_graceful_shutdown=PATIENCE,
@@ -55,11 +55,11 @@ def serve(port: int, *, browser: bool, learn_out: Path | None) -> None:
         server.run(sockets=[listening])
 
 
-def guarded(token: str, port: int, workers: Workers, sheet: Path | None = None) -> ASGIApp:
-    """Every tab behind the guard, as an ASGI application; `sheet` gathers what students answer."""
+def guarded(token: str, port: int, workers: Workers, sheet: Path | None = None, store: str = "") -> ASGIApp:
+    """Every tab behind the guard, as an ASGI application; `sheet` gathers what students answer, `store` has batches."""
     from starlette.applications import Starlette
 
-    tabs = tabs_of(sheet)
+    tabs = tabs_of(sheet, store)
     return Guard(Starlette(routes=routes(tabs, workers)), token, port, tuple(f"/{tab.name}" for tab in tabs))
 
 

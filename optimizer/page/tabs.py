@@ -51,8 +51,8 @@ def _improve(pairs: Pairs, question: LaunchQuestion, answer: Mapping[str, Any]) 
     return {"controls": (machine, model)}
 
 
-def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
-    """Every tab; `sheet` gathers what students answer."""
+def tabs_of(sheet: Path | None, store: str = "") -> tuple[Tab, ...]:
+    """Every tab; `sheet` gathers what students answer, the jobs of a `store` of batches are a tab of their own."""
     plan = Tab(
         name="plan",
         title="Plan",
@@ -79,19 +79,19 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         about="the parallelism paradox: predict, then see",
         package="optimizer.page.learn",
         asked=partial(learn_asked, f"{sheet or ''}"),
-        shown=lambda _pairs, _question, _answer: page_values(),
-        later=("panel", "reveal", "entry", "stand"),
+        shown=lambda _pairs, _question, _answer: page_values(f"{sheet or ''}"),
+        later=("panel", "reveal", "entry", "takeaways"),
         taken=("class.html",),
         ahead=tuple(PageTask(view="panel", asked=LearnQuestion(act=act, sheet=f"{sheet or ''}")) for act in ACTS),
     )
-    fits, buy = (
+    fits, buy, *batch = (
         Tab(
             name=name,
             title=name.capitalize(),
             about=about,
             package="optimizer.page.studies",
             template="form.html",
-            asked=partial(study_asked, name),
+            asked=partial(study_asked, name, store=store if name == "batch" else ""),
             shown=study_values,
             opening=(name,),
             taken=taken,
@@ -99,6 +99,7 @@ def tabs_of(sheet: Path | None) -> tuple[Tab, ...]:
         for name, about, *taken in (
             ("fits", "which ways of training fit a card, by length of context"),
             ("buy", "which machines to take, and how many", "board.html"),
+            *([("batch", "the jobs of a store")] if store else []),
         )
     )
-    return (plan, fits, improve, buy, learn)
+    return (plan, fits, improve, buy, *batch, learn)

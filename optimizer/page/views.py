@@ -10,7 +10,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.export_folder import exported
 from optimizer.page.improve.view import improve_view
-from optimizer.page.learn.ledger import class_page, entry_view, stand_view
+from optimizer.page.learn.ledger import class_page, entry_view, takeaways_view
 from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
@@ -18,6 +18,7 @@ from optimizer.page.plan.views.answer import answer_view, proven_view
 from optimizer.page.plan.views.compared import mine_view, runs_view
 from optimizer.page.plan.views.map import map_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
+from optimizer.page.studies.batch import batch_view
 from optimizer.page.studies.view import board_page, buy_view, fits_view
 from optimizer.page.task import PageTask
 from optimizer.reports.answer_json import json_text
@@ -73,10 +74,11 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "buy": buy_view,
     "board.html": board_page,
     "fits": fits_view,
+    "batch": batch_view,
     "panel": panel_view,
     "reveal": reveal_view,
     "entry": entry_view,
-    "stand": stand_view,
+    "takeaways": takeaways_view,
     "class.html": class_page,
 }
 

@@ -60,6 +60,7 @@ def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
         "spares_by_repair": [{"repair_hours": time / 3600, "nodes": count} for time, count in dossier.repairs],
         "staged": [_staged(item) for item in dossier.staged],
         "spares": _records("spares", dossier.standby),
+        "resale": _records("resale", dossier.resale),
         "rent_or_buy": _records("rent_or_buy", dossier.rent_or_buy),
         "assumptions": purchase.campaign.assumptions,
         "quotes": [_quote(quote) for quote in dossier.quotes],

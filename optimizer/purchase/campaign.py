@@ -13,6 +13,7 @@ from optimizer.catalog.usual_batch import divisible_batch, usual_tokens
 from optimizer.job.fields import EXPECTED
 from optimizer.job.hardware import Cluster, Device, Tier
 from optimizer.job.job import Job, Limits
+from optimizer.job.known import RunsSource
 from optimizer.job.model import Model
 from optimizer.job.stack import Stack
 from optimizer.purchase.ranges import Range, own_price
@@ -77,7 +78,8 @@ class Campaign:
     stack: the software on every device; None takes the one that each device usually runs. book: every price that may
     be taken, the user's quotes in front. spares: nodes that stand beside the job, AUTO for as many as pay; None where
     the provider puts in others. flex: how far a batch may move, as a share of it. fixed, ranges and choices
-    pin variables of the inner plans as optimizer.job.job.Limits does.
+    pin variables of the inner plans as optimizer.job.job.Limits does. known: what devices run, by their name, with what
+    the user's own runs say of it; own_runs: where these come from.
     """
 
     runs: tuple[TrainingRun, ...]
@@ -92,10 +94,12 @@ class Campaign:
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+    known: Mapping[str, Stack] = field(default_factory=dict)
+    own_runs: RunsSource | None = None
 
     def software(self, device: Device) -> Stack:
         """What a device runs."""
-        return self.stack or load_stack(default_stack(device))
+        return self.known.get(device.name) or self.stack or load_stack(default_stack(device))
 
     def scenario(self, design: Design | None = None, **changes: float) -> dict[str, float]:
         """Every assumption at its middle, that of a design where it has its own, but for the given ones."""
@@ -177,6 +181,7 @@ class Design:
                 ranges=campaign.ranges,
                 choices=campaign.choices,
             ),
+            own_runs=campaign.own_runs,
         )
 
     def batch(self, run: TrainingRun) -> int:

@@ -13,6 +13,7 @@ from optimizer.purchase.designs.inverse import (
     Fewest,
     Parity,
     RentOrBuy,
+    Resale,
     best_by_kind,
     cheapest,
     cheapest_by_kind,
@@ -20,6 +21,7 @@ from optimizer.purchase.designs.inverse import (
     fewest_gpus,
     parities,
     rent_or_buy_known,
+    resale,
 )
 from optimizer.purchase.designs.pareto import Purchase
 from optimizer.purchase.designs.points import Planner, Point, Workshop, default_planner
@@ -71,6 +73,7 @@ class Dossier:
         break_evens: Where an answer to a question changes the choice.
         standby: Spare nodes of the advised point.
         repairs: How many spare nodes pay by the time of a repair [s].
+        resale: The machines of the advised point sold after each year of their life.
         staged: What deliveries come to, one after the other.
     """
 
@@ -90,6 +93,7 @@ class Dossier:
     quotes: tuple[Quote, ...]
     standby: tuple[Standby, ...] = ()
     repairs: tuple[tuple[float, int], ...] = ()
+    resale: tuple[Resale, ...] = ()
     staged: tuple[Staged, ...] = ()
     alternatives: tuple[AlternativeDesign, ...] = ()
     decision: Decision = field(default_factory=Decision)
@@ -145,6 +149,7 @@ def dossier(
         quotes=tuple(_quote(campaign, kind) for kind in kinds),
         standby=standby(campaign, advised) if advised else (),
         repairs=by_repair(campaign, advised) if advised else (),
+        resale=resale(campaign, advised) if advised else (),
         staged=by_kind(campaign, deliveries, purchase.points),
         alternatives=alternatives(campaign, tuple(best.values())),
         decision=decision,

@@ -227,6 +227,11 @@ def _backwards(dossier: Dossier) -> Iterator[Section]:
         heading = f"Fewest GPUs for {days(dossier.fewest[0].deadline)}"
         yield notes(heading, [fewest_sentence(item) for item in dossier.fewest])
     yield notes("Rent or buy", [rent_or_buy_sentence(item) for item in dossier.rent_or_buy])
+    if dossier.resale:
+        rows = [{"item": item, "rent": dollars(item.rent) if item.rent else "not known"} for item in dossier.resale]
+        own = dossier.purchase.campaign.buy
+        sold = table("resale", rows)
+        yield section("Sold after a year, or after several", note("resale"), sold, on="" if own else "page")
 
 
 def _examined(dossier: Dossier) -> Iterator[Section]:

@@ -162,10 +162,16 @@ def _contract(dossier: Dossier, best: Point) -> list[str]:
     campaign = dossier.purchase.campaign
     offer = price_row(campaign, best.design)
     lines = [say("order", f=best.figures, offer=offer), say("spot") if offer.term == "spot" else ""]
+    used = []
     for point in dossier.shown if not campaign.buy else ():
         offer, time = price_row(campaign, point.design), point.figures.time_to_train
-        if offer.commitment > time:
-            lines.append(say("binds", point=point, offer=offer, share=time / offer.commitment))
+        share = time / offer.commitment if offer.commitment else 1.0
+        if point is best and share < 1:
+            lines.append(say("binds", point=point, offer=offer, share=share))
+        elif share < 1:
+            used.append(share)
+    if used:
+        lines.append(say("others_bind", count=len(used), least=min(used), most=max(used)))
     return lines
 
 

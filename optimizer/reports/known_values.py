@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import sqrt
+from math import exp, sqrt
+from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds
 from optimizer.job.job import Job
@@ -12,7 +13,11 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 
+if TYPE_CHECKING:
+    from optimizer.answer.answer import Answer
+
 NOT_KNOWN = "not known"
+DECIDES = 0.002  # of a step, from which on a run that chooses between plans is named
 
 
 def step_words(job: Job, plan: Plan, step_time: float) -> str:
@@ -39,7 +44,8 @@ def price_words(job: Job, plan: Plan, estimate: Estimate) -> str:
     if time.known:
         slower = believed(job, plan, estimate.step_time) / estimate.step_time
         return f"MFU {estimate.mfu / slower:.1%}, {seconds(estimate.step_time * slower)} per step"
-    return f"step time {NOT_KNOWN}: {seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
+    factor = f"{time.high / time.low:.2g}"
+    return f"step time {NOT_KNOWN}, a factor of {factor}: {seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
 
 
 def believed(job: Job, plan: Plan, step_time: float) -> float:
@@ -48,9 +54,44 @@ def believed(job: Job, plan: Plan, step_time: float) -> float:
     return sqrt(span.low * span.high)
 
 
+def learning_words(answer: Answer, *, always: bool = True) -> str:
+    """Which run tells the most of the answer's step, and which plan to run to choose between those listed.
+
+    "" where none tells much, and unless `always` where the step is known and the user has no runs.
+    """
+    job, plan, estimate = answer.job, answer.plan, answer.estimate
+    if plan is None or estimate is None:
+        return ""
+    if not always and not job.own_runs and interval(job, plan, estimate.step_time).known:
+        return ""
+    from optimizer.search.why.next_run import STEPS, decides, next_run
+
+    run, choice = next_run(job, plan, answer.knobs, estimate.step_time), decides(answer)
+    parts = []
+    if run:
+        fewer = "" if run.job is job else f" with DP {run.plan.dp} and a batch of {run.job.global_batch:,}"
+        parts.append(
+            f"{STEPS} steps of this plan{fewer} on {run.job.gpus:,} GPUs ({hours(run.cost)}): "
+            f"±{exp(run.before) - 1:.0%} -> ±{exp(run.after) - 1:.0%}"
+        )
+    if choice and choice[1] >= DECIDES:
+        which = f"plan {choice[0] + 1}" if choice[0] else "this plan"
+        parts.append(f"to choose, run {which}: {choice[1]:.1%} shorter steps expected")
+    return "; ".join(parts)
+
+
+def hours(value: float) -> str:
+    """GPU-hours for people.
+
+    >>> hours(0.456), hours(123.4), hours(45678.9)
+    ('0.46 GPU-hours', '123 GPU-hours', '45,679 GPU-hours')
+    """
+    return f"{value:,.0f} GPU-hours" if value >= 100 else f"{value:.2g} GPU-hours"
+
+
 def runs_words(job: Job, plan: Plan, step_time: float) -> str:
     """What the user's own runs changed in a step time [s]; "" without such runs."""
-    count = sum(row.quantity == TIME for row in job.stack.known)
+    count = job.own_runs.runs if job.own_runs else sum(row.quantity == TIME for row in job.stack.known)
     if not count:
         return ""
     before = interval(replace(job, stack=replace(job.stack, known=())), plan, step_time)

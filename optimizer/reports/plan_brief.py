@@ -14,10 +14,11 @@ from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.objectives.expected import risk_to_accept
 from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
-from optimizer.reports.known_values import runs_words
+from optimizer.reports.known_values import learning_words, runs_words
 from optimizer.reports.plan_tiles import Budget, count
 from optimizer.reports.plan_words import chance
 from optimizer.reports.proof_lines import shown
@@ -102,8 +103,9 @@ def brief(
         *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
         *([("proof", proof_sentence(answer.certificate))] if answer.certificate else []),
+        *([("to learn", cut(learning, 2 * LINE))] if (learning := learning_words(answer, always=False)) else []),
         *(("guessed", text) for text in guessed),
-        ("next", f"{_launching(job)}--why-not VAR=VALUE; all: --explain"),
+        ("next", f"{_launching(job, estimate.reserved)}--why-not VAR=VALUE; all: --explain"),
     )
     bars = [
         ("time", *_bar(estimate.time, estimate.step_time, estimate.step_time)),
@@ -155,12 +157,13 @@ def _run(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget) -> Iter
         yield "rent", "no price is known"
 
 
-def _launching(job: Job) -> str:
-    """How to have the plan launched or tried; a program without launch files takes those of another by name, if any
-    runs on the device.
+def _launching(job: Job, reserved: float) -> str:
+    """How to have the plan launched or tried, with the risk to be accepted; a program without launch files takes those
+    of another by name, if any runs on the device.
     """
     if not without_files(job.stack):
-        return "--export DIR, `optimize trial`, "
+        risk = risk_to_accept(job, reserved)
+        return f"--oom-risk {risk}% --export DIR, " if risk else "--export DIR, `optimize trial`, "
     runs_there = any(job.cluster.device.vendor in launcher.vendors for launcher in launchers().values())
     return "--target NAME --export DIR, " if runs_there else ""
 

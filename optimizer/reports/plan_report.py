@@ -15,7 +15,7 @@ from optimizer.job.fields import LIMITS
 from optimizer.job.job import EVEN_RISK, TIME
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import risk_of, safe_memory
-from optimizer.reports.known_values import mfu_words, step_words
+from optimizer.reports.known_values import learning_words, mfu_words, step_words
 from optimizer.reports.plan_brief import LINE, brief, cut, head_line, warnings
 from optimizer.reports.plan_charts import memory_chart, waterfall
 from optimizer.reports.plan_tiles import Budget, tiles
@@ -154,6 +154,7 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
     """The plan: parallelism, micro-batches, layers, knobs, rates, what MFU counts, interval, safety."""
     job = answer.job
     rates = f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
+    learning = learning_words(answer)
     bracket = f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
     return [
         ("parallelism", plan.summary()),
@@ -165,6 +166,7 @@ def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str,
         ("MFU counts", convention_words(job, estimate)),
         ("interval", interval_words(job, plan, estimate)),
         ("safety", safety_words(job, estimate, answer.safety)),
+        *([("next run", learning)] if learning else []),
         ("bracket", f"{bracket}{seconds(estimate.none_hidden)} if none does"),
     ]
 

@@ -17,7 +17,7 @@ from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
-from optimizer.search.infeasible.methods import by_way
+from optimizer.search.infeasible.methods import by_way, switched_jobs
 
 LENGTHS = (2048, 8192, 32_768, 131_072)
 STEP = 1024  # the longest context is a multiple of it [tokens]
@@ -30,13 +30,14 @@ class Fit:
     """One method at one length.
 
     Attributes:
-        job: with the method and the length.
+        job: with the method, the length and the switches of the software.
         plan: the fastest that fits; where none does, the one that needs least memory.
         reserved: by every GPU, predicted [B].
         chance: that the plan fits [1].
         step_time: of the plan [s].
         fits: whether the chance is within the job's risk.
         card: the device of least memory that does, "" where none does.
+        switched: the option of a switch that the plan takes, "" where it takes the software as it is.
     """
 
     job: Job
@@ -46,6 +47,7 @@ class Fit:
     step_time: float
     fits: bool
     card: str = ""
+    switched: str = ""
 
     @property
     def tokens_per_second(self) -> float:
@@ -84,13 +86,26 @@ def fits(job: Job, lengths: Sequence[int] = LENGTHS, methods: Sequence[tuple[str
         chosen = by_way(job, train, optimizer)
         longest[train, optimizer] = longest_context(chosen)
         for length in sorted(set(lengths)):
-            cell = best_fit(replace(chosen, seq_len=length))
-            rows.append(replace(cell, card=smallest_card(cell.job)))
+            at = replace(chosen, seq_len=length)
+            rows.append(replace(best_fit(at), card=smallest_card(at)))
     return FitsStudy(job=job, fits=tuple(rows), longest=longest)
 
 
 def best_fit(job: Job) -> Fit:
-    """The fastest plan of data parallelism alone that fits, else the one that needs least memory."""
+    """The fastest plan of data parallelism alone that fits, else the one that needs least memory.
+
+    The software's switches are as they are where some plan fits so.
+    """
+    as_it_is, *others = (_best_fit(each, option) for option, each in _switched(job))
+    return min((as_it_is, *others), key=lambda fit: (not fit.fits, fit is not as_it_is and fit.fits, fit.reserved))
+
+
+def _switched(job: Job) -> list[tuple[str, Job]]:
+    """The job as it is, and with each switch that its software leaves open."""
+    return [("", job), *switched_jobs(job)]
+
+
+def _best_fit(job: Job, switched: str) -> Fit:
     plans = _allowed(job)
     costs = price(job, Plans.of(plans), Knobs())
     within = costs.reserved <= safe_memory(job)
@@ -103,6 +118,7 @@ def best_fit(job: Job) -> Fit:
         chance=chance_to_fit(job, reserved),
         step_time=float(costs.step_time[index]),
         fits=bool(within[index]),
+        switched=switched,
     )
 
 
@@ -138,7 +154,10 @@ def _cards(dtype: str) -> list[Device]:
 
 def _least(job: Job, length: int) -> bool:
     """Whether some plan fits at this length: those of the smallest micro-batch need least."""
-    at = replace(job, seq_len=length)
+    return any(_least_fits(each) for _, each in _switched(replace(job, seq_len=length)))
+
+
+def _least_fits(at: Job) -> bool:
     plans = _allowed(at)
     least = min(plan.micro_batch for plan in plans)
     plans = [plan for plan in plans if plan.micro_batch == least]
@@ -156,11 +175,19 @@ def _allowed(job: Job) -> list[Plan]:
 
 
 def _plans(job: Job) -> list[Plan]:
-    """Every plan of data parallelism alone."""
+    """Every plan of data parallelism alone; inputs of recomputed layers lie on the host too, where they can."""
     share, features = job.global_batch // job.gpus, job.stack.features
     sizes = [size for size in range(1, min(share, job.largest_micro_batch) + 1) if share % size == 0]
     stages = sorted(features.zero_stages) if job.gpus > 1 else [min(features.zero_stages)]
     return [
-        Plan(dp=job.gpus, micro_batch=size, num_microbatches=share // size, zero_stage=stage, recompute=recompute)
+        Plan(
+            dp=job.gpus,
+            micro_batch=size,
+            num_microbatches=share // size,
+            zero_stage=stage,
+            recompute=recompute,
+            activation_offload=hosted,
+        )
         for stage, size, recompute in product(stages, sizes, features.recompute)
+        for hosted in (0, 100)[: 1 + (features.hosted_checkpoints and recompute == "full")]
     ]

@@ -56,7 +56,9 @@ def _row(fit: Fit) -> Sequence[Value]:
 def _plan_words(fit: Fit) -> str:
     sharded = f", ZeRO-{fit.plan.zero_stage}" if fit.job.gpus > 1 else ""
     recomputed = "" if fit.plan.recompute == "none" else f", {fit.plan.recompute} recompute"
-    return f"micro-batch {fit.plan.micro_batch}{sharded}{recomputed}"
+    recomputed += ", inputs of layers on the host" if fit.plan.activation_offload else ""
+    switched = f", {fit.switched}" if fit.switched else ""
+    return f"micro-batch {fit.plan.micro_batch}{sharded}{recomputed}{switched}"
 
 
 def _strong(study: FitsStudy) -> list[int]:

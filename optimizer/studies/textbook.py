@@ -27,6 +27,7 @@ GPUS, PARAMS = 1024, 175e9  # of act II
 HBM = 80e9  # of a GPU [B]
 CEILING = 0.10  # largest bubble
 WEIGHT_BYTES, STATE_BYTES, ACTIVATIONS = 2, 8, 8e9
+SHARDED = {3: 2, 2: 2, 1: 12}  # bytes of weights, gradients and states by the stage of ZeRO that first shards them
 DEGREES = 64  # largest tp, pp and number of micro-batches offered
 GOOD = 0.40  # MFU from which on a design counts as good
 # what can be wrong with a design, what cannot run first
@@ -66,6 +67,21 @@ def sharded_memory(
     6.0
     """
     return (weight_bytes + state_bytes) * params / (tp * pp) + activations
+
+
+def zero_bytes(stage: int, ranks: int) -> tuple[float, float, float]:
+    """Weights, gradients and optimizer states of a GPU at a stage of ZeRO [B per parameter].
+
+    2, 2 and 12 with Adam in mixed precision, each over `ranks` from its stage of SHARDED on.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 3.1 and figure 1: 7.5 billion parameters on 64 GPUs take 120,
+    31.4, 16.6 and 1.9 GB.
+
+    >>> [round(7.5 * sum(zero_bytes(stage, 64)), 1) for stage in range(4)]
+    [120.0, 31.4, 16.6, 1.9]
+    """
+    weights, gradients, states = (each / ranks if stage >= first else float(each) for first, each in SHARDED.items())
+    return weights, gradients, states
 
 
 def rule_of_thumb_mfu(base: float, *, tp: int, dp: int, bubble: float, tp_slowdown: float = 1.0) -> float:

@@ -84,7 +84,7 @@ def _asked_in_vain(combination: Combination) -> dict[str, Any]:
         "stack": options["stack"] or "",
         "dtype": options["dtype"] or "",
         "minimize": options["minimize"],
-        **{name: options[name] or "" for name in ("train", "base", "optimizer", "lengths", "packing")},
+        **{name: options[name] or "" for name in ("train", "base", "optimizer", "loss", "lengths", "packing")},
         "limits": content(limits),
         "family": model.family,
     }
@@ -94,7 +94,7 @@ def _matches(task: Task, exclusion: Mapping[str, tuple[Any, ...]]) -> bool:
     """Whether a job agrees with every key of an exclusion."""
     names = {field.axis: field.name for field in AXES}
     for key, wanted in exclusion.items():
-        value = task.scenario if key == "scenarios" else task.asked[names[key]]
+        value = task.scenario if key == "scenarios" else task.asked.get(names[key])
         if isinstance(value, str):
             if not any(fnmatchcase(value, str(pattern)) for pattern in wanted):
                 return False

@@ -32,10 +32,10 @@ EMPTY: Mapping[str, Any] = {
 }
 ASKED = (
     *("model", "family", "cluster", "device", "stack", "dtype", "gpus", "seq_len", "global_batch", "minimize"),
-    *("train", "base", "optimizer", "lengths", "packing"),
+    *("train", "base", "optimizer", "loss", "lengths", "packing"),
 )
 # What the JSON of a job leaves out.
-IMPLIED = {"minimize": TIME, "train": FULL, "base": "", "optimizer": "", "lengths": "", "packing": "off"}
+IMPLIED = {"minimize": TIME, "train": FULL, "base": "", "optimizer": "", "loss": "", "lengths": "", "packing": "off"}
 FIGURES = ("step_time_s", "mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "bubble_fraction")
 # The columns that are fields, with their defaults, which tell numbers from words.
 DEFAULTS = {

@@ -40,6 +40,7 @@ class Study:
     exclude: tuple[Axes, ...] = ()  # jobs that match every key of one of these are left out
     effort: Effort = Effort()
     token_budget: float = 0.0  # of the whole run, for reports [tokens]
+    runs: str = ""  # of the user's own, which every answer knows, as --runs names them
     prices: Mapping[str, float] = field(default_factory=dict)  # of a GPU by device, for reports [USD/s]
 
 

@@ -207,6 +207,7 @@ StudyTable = _table(
         "exclude": (Annotated[tuple[ExclusionTable, ...], BeforeValidator(listed)], ()),  # type: ignore[valid-type]
         "token_budget": (Annotated[Positive | None, BeforeValidator(budget)], None),
         "prices": (dict[str, Positive], {}),
+        "runs": (Name | None, None),
         **{field.name: _effort(field) for field in FIELDS.values() if field.effort},
     },
 )
@@ -242,8 +243,14 @@ def read_study(path: str | Path) -> Study:
         exclude=exclude,
         effort=Effort(**{key: given[key] for key in Effort.__dataclass_fields__}),
         token_budget=given["token_budget"] or 0.0,
+        runs=_beside(given["runs"], path.parent) if given["runs"] else "",
         prices={device: price / 3600.0 for device, price in given["prices"].items()},
     )
+
+
+def _beside(names: str, folder: Path) -> str:
+    """Files with commas between, as seen from the folder of the study."""
+    return ",".join(str(folder / name.strip()) for name in names.split(","))
 
 
 def _axes(table: StudyKeys, folder: Path, where: str, problems: list[str]) -> dict[str, tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from optimizer.job.job import Job
 from optimizer.sweep.study import Effort
 
 # Words about a number, not the number: they change no answer.
-UNCOUNTED = {"provenance", "title", "published_params", "published_active_params", "residuals", "runs"}
+UNCOUNTED = {"provenance", "title", "published_params", "published_active_params", "residuals", "runs", "own_runs"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,100 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.base.errors import InputError
+from optimizer.job.job import Job
+from optimizer.job.known import MEMORY
 from optimizer.job.plan import Plans
-from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.belief.belief import errors_of
+from optimizer.objectives.step.flops import useful_flops
 
-DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch", "num_microbatches")
-KINDS = ("schedule", "dispatcher")
 REPEAT = 0.01  # spread of a step time between runs of one plan [1]: published runs vary by 0.3 to 3 %
 JITTER = 1e-9  # on the diagonal, so that rounding leaves a covariance positive
 SURE = 0.99  # chance to fit from which on a plan needs no trial to be trusted to
-BOUNDS: Mapping[str, tuple[float, float]] = {
-    "common": (0.0, 2.0),
-    "alike": (0.0, 1.0),
-    "terms": (0.02, 1.0),
-    "plan": (0.5, 8.0),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Likeness:
-    """How alike the errors of two plans are; each parameter lies within BOUNDS.
-
-    common: variance of an error that all plans of a job share, over that of a prediction [1]: a machine unlike those
-    that the stack was fitted to (assumed; groups of the stacks' own machines show none). alike: share of the variance
-    that like plans have in common [1], the rest is a plan's own. terms: distance of the terms' shares of the step, and
-    plan: distance in doublings of the plan's variables, over which likeness fades. These three are about those under
-    which the errors of 107 groups of measured runs, left out of the fits, are most likely: 0.02 of the variance is a
-    plan's own, or 0.05 where every stack counts alike, `terms` 0.14 or 0.22, and `plan` 2.5 or 1.9.
-    """
-
-    common: float = 0.5
-    alike: float = 0.95
-    terms: float = 0.18
-    plan: float = 2.4
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in BOUNDS.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(f"likeness: {name} must be in [{low:g}, {high:g}], but got {value:g}")
-
-
-def features(plans: Plans) -> FloatArray:
-    """Where plans lie among each other: doublings of their degrees, and 1 for each choice that differs [1].
-
-    >>> from optimizer.job.plan import Plan
-    >>> one, other = features(Plans.of([Plan(tp=2, dp=4), Plan(tp=8, dp=1, recompute="full")]))
-    >>> float(np.sum((one - other) ** 2))  # TP: 2 doublings, DP: 2, recomputation: 2
-    12.0
-    """
-    columns = [np.log2(getattr(plans, name)) for name in DEGREES]
-    recompute = np.where(plans.recompute == RECOMPUTE.index("none"), 0.0, 1.0)
-    columns += [np.where(plans.recompute == RECOMPUTE.index("full"), 2.0, recompute)]
-    columns += [plans.zero_stage, plans.sequence_parallel, plans.activation_offload / 100]
-    for name in KINDS:
-        values = getattr(plans, name)
-        columns += [(values == value) * np.sqrt(0.5) for value in np.unique(values)]
-    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
-
-
-def covariance(
-    spread: FloatArray, plans: FloatArray, shares: FloatArray | None = None, likeness: Likeness = Likeness()
-) -> FloatArray:
-    """Covariance of the log errors of every two plans [1].
-
-    K_ij = s_i s_j (c + a (1 + sqrt(3) r) exp(-sqrt(3) r) + (1 - a) [i = j]),
-    r^2 = |p_i - p_j|^2 / plan^2 + |t_i - t_j|^2 / terms^2,
-
-    with the spread s_i of plan i, c = `common`, a = `alike`, the features p of the plans and the shares t of the terms
-    in their steps; without `shares` the plans alone count.
-
-    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equation 4.17 (Matérn 3/2).
-
-    >>> covariance(np.array([0.1, 0.1]), np.array([[0.0], [2.4]])).round(5).tolist()
-    [[0.015, 0.00959], [0.00959, 0.015]]
-    """
-    square = _squares(plans) / likeness.plan**2
-    if shares is not None:
-        square = square + _squares(shares) / likeness.terms**2
-    far = np.sqrt(3.0 * square)
-    alike = likeness.common + likeness.alike * (1.0 + far) * np.exp(-far)
-    covariances = np.outer(spread, spread) * (alike + (1.0 - likeness.alike) * np.eye(len(spread)))
-    return np.asarray(covariances, dtype=np.float64)
-
-
-def _squares(points: FloatArray) -> FloatArray:
-    """Squared distance of every two rows."""
-    norms = np.sum(points**2, axis=1)
-    return np.asarray(np.maximum(norms[:, None] + norms[None] - 2.0 * points @ points.T, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,23 +119,13 @@ class Belief:
         return cls(seconds=seconds, memory=memory, ran=never, failed=never)
 
     @classmethod
-    def predicted(
-        cls,
-        plans: Plans,
-        time: Mapping[str, FloatArray],
-        reserved: FloatArray,
-        spread: float,
-        memory_spread: float,
-        likeness: Likeness = Likeness(),
-    ) -> Belief:
-        """As the model has it: seconds by term, what is reserved / usable, and the spreads of the logs of both [1]."""
-        step, places = np.sum(list(time.values()), axis=0), features(plans)
-        shares = np.stack([seconds / step for seconds in time.values()], axis=1)
+    def predicted(cls, job: Job, plans: Plans, step: FloatArray, reserved: FloatArray) -> Belief:
+        """As the model has it, with what is believed of its errors: step times [s], what is reserved / usable [1]."""
+        time, time_covariance = errors_of(job, plans, useful_flops(job) / (step * job.gpus * job.peak_flops))
+        memory, memory_covariance = errors_of(job, plans, np.ones(len(plans)), MEMORY)
         return cls.untried(
-            Gaussian(mean=np.log(step), covariance=covariance(np.full(len(plans), spread), places, shares, likeness)),
-            Gaussian(
-                mean=np.log(reserved), covariance=covariance(np.full(len(plans), memory_spread), places, None, likeness)
-            ),
+            Gaussian(mean=np.log(step) + time, covariance=time_covariance),
+            Gaussian(mean=np.log(reserved) + memory, covariance=memory_covariance),
         )
 
     @property

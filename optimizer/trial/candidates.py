@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, log
+from math import exp
 
 import numpy as np
 
@@ -13,10 +12,11 @@ from optimizer.base.errors import Infeasible
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.known import MEMORY
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.estimate import Costs, Estimate
-from optimizer.objectives.step.interval import SIDES, interval
+from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at, tuned
 from optimizer.search.lattice.oracle import Points, firsts, sweep
@@ -52,26 +52,11 @@ class Candidates:
         return estimate_of(self.job, self.costs, index)
 
     def belief(self) -> Belief:
-        """Before any trial: as the model predicts, with the spreads of the stack's stored residuals."""
+        """Before any trial: as the model predicts, with what is believed of its errors."""
         costs = self.costs
         return Belief.predicted(
-            Plans.of(self.plans),
-            costs.time,
-            costs.reserved / self.job.usable_memory,
-            spread_of(self.job, self.plans, costs.step_time),
-            spread_of(self.job, self.plans, costs.reserved, "memory"),
+            self.job, Plans.of(self.plans), costs.step_time, costs.reserved / self.job.usable_memory
         )
-
-
-def spread_of(job: Job, plans: Sequence[Plan], values: FloatArray, quantity: str = "time") -> float:
-    """Standard deviation of the log errors of these predictions [1]: that of the least, since the others do not matter.
-
-    A 90 % interval of the half-width w in log has the spread w / 1.645; its width is measured on runs that were left
-    out of the fit of the stack.
-    """
-    least = int(np.argmin(values))
-    bounds = interval(job, plans[least], float(values[least]), quantity)
-    return log(bounds.high / bounds.low) / (2.0 * SIDES)
 
 
 def candidates(job: Job, *, seed: int = 0) -> Candidates:
@@ -86,9 +71,10 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
     by_key = {_key(answer.plan): (answer.plan, answer.knobs)}
     for other in answer.alternatives:
         by_key.setdefault(_key(other.plan), (other.plan, other.knobs))
-    width = interval(job, answer.plan, 1.0, "memory").high
-    roomier = job.usable_memory * exp(LEAST_CHANCE * log(width) / SIDES) + job.stack["context_memory"]
-    farthest = exp(FARTHEST * spread_of(job, [answer.plan], np.array([answer.estimate.step_time])))
+    mean, spread = error_of(job, answer.plan, 1.0, MEMORY)
+    roomier = job.usable_memory * exp(LEAST_CHANCE * spread - mean) + job.stack["context_memory"]
+    _, spread = error_of(job, answer.plan, mfu(job, answer.estimate.step_time))
+    farthest = exp(FARTHEST * spread)
     for roomy in (job, replace(job, limits=replace(job.limits, hbm=roomier))):
         points = sweep(roomy, structural(roomy)).points
         if points is not None:

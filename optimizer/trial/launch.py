@@ -17,7 +17,6 @@ PREFIX = "trial-"
 BY_TORCHRUN = ("MASTER_ADDR", "MASTER_PORT")  # variables that torchrun sets itself
 LEARNING_RATE = "1e-5"
 PATIENCE = 10.0  # times the predicted step after which a trial hangs
-STARTUP = 300.0  # to start processes, build the model and compile kernels [s] (assumed)
 LONGEST_STARTUP = 1200.0  # after which a trial that prints no step is stopped [s] (assumed)
 
 
@@ -80,18 +79,6 @@ def run_script(job: Job, folder: Path, limit: float) -> str:
 def time_limit(slowest: float, steps: int) -> float:
     """When a trial is stopped whose step should take so many seconds [s]."""
     return LONGEST_STARTUP + PATIENCE * steps * slowest
-
-
-def gpu_hours(job: Job, step_time: float, steps: int) -> float:
-    """What a trial costs, its start included [h].
-
-    >>> from optimizer.catalog import load_cluster, load_model, load_stack
-    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"), gpus=8,
-    ...     seq_len=2048, global_batch=8)
-    >>> gpu_hours(job, 7.5, 20)
-    1.0
-    """
-    return job.gpus * (STARTUP + steps * step_time) / 3600.0
 
 
 def _nodes(job: Job) -> tuple[int, int]:

@@ -13,16 +13,19 @@ from optimizer.calibration.predict import with_parameters
 from optimizer.catalog import stack_names
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.job.job import Job
+from optimizer.job.known import MEMORY, TIME
 from optimizer.job.model import Provenance
 from optimizer.job.plan import KnobColumns, Plans
 from optimizer.job.stack import Stack
 from optimizer.job.target import AT
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import likeness
+from optimizer.objectives.belief.places import Places
+from optimizer.objectives.step.flops import useful_flops
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.knobs import columns, joined_knobs
-from optimizer.trial.belief import Likeness
-from optimizer.trial.candidates import Candidates, spread_of
+from optimizer.trial.candidates import Candidates
 from optimizer.trial.outcome import Outcome
 
 STRENGTHS = tuple(PRIOR * 4.0**power for power in (3, 2, 1, 0))  # of the prior, the strongest first
@@ -51,8 +54,8 @@ def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) 
     """The stack of the job after these outcomes, None where none tells of time or memory.
 
     Times and memory are fitted apart, each parameter held at the stack's value by a prior that is weakened until what
-    is left of the errors is what no parameter explains, a plan's own share sqrt(1 - alike) of the stack's spread; at
-    the weakest it counts as one run, as in optimizer.calibration.
+    is left of the errors is what no parameter explains, the noise of one run; at the weakest it counts as one run, as
+    in optimizer.calibration.
 
     Source: Engl, Hanke and Neubauer, Regularization of Inverse Problems (1996), section 4.3 (discrepancy principle).
     """
@@ -104,7 +107,8 @@ def _times(candidates: Candidates, timed: Sequence[Outcome]) -> tuple[float, Opt
         return np.asarray(np.log(price(_under(job, values), plans, knobs).step_time / measured))
 
     names = [name for name in job.stack.parameters if name not in MEMORY_PARAMETERS]
-    return _fitted(job.stack, names, errors, spread_of(job, plans.plans(), measured))
+    shares = useful_flops(job) / (measured * job.gpus * job.peak_flops)
+    return _fitted(job.stack, names, errors, _noise(job, plans, shares, TIME))
 
 
 def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float, Optimum] | None:
@@ -121,13 +125,16 @@ def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float,
         return np.where(np.isnan(peaks), wrong, share - np.log(np.where(np.isnan(peaks), 1.0, peaks)))
 
     names = [name for name in MEMORY_PARAMETERS if name not in job.stack.fixed or name in job.stack.parameters]
-    spread = spread_of(job, plans.plans(), np.ones(len(finished)), "memory")
-    return _fitted(job.stack, names, errors, spread)
+    return _fitted(job.stack, names, errors, _noise(job, plans, np.ones(len(finished)), MEMORY))
 
 
-def _fitted(stack: Stack, names: Sequence[str], errors: Errors, spread: float) -> tuple[float, Optimum] | None:
-    """The fit under the strongest prior that leaves no more error than a plan's own share of the spread."""
-    own = spread * float(np.sqrt(1.0 - Likeness().alike))
+def _noise(job: Job, plans: Plans, shares: FloatArray, quantity: str) -> float:
+    """What no parameter explains of the error of a run: the least of these plans, of such MFUs [1]."""
+    return float(likeness(quantity).single(Places.around(job, plans, shares, quantity)).min())
+
+
+def _fitted(stack: Stack, names: Sequence[str], errors: Errors, own: float) -> tuple[float, Optimum] | None:
+    """The fit under the strongest prior that leaves no more error than a run's own."""
     home = {name: stack[name] for name in names}
     if not names or _size(errors(home)) <= own:
         return None

@@ -12,12 +12,14 @@ import numpy as np
 from optimizer.answer.answer import job_dict, plan_dict
 from optimizer.base.units import GB, seconds
 from optimizer.diagnose.failures import CRASHED, OK, OOM
+from optimizer.reports.known_values import hours
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Pairs, Report, Table, Text, columns, notes, section
+from optimizer.search.why.next_run import gpu_hours
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import expected_gain
 from optimizer.trial.folder import SCHEMA_VERSION, Trials
-from optimizer.trial.launch import RUNNER, gpu_hours
+from optimizer.trial.launch import RUNNER
 from optimizer.trial.local_stack import LocalStack
 from optimizer.trial.verdict import Verdict
 
@@ -179,15 +181,6 @@ def local_rows(local: LocalStack, written: str) -> list[tuple[str, str]]:
     moved = ", ".join(f"{name} {old:.3g} → {new:.3g}" for name, (old, new) in far)
     prior = f"as strong as {local.prior:g} run{'s' * (local.prior != 1)} for each parameter"
     return [*rows, ("prior", prior), ("moved", moved)]
-
-
-def hours(value: float) -> str:
-    """GPU-hours for people.
-
-    >>> hours(0.456), hours(123.4), hours(45678.9)
-    ('0.46 GPU-hours', '123 GPU-hours', '45,679 GPU-hours')
-    """
-    return f"{value:,.0f} GPU-hours" if value >= 100 else f"{value:.2g} GPU-hours"
 
 
 def _winner(verdict: Verdict) -> tuple[str, float]:

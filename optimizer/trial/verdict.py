@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optimizer.search.why.next_run import gpu_hours
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import Next, loss_left, next_trial, winner
 from optimizer.trial.folder import Trials
-from optimizer.trial.launch import gpu_hours
 from optimizer.trial.outcome import Outcome, believed
 
 TOKENS_PER_PARAMETER = 20.0  # of a run of unknown length: Hoffmann et al., arXiv 2203.15556, table 3

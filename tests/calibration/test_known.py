@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.calibration.known import FEW, knowing, known_errors, thinned, with_known
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.known import FEW, knowing, known_errors, own_rows, thinned, with_known
+from optimizer.calibration.runs import Run, read_runs, rows_of
 from optimizer.catalog import load_stack
 from optimizer.job.known import MEMORY, TIME, YOURS
 from optimizer.job.stack import Stack
@@ -64,12 +64,15 @@ def test_a_stack_under_another_name_keeps_its_runs(gpt_runs: list[Run], lab: Sta
 
 def test_rows_that_name_no_software_are_of_the_stack(tmp_path: Path) -> None:
     path = table(tmp_path, "llama3-8b,H100,8,1,1,64,9.0,,", "llama3-8b,H100,8,1,1,64,9.0,nemo-2024,")
-    found = knowing(load_stack("torchtitan-2024"), path).known
+    stack = load_stack("torchtitan-2024")
+    found = knowing(stack, own_rows(rows_of(path), stack), "mine").known
     assert [row.software for row in found] == ["torchtitan", "nemo"]
 
 
 def test_a_table_without_a_clean_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none of 1 rows has a step time"):
-        knowing(load_stack("nemo-2024"), table(tmp_path, "llama3-8b,H100,8,1,1,64,9.0,,suspect"))
+    stack = load_stack("nemo-2024")
+    doubted = own_rows(rows_of(table(tmp_path, "llama3-8b,H100,8,1,1,64,9.0,,suspect")), stack)
+    with pytest.raises(InputError, match="mine: none of 1 rows has a step time"):
+        knowing(stack, doubted, "mine")
     with pytest.raises(InvalidFile, match="cannot be read"):
-        knowing(load_stack("nemo-2024"), tmp_path / "none.csv")
+        rows_of(tmp_path / "none.csv")

@@ -3,7 +3,8 @@
 python -m tests.clients.accepted FOLDER [JOBS [TARGETS [SEED]]] prints the table by target and release, for so many jobs
 of each target; another seed draws other jobs. FOLDER is one that .ci/launchers filled, and may hold what no registry
 has: Megatron-LM's release as megatron-lm-0.16.1, and main branches as megatron-lm-main, torchtitan-main and, with its
-submodule, megatron-bridge-main.
+submodule, megatron-bridge-main; nanotron-main; primus-main with the Megatron-LM that it runs as megatron-lm-primus; and
+maxtext-main with what it imports as jax.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from optimizer.catalog import cluster_names, load_cluster, load_model, load_stac
 from optimizer.catalog.targets import aimed, fixed_for, launchers
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.llama import unlike_llama
+from optimizer.frameworks.maxtext.config import MODELS as MAXTEXT_MODELS
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
@@ -40,6 +43,9 @@ STACKS: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron-core", "megatron-te-2026-no-overlap", "megatron-2021"),
     "megatron-bridge": ("megatron-bridge-2025", "nemo-2024"),
     "torchtitan": ("torchtitan-2024",),
+    "maxtext": ("maxtext", "maxtext-gpu-2024"),
+    "nanotron": ("nanotron-2024",),
+    "primus": ("primus-2025",),
     "deepspeed": ("llm-foundry-fsdp-2023",),
     "accelerate": ("llm-foundry-fsdp-2023", "fms-fsdp-2024"),
     **{target: (target,) for target in TUNING},
@@ -47,6 +53,8 @@ STACKS: Mapping[str, tuple[str, ...]] = {
 # What it has.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "torchtitan": tuple(MODELS),
+    "maxtext": (*MAXTEXT_MODELS, "llama3.2-1b", "llama3.2-3b"),
+    "nanotron": tuple(name for name in TUNED if not unlike_llama(load_model(name))),
     **dict.fromkeys(TUNING, TUNED),
     "torchtune": tuple(name for name in program("torchtune").models if name in TUNED),
 }
@@ -150,6 +158,20 @@ CLIENTS = (
             "unsloth": ("unsloth-2026.10.9", "trl-1.16.0", "peft-0.21.2"),
         }.items()
     ),
+    *(
+        Client(
+            target=target,
+            release="main",
+            file=next(reversed(TARGETS[target].files)),
+            program="training_loads.py",
+            path=path,
+        )
+        for target, path in {
+            "maxtext": ("maxtext-main/src", "jax"),
+            "nanotron": ("nanotron-main/src", "tuning"),
+            "primus": ("primus-main", "megatron-lm-primus"),
+        }.items()
+    ),
     Client(target="accelerate", release="1.15.0", file="accelerate-fsdp.yaml", program="sharding_loads.py"),
 )
 
@@ -186,14 +208,16 @@ def tuned(random: Random, job: Job, target: str) -> Job:
     train = random.choice([train for train in METHODS if train.partition(":")[0] in files.methods])
     bases = [base for base in ("int8", "nf4") if base in program(target).bases] if train.startswith("lora") else []
     stack = on_device(job.stack, launchers()[target], job.cluster.device.name, job.gpus)
+    loss = random.choice(["", "", *program(target).losses])
     return replace(
         job,
         stack=stack,
         train=train,
         base=random.choice(["", "", *bases]),
         optimizer=random.choice(["", *files.optimizers]),
+        loss=loss,
         lengths=random.choice(("", "900:600")),
-        packing=random.choice(("on", "off")),
+        packing=random.choice(("on", "off")) if not loss else "off",
     )
 
 
@@ -227,6 +251,7 @@ def described(answer: Answer, folder: Path) -> dict[str, Any]:
         "seq_len": job.seq_len,
         "packing": job.packing == "on",
         **{"method": job.method.name, "rank": job.method.rank, "base": job.method.base, "optimizer": job.optimizer},
+        **{"loss": job.training_loss.name, "samples": answer.plan.micro_batch // job.training_loss.together},
         "environment": {
             name: value for name, value in environment(job, answer.plan).items() if not name.startswith("MASTER")
         },

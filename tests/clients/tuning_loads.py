@@ -51,13 +51,15 @@ def adapted(job: dict, kind: str, rank: int | None, four: bool, eight: bool) -> 
 
 
 def trl(folder: Path, job: dict) -> None:
-    from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
+    from trl import DPOConfig, KTOConfig, ModelConfig, RewardConfig, ScriptArguments, SFTConfig, TrlParser
 
-    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    configs = {"sft": SFTConfig, "dpo": DPOConfig, "kto": KTOConfig, "reward": RewardConfig}
+    parser = TrlParser((ScriptArguments, configs[job["loss"]], ModelConfig))
     _, training, model = parser.parse_args_and_config(["--config", str(folder / "trl.yaml")])
     held(job, training)
-    assert training.per_device_train_batch_size == job["plan"]["micro_batch"]
-    assert (training.max_length, training.packing) == (job["seq_len"], job["packing"])
+    assert f"trl.scripts.{job['loss']} " in (text := (folder / "trl.yaml").read_text()) or f"trl {job['loss']} " in text
+    assert training.per_device_train_batch_size == job["samples"]
+    assert (training.max_length, getattr(training, "packing", False)) == (job["seq_len"], job["packing"])
     adapted(job, "lora" if model.use_peft else "full", model.lora_r, model.load_in_4bit, model.load_in_8bit)
     accelerated(folder, job)
 
@@ -85,7 +87,9 @@ def axolotl(folder: Path, job: dict) -> None:
     assert set(values) <= set(AxolotlInputConfig.model_fields), set(values) - set(AxolotlInputConfig.model_fields)
     config = AxolotlInputConfig(**values)
     held(job, config)
-    assert config.micro_batch_size == job["plan"]["micro_batch"]
+    assert config.micro_batch_size == job["samples"]
+    said = {"sft": (None, None), "reward": (None, True)}.get(job["loss"], (job["loss"], None))
+    assert (config.rl and config.rl.value, config.reward_model) == said
     assert (config.sequence_len, bool(config.sample_packing)) == (job["seq_len"], job["packing"])
     adapted(job, config.adapter or "full", config.lora_r, bool(config.load_in_4bit), bool(config.load_in_8bit))
     if job["gpus"] > 1 and job["plan"]["zero_stage"]:
@@ -99,7 +103,9 @@ def llama_factory(folder: Path, job: dict) -> None:
     values = yaml.safe_load((folder / "llama-factory.yaml").read_text())
     model, data, training, tuning, _ = get_train_args(values)
     held(job, training, gradient_checkpointing=not model.disable_gradient_checkpointing)
-    assert training.per_device_train_batch_size == job["plan"]["micro_batch"]
+    assert training.per_device_train_batch_size == job["samples"]
+    stages = {"reward": ("rm", "sigmoid"), "orpo": ("dpo", "orpo"), "simpo": ("dpo", "simpo")}
+    assert (tuning.stage, tuning.pref_loss) == stages.get(job["loss"], (job["loss"], "sigmoid"))
     # It leaves out a token of packed sequences, so that they stay a multiple of eight.
     assert (data.cutoff_len + bool(data.packing), bool(data.packing)) == (job["seq_len"], job["packing"])
     bits = model.quantization_bit
@@ -108,19 +114,21 @@ def llama_factory(folder: Path, job: dict) -> None:
 
 
 def ms_swift(folder: Path, job: dict) -> None:
-    from swift.arguments import SftArguments
+    from swift.arguments import RLHFArguments, SftArguments
     from swift.cli.main import parse_yaml_args
     from transformers import HfArgumentParser
 
     arguments = [str(folder / "ms-swift.yaml")]
     parse_yaml_args(arguments)
     os.environ.pop("NPROC_PER_NODE", None)
-    parser = HfArgumentParser([SftArguments])
-    SftArguments.__post_init__ = lambda self: None  # looks for the model and a GPU
+    own = SftArguments if job["loss"] == "sft" else RLHFArguments
+    parser = HfArgumentParser([own])
+    own.__post_init__ = lambda self: None  # looks for the model and a GPU
     (found, unknown) = parser.parse_args_into_dataclasses(arguments, return_remaining_strings=True)
     assert not unknown, unknown
     held(job, found)
-    assert found.per_device_train_batch_size == job["plan"]["micro_batch"]
+    assert found.per_device_train_batch_size == job["samples"]
+    assert job["loss"] == "sft" or found.rlhf_type == {"reward": "rm"}.get(job["loss"], job["loss"])
     assert (found.max_length, found.packing) == (job["seq_len"], job["packing"])
     adapted(job, found.tuner_type, found.lora_rank, found.quant_bits == 4, found.quant_bits == 8)
 

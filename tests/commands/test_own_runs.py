@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 import optimizer
 from optimizer.cli import cli
+from optimizer.trial.folder import read_folder
+from tests.diagnose import written
 
 HEADER = "model,gpu,gpus,tp,micro_batch,global_batch,seq_len,step_time_s,stack,source\n"
 ASKED = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "tp=1,micro_batch=1")
@@ -49,8 +51,13 @@ def test_python_takes_runs_and_check_finds_the_answer_again(mine: str, tmp_path:
         encoding="utf-8",
     )
     assert json.loads(saved.read_text())["estimate"]["interval_s"] == list(answer.to_dict()["estimate"]["interval_s"])
-    assert run("check", str(saved), "--runs", mine).exit_code == 0
-    assert run("check", str(saved)).exit_code == 3
+    assert json.loads(saved.read_text())["job"]["own_runs"]["runs"] == 1
+    for more in (("--runs", mine), ()):
+        assert run("check", str(saved), *more).exit_code == 0
+    Path(mine).write_text(Path(mine).read_text().replace("7.2", "7.9"), encoding="utf-8")
+    changed = run("check", str(saved))
+    assert changed.exit_code == 2
+    assert "is not what the answer was made with" in changed.output
 
 
 def test_a_table_that_tells_nothing_is_one_message(tmp_path: Path) -> None:
@@ -73,3 +80,90 @@ def test_validate_says_what_the_given_runs_change(mine: str, tmp_path: Path) -> 
     assert errors[1] < 0.6 * errors[0]
     shown = run("validate", "--runs", str(rows), "--given", mine).output
     assert "Given 1 run: mean error of each group's other runs" in shown
+
+
+def test_a_log_with_its_script_counts_as_the_row_that_read_appends(tmp_path: Path) -> None:
+    log, rows, script = tmp_path / "train.log", tmp_path / "rows.csv", "examples/llama3-8b.sh"
+    log.write_text(written.text(written.megatron([8.0, *[2.8] * 40], batch=256)[1:]), encoding="utf-8")
+    assert run("read", str(log), "--script", script, "--append", str(rows)).exit_code == 0
+    asked = ("--model", "llama3-8b", "--gpus", "64", "--global-batch", "256", "--fix", "tp=2", "--json")
+    documents = [
+        json.loads(run(*asked, "--runs", names).stdout)
+        for names in (str(rows), f"{log},{script}", f"{script},{log}", f"{rows},{log},{script}")
+    ]
+    spans = [each["estimate"]["interval_s"] for each in documents]
+    assert spans[1] == spans[2] == pytest.approx(spans[0], rel=1e-6)
+    assert spans[3] != spans[0]
+    assert [each["job"]["own_runs"]["runs"] for each in documents] == [1, 1, 1, 2]
+
+
+def test_a_folder_of_trials_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "trials"
+    made = run("trial", "--model", "llama3-8b", "--gpus", "64", "--plans", "2", "--out", str(folder))
+    assert made.exit_code == 0, made.output
+    asked = ("--model", "llama3-8b", "--gpus", "64")
+    none = run(*asked, "--runs", str(folder))
+    assert none.exit_code == 2
+    assert "has a step time" in none.output
+    trials = read_folder(folder)
+    slow = 1.2 * float(trials.candidates.costs.step_time[trials.chosen[0]])
+    lines = written.megatron([4 * slow, *[slow] * 19], last=20, batch=trials.job.global_batch)[1:]
+    (trials.trial(0) / "train.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (trials.trial(0) / "exit-code").write_text("0\n", encoding="utf-8")
+    told = run(*asked, "--runs", str(folder))
+    assert told.exit_code == 0, told.output
+    assert "your 1 run: " in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize(
+    ("names", "refusal"),
+    [
+        ("examples/llama3-8b.sh", "a launch alone"),
+        ("examples/slow-run.log", "a log alone; name what started it too"),
+        ("examples/slow-run.log,examples/llama3-8b.sh", "the log is not of this plan"),
+        ("examples", "a folder without trials.json"),
+        ("nowhere.csv", "No such file"),
+        ("/dev/zero", "a device or a pipe"),
+    ],
+)
+def test_what_is_no_run_of_ones_own_is_one_message(names: str, refusal: str) -> None:
+    refused = run(*ASKED, "--runs", names)
+    assert refused.exit_code == 2
+    assert refusal in refused.output
+
+
+def test_a_study_knows_runs_and_answers_without_them_are_others(mine: str, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    keys = 'models = "llama3-8b"\ngpus = 8\nglobal_batches = 64\nseq_lens = 8192\nfix = {tp = 1, micro_batch = 1}\n'
+    study.write_text(keys, encoding="utf-8")
+
+    def steps(*more: str) -> list[tuple[float, float]]:
+        done = run("batch", str(study), "--store", str(tmp_path / "store.db"), *more, "--export", "json")
+        assert done.exit_code == 0, done.output
+        return [each["estimate"]["interval_s"] for each in json.loads(done.stdout)]
+
+    without, typed = steps(), steps("--runs", mine)
+    study.write_text(f'{keys}runs = "mine.csv"\n', encoding="utf-8")
+    assert steps() == typed != without
+
+
+def test_time_and_cost_of_machines_follow_ones_own_runs(mine: str) -> None:
+    asked = ("--model", "llama3-8b", "--tokens", "1e12", "--hardware", "h100", "--gpus", "8", "--global-batch", "64")
+    pins = ("--seq-len", "8192", "--fix", "tp=1", "--fix", "micro_batch=1")
+    before, after = (
+        json.loads(run("pareto", *asked, *pins, *more, "--json").stdout)["front"][0] for more in ((), ("--runs", mine))
+    )
+    assert after["time_to_train_days"] > 1.01 * before["time_to_train_days"]
+    assert after["cost_usd"] > 1.01 * before["cost_usd"]
+
+
+def test_a_table_of_the_users_defaults_always_counts(
+    mine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "config" / "mfu-optimizer"
+    home.mkdir(parents=True)
+    (home / "defaults.toml").write_text(f'runs = "{mine}"\n', encoding="utf-8")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert "your 1 run: " in " ".join(run(*ASKED).output.split())
+    improved = run("improve", "examples/llama3-8b.sh")
+    assert "your 1 run: " in " ".join(improved.output.split())

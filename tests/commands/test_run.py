@@ -60,3 +60,21 @@ def test_documents_that_are_longer_than_a_sequence_are_told() -> None:
     assert "of documents that are longer than a sequence are cut (--lengths)" in told
     idle = " ".join(said("--packing", "on", "--explain").split())
     assert "nothing of --packing on: documents are as long as a sequence (--lengths)" in idle
+
+
+def test_what_fits_with_a_switch_alone_is_planned_with_it() -> None:
+    """LoRA of 8B on a card of 24 GB, at a length whose logits alone take half of it."""
+    words = ["--model", "llama3.1-8b", "--gpus", "1", "--device", "rtx-4090", "--train", "lora", "--seq-len", "8192"]
+    found = CliRunner().invoke(cli, [*words, "--json"])
+    answer = json.loads(found.stdout)
+    assert found.exit_code == 0
+    assert any("liger=on, without which no plan fits" in line for line in answer["assumptions"])
+    assert CliRunner().invoke(cli, [*words, "--fix", "liger=off"]).exit_code == 3
+
+
+def test_a_sample_of_a_comparing_loss_is_a_pair() -> None:
+    pairs = json.loads(said("--samples", "10k", "--loss", "dpo", "--json"))
+    assert pairs["job"]["loss"] == "dpo"
+    assert pairs["run"]["tokens"] == 10_000 * 2 * 2048
+    assert pairs["plan"]["micro_batch"] % 2 == 0
+    assert "must be one of sft, dpo" in said("--loss", "dppo", code=2)

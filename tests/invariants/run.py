@@ -1,10 +1,10 @@
-"""Ask about many random jobs: `python -m tests.invariants.run 100 300 300 [--first 0] [--patience 10]`; exit code 1
+"""Ask about many random jobs: `python -m tests.invariants.run 100 300 300 300 [--first 0] [--patience 10]`; exit code 1
 where a restriction beats the free answer, something better makes an answer slower, or brute force finds another best.
 
 The first number is of jobs that are asked once more under each of six restrictions, the second of jobs that get better
 in one thing: memory, bandwidth, peak, network, host, or a limit that is widened. The third is of small jobs of tight
-memory, held against every layout with every number of recomputed layers and the least state on the host. Every job is a
-seed of its own.
+memory, held against every layout with every number of recomputed layers and the least state on the host; the fourth of
+such jobs that are sharded, trained, updated and rounded in every way that there is. Every job is a seed of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from optimizer.answer.answer import Answer
@@ -103,11 +104,11 @@ def bettered(tally: Tally, seed: int) -> None:
     tally.hold(worse, tally.answer(after), f"better {seed}, {what}")
 
 
-def tightened(tally: Tally, seed: int) -> None:
+def tightened(tally: Tally, seed: int, various: bool = False) -> None:
     """The first of the seed's small jobs of tight memory whose layouts can all be listed, against them."""
-    random = Random(2 * 10**6 + seed)
+    random = Random((3 if various else 2) * 10**6 + seed)
     while True:
-        job = replace(tight_job(random), prefer=tally.prefer)
+        job = replace(tight_job(random, various), prefer=tally.prefer)
         try:
             if compare(job):
                 tally.counts["equal to brute force"] += 1
@@ -123,17 +124,24 @@ def main() -> None:
     parser.add_argument("restricted", type=int, nargs="?", default=100)
     parser.add_argument("bettered", type=int, nargs="?", default=300)
     parser.add_argument("tight", type=int, nargs="?", default=300)
+    parser.add_argument("various", type=int, nargs="?", default=300)
     parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for one search [10]")
     parser.add_argument("--prefer", choices=FIELDS["prefer"].choices, default=FAST, help="of these jobs [fast]")
     given = parser.parse_args()
     tally, begin = Tally(given.patience, given.prefer), time.monotonic()
-    checks = (restricted, given.restricted), (bettered, given.bettered), (tightened, given.tight)
+    checks = (
+        (restricted, given.restricted),
+        (bettered, given.bettered),
+        (tightened, given.tight),
+        (partial(tightened, various=True), given.various),
+    )
     for check, count in checks:
         for seed in range(given.first, given.first + count):
             check(tally, seed)
     kinds = ", ".join(f"{number} {kind}" for kind, number in tally.counts.items())
-    jobs = f"{given.restricted} restricted, {given.bettered} bettered and {given.tight} tight jobs"
+    numbers = f"{given.restricted} restricted, {given.bettered} bettered, {given.tight} tight"
+    jobs = f"{numbers} and {given.various} tight jobs of every kind"
     print(f"{jobs}, {time.monotonic() - begin:.0f} s: {kinds}")
     print(f"{tally.broken} violations")
     sys.exit(bool(tally.broken))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +15,7 @@ from optimizer.purchase.designs.inverse import (
     fewest_gpus,
     parities,
     rent_or_buy,
+    resale,
 )
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Workshop
@@ -66,6 +68,16 @@ def test_at_its_parity_price_a_device_costs_what_its_alternative_does() -> None:
         again = pareto(replace(question, book=rented_at(**{kind: parity.price})), grid(kind), planner=quick_planner)
         same = next(point for point in again.points if point.design.key == parity.device.design.key)
         assert same.figures.cost == pytest.approx(parity.alternative.figures.cost)
+
+
+def test_machines_sold_early_cost_more_a_year_than_those_kept_and_nothing_is_left_in_the_books_at_the_end() -> None:
+    question = campaign()
+    point = cheapest_by_kind(pareto(question, grid("b200"), planner=quick_planner).points)["b200"]
+    years, capex = resale(question, point), rent_or_buy(question, point).capex
+    assert [item.years for item in years] == [1, 2, 3, 4, 5]
+    assert years[-1].book == pytest.approx(0.0, abs=1e-6 * capex)
+    assert years[-1].value == pytest.approx(capex * 10**-0.7)
+    assert all(late.yearly < early.yearly for early, late in pairwise(years))
 
 
 def test_after_the_break_even_owning_has_cost_less() -> None:

@@ -26,7 +26,7 @@ from optimizer.purchase.designs.points import Point, figures_in
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
-from optimizer.purchase.uncertainty import inputs
+from optimizer.purchase.uncertainty import inputs, win_probability
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret, spread
 from optimizer.purchase.words import probability_sentences
@@ -129,6 +129,8 @@ def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> 
 
 def test_a_rate_is_worth_asking_for_the_more_the_less_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     loose, (h100, b200) = alike()
+    # Rates that have nothing in common: else the one tells of the other.
+    monkeypatch.setattr(win_probability, "alikeness", lambda predictions: np.eye(len(predictions)))
     worth = []
     for width in (0.01, 0.12, 0.4):
         monkeypatch.setattr(inputs, "interval", as_sure_as(width, "h100"))

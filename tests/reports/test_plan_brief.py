@@ -6,8 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_stack
 from optimizer.cli import cli
+from optimizer.frameworks.export_folder import exported
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.step import interval as intervals
 from optimizer.objectives.step.interval import SIDES
@@ -92,6 +94,14 @@ def test_a_plan_that_may_not_fit_says_so_in_the_first_line(gpt3_answer: Answer) 
     tight = replace(gpt3_answer, estimate=replace(gpt3_answer.estimate, reserved=gpt3_answer.job.usable_memory))
     assert "— fits with 50% only, MFU 48.2%" in text(tight).splitlines()[0]
     assert "only" not in text(gpt3_answer).splitlines()[0]
+
+
+def test_the_next_line_names_the_risk_without_which_no_file_is_written(gpt3_answer: Answer) -> None:
+    assert gpt3_answer.estimate is not None
+    tight = replace(gpt3_answer, estimate=replace(gpt3_answer.estimate, reserved=gpt3_answer.job.usable_memory))
+    assert "--oom-risk 50% --export DIR, --why-not" in text(tight)
+    with pytest.raises(InputError, match="accept that risk with --oom-risk 50%"):
+        exported(tight)
 
 
 def test_what_is_doubtful_is_warned_of(gpt3_answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:

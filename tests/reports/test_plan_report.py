@@ -38,7 +38,9 @@ def test_a_step_whose_ends_are_a_factor_of_five_apart_is_not_known(
     monkeypatch.setattr(intervals, "error_of", lambda *_: (0.0, log(5) / 2 / SIDES))
     answer = gpt3_answer
     # 5 s / sqrt(5) to 5 s x sqrt(5)
-    assert headline(answer) == "GPT-3 175B on 1,024 × h100 — step time not known: 2.24 s to 11.2 s at 90%"
+    assert (
+        headline(answer) == "GPT-3 175B on 1,024 × h100 — step time not known, a factor of 5: 2.24 s to 11.2 s at 90%"
+    )
     shown = text(answer)
     assert "Where the time goes — not known" in shown
     assert "48.2%" not in shown

@@ -81,3 +81,21 @@ def test_the_command_names_every_method_and_one_that_is_asked() -> None:
     assert everything.output.count("2,048 ") >= len(WAYS)
     one = CliRunner().invoke(cli, [*words, "--train", "lora:8", "--csv"])
     assert [line.split(",")[0] for line in one.output.splitlines()] == ["train", "lora:8"]
+
+
+def test_a_switch_is_taken_where_nothing_fits_without_it() -> None:
+    lora = replace(JOB, train="lora", stack=load_stack("hf-2026"))
+    as_it_is, switched = best_fit(lora), best_fit(replace(lora, seq_len=8192))
+    assert (as_it_is.fits, as_it_is.switched) == (True, "")
+    assert (switched.fits, switched.switched) == (True, "--fix liger=on")
+    pinned = replace(lora, seq_len=8192, settings=("stack.loss_chunks=1",))
+    assert not best_fit(pinned).fits
+    assert longest_context(pinned) < 8192 <= longest_context(lora)
+
+
+def test_inputs_of_recomputed_layers_go_to_the_host_where_the_software_can() -> None:
+    long = replace(QLORA, seq_len=16_384, stack=load_stack("hf-2026"))
+    assert best_fit(long).plan.activation_offload == 100
+    own = long.stack.features
+    kept = replace(long, stack=replace(long.stack, features=replace(own, hosted_checkpoints=False)))
+    assert best_fit(kept).reserved > best_fit(long).reserved

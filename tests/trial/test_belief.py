@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.trial.belief import Belief, Gaussian, Likeness, covariance, features
+from optimizer.objectives.belief.belief import error_of
+from optimizer.objectives.belief.places import place
+from optimizer.objectives.step.interval import mfu
+from optimizer.trial.belief import Belief, Gaussian
 from optimizer.trial.choice import chosen_trials, expected_gain, loss_left, next_trial, winner
 
 SPREAD = 0.1
@@ -76,17 +82,32 @@ def test_truncation_far_in_the_tail_stays_finite() -> None:
     assert 0.0 <= after.spread[0] < 0.1
 
 
-def test_covariances_are_positive_and_fade_with_distance() -> None:
+def test_errors_of_like_plans_are_alike_as_all_intervals_have_them() -> None:
+    """The covariance is positive, fades with distance, and has the spread of each plan's own interval."""
+    job = Job(
+        model=load_model("gpt3"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=64,
+        seq_len=2048,
+        global_batch=512,
+    )
     plans = [Plan(tp=tp, pp=pp, dp=64 // (tp * pp)) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8)]
-    found = covariance(np.full(16, SPREAD), features(Plans.of(plans)))
-    assert np.linalg.eigvalsh(found).min() > 0
-    first = found[0]
-    assert first[0] > first[1] > first[2] > first[3] > SPREAD**2 * Likeness().common
-
-
-def test_likeness_has_bounds() -> None:
-    with pytest.raises(InputError, match=r"terms must be in \[0.02, 1\], but got 2"):
-        Likeness(terms=2.0)
+    found = Belief.predicted(job, Plans.of(plans), np.full(16, 20.0), np.full(16, 0.5))
+    shared = found.seconds.covariance
+    assert np.linalg.eigvalsh(shared).min() > 0
+    assert shared[0, 0] > shared[0, 1] > shared[0, 3] > 0
+    for index in (0, 7, 15):
+        mean, spread = error_of(job, plans[index], mfu(job, 20.0))
+        assert found.seconds.spread[index] == pytest.approx(spread)
+        assert found.seconds.mean[index] == pytest.approx(np.log(20.0) + mean)
+    assert found.memory.spread[0] == pytest.approx(error_of(job, plans[0], 1.0, "memory")[1])
+    slower = replace(place(job, plans[0], mfu(job, 20.0)), error=0.1)
+    told = Belief.predicted(
+        replace(job, stack=replace(job.stack, known=(slower,))), Plans.of(plans), np.full(16, 20.0), np.full(16, 0.5)
+    )
+    assert told.seconds.mean[0] > told.seconds.mean[15] > np.log(20.0)
+    assert told.seconds.spread[0] < found.seconds.spread[0]
 
 
 def test_trials_are_not_neighbours() -> None:

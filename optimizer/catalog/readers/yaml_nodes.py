@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +94,12 @@ def value_of(node: Node) -> Any:
 def yaml_text(documents: Sequence[Any]) -> str:
     """Values as documents of YAML in blocks, nothing by reference, so that YAML 1.1 and 1.2 read them alike.
 
-    >>> print(yaml_text([{"b": "on", "a": [1, None]}]), end="")
+    >>> print(yaml_text([{"b": "on", "a": [1, None, 1e-5]}]), end="")
     b: 'on'
     a:
     - 1
     - null
+    - 1.0e-05
     """
     from io import StringIO
 
@@ -108,6 +109,14 @@ def yaml_text(documents: Sequence[Any]) -> str:
     class Representer(SafeRepresenter):
         def ignore_aliases(self, data: Any) -> bool:
             return True
+
+        def represent_float(self, data: float) -> Any:
+            """With a point, without which YAML 1.1 reads a text."""
+            node = super().represent_float(data)
+            node.value = node.value if "." in node.value else node.value.replace("e", ".0e", 1)
+            return node
+
+    Representer.add_representer(float, Representer.represent_float)
 
     class Folding(Emitter):
         def write_plain(self, text: Any, split: Any = True) -> None:
@@ -125,6 +134,15 @@ def yaml_text(documents: Sequence[Any]) -> str:
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False  # type: ignore[assignment]
     yaml.dump_all(documents, stream)
     return stream.getvalue()
+
+
+def yaml_file(head: Sequence[str], values: Mapping[str, object]) -> str:
+    r"""Comments, and values as YAML.
+
+    >>> yaml_file(["mine"], {"a": 1})
+    '# mine\na: 1\n'
+    """
+    return "".join(f"# {line}\n" for line in head) + yaml_text([dict(values)])
 
 
 def _yaml() -> YAML:

@@ -22,6 +22,7 @@ from optimizer.job.job import QUANTISED, Limits
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
+    from optimizer.job.stack import Stack
     from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
     from optimizer.purchase.designs.grid import Grid
     from optimizer.purchase.staged import Delivery
@@ -110,6 +111,7 @@ def question_of(asked: Options, bounds: Requirements) -> PurchaseQuestion:
         flex=asked["flex"] or 0.0,
         **merged(asked["fix"]),
     )
+    campaign = _knowing(campaign, kinds, asked["runs"])
     listed: Any = {f"{name}s": values for name, (values, _) in axes.items()}
     grid = Grid(
         kinds=kinds,
@@ -132,6 +134,20 @@ def question_of(asked: Options, bounds: Requirements) -> PurchaseQuestion:
         assumed=tuple(assumed) + _notes(asked, axes),
         deliveries=deliveries,
     )
+
+
+def _knowing(campaign: Campaign, kinds: tuple[Design, ...], names: str) -> Campaign:
+    """The campaign with what the user's own runs say of the software of each machine."""
+    if not names:
+        return campaign
+    from optimizer.commands.own_runs import with_known_runs
+
+    known: dict[str, Stack] = {}
+    own = None
+    for kind in kinds:
+        device = kind.cluster.device
+        known[device.name], own = with_known_runs(campaign.software(device), names, kind.cluster.name)
+    return replace(campaign, known=known, own_runs=own)
 
 
 def _spares(asked: Options) -> int | None:

@@ -54,9 +54,9 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         raise
     question = launch_as_read(source.launch, controls, ", ".join(files))
     if runs:
-        from optimizer.calibration.known import knowing
+        from optimizer.commands.own_runs import with_own_runs
 
-        question = replace(question, job=replace(question.job, stack=knowing(question.job.stack, runs)))
+        question = replace(question, job=with_own_runs(question.job, runs))
     if diff and question.launch.unpriced:
         raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; what it gains is not known")
     with waiting("planning"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,12 +137,15 @@ def next_(folder: Path, tokens: float | None, as_json: bool) -> None:
 
 
 def _verdict(folder: Path, tokens: float | None) -> Verdict:
+    from optimizer.commands.own_runs import as_stated
     from optimizer.trial.folder import read_folder
     from optimizer.trial.outcome import outcomes
     from optimizer.trial.verdict import verdict
 
     with waiting("reading logs"):
         trials = read_folder(folder)
+        candidates = replace(trials.candidates, job=as_stated(trials.job, ""))
+        trials = replace(trials, candidates=candidates)
         return verdict(trials, outcomes(trials), tokens)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -64,6 +64,8 @@ def answered(options: Mapping[str, Any]) -> Answer:
         known=known,
     )
     answer = best_format(job, formats, search)
+    if answer.plan is None and not (at_most or flex):
+        answer, assumed = _switched(answer, assumed, request, lambda other: best_format(other, formats, search))
     if not (at_most or flex or time_limit):
         answer = _hinted(answer, request)
     return replace(answer, assumptions=assumed)
@@ -96,6 +98,24 @@ def _best_use(
         return asked, (*assumed, why), use.known
     _, assumed = job_of(replace(request, gpus=use.best.job.gpus))
     return use.best.job, (*assumed, use.words()), use.known
+
+
+def _switched(
+    answer: Answer, assumed: tuple[str, ...], request: Request, search: Callable[[Job], Answer]
+) -> tuple[Answer, tuple[str, ...]]:
+    """An answer without a plan, or that with the first switch of the software that lets some plan fit."""
+    from optimizer.job.switches import switches
+    from optimizer.search.infeasible.methods import switched_jobs
+
+    for option, _ in switched_jobs(answer.job):
+        name, _, state = option.removeprefix("--fix ").partition("=")
+        switch = switches()[name]
+        settings = (*request.settings, *switch.settings(state))
+        job, _ = job_of(replace(request, settings=settings))
+        other = search(job)
+        if other.plan is not None:
+            return other, (*assumed, f"{name}={state}, without which no plan fits: {switch.meaning} (--fix)")
+    return answer, assumed
 
 
 def _hinted(answer: Answer, request: Request) -> Answer:

@@ -75,12 +75,15 @@ def _from_answer(plan: str, options: Mapping[str, Any]) -> SavedAnswer:
 
     places = {name: options[name] or "" for name in PLACES}
     try:
-        return _knowing(read_answer_file(plan, **places), options["runs"])
+        saved = read_answer_file(plan, **places)
     except UnknownName as error:
         if error.kind not in PLACES or places[error.kind]:
             raise
         where = f"the answer only names its {error.kind}: say where it is with --{error.kind} FILE"
         raise InputError(f"{error} Was it a file? Then {where}.") from None
+    from optimizer.commands.own_runs import as_stated
+
+    return replace(saved, job=as_stated(saved.job, options["runs"]))
 
 
 def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[SavedAnswer, tuple[str, ...]]:
@@ -90,6 +93,7 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
 
     from optimizer.answer.saved import SavedAnswer
     from optimizer.catalog import load_model, load_stack
+    from optimizer.commands.own_runs import with_own_runs
     from optimizer.frameworks.every import FRAMEWORKS
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
@@ -107,18 +111,8 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     # What the software does not offer is a rule that the plan breaks.
     software = load_stack(controls.stack or FRAMEWORKS[launch.program].stack)
     stack = switched(software, question.settings, question.plan.zero_stage)
-    job = replace(question.job, limits=Limits(**limits), stack=stack)
-    saved = SavedAnswer(job=job, plan=question.plan, knobs=question.knobs)
-    return _knowing(saved, options["runs"]), tuple(launch.assumed)
-
-
-def _knowing(saved: SavedAnswer, runs: str) -> SavedAnswer:
-    """The answer with what these runs of the user's say of its figures."""
-    if not runs:
-        return saved
-    from optimizer.calibration.known import knowing
-
-    return replace(saved, job=replace(saved.job, stack=knowing(saved.job.stack, runs)))
+    job = with_own_runs(replace(question.job, limits=Limits(**limits), stack=stack), options["runs"])
+    return SavedAnswer(job=job, plan=question.plan, knobs=question.knobs), tuple(launch.assumed)
 
 
 def _same_model(path: Path, settings: Mapping[str, object], model: Model) -> None:

@@ -116,7 +116,8 @@ def run_plan(
 def _budget(job: Job, tokens: float | None, samples: float | None, epochs: float | None) -> Budget | None:
     """The run that is asked about: its tokens without padding, of as many documents where samples are given."""
     if samples:
-        tokens = samples * (epochs or 1.0) * (job.documents.mean if job.documents else job.seq_len)
+        sequences = samples * (epochs or 1.0) * job.training_loss.together
+        tokens = sequences * (job.documents.mean if job.documents else job.seq_len)
     if not tokens:
         return None
     from optimizer.purchase.price.run_cost import whole_run

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,8 @@ def run(
     **how: Any,
 ) -> None:
     """Plan the jobs of STUDY that have no answer yet; the same command goes on after an interruption."""
-    prices = book(how)
-    checked, tasks = _tasks(study)
+    prices, runs = book(how), how.pop("runs")
+    checked, tasks = _tasks(study, runs)
     if shard is not None:
         part, parts = shard
         tasks = tasks[part - 1 :: parts]
@@ -119,7 +120,8 @@ def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: in
 
     _check_targets(how["html"])
     prices = book(how)
-    checked, tasks = _tasks(study) if study else (None, None)
+    runs = how.pop("runs")
+    checked, tasks = _tasks(study, runs) if study else (None, None)
     place = default_store(study or Path()) if store is None else store
     with waiting("reading the store"), closing(Store(place, read_only=True)) as stored:
         stored_wholes = _wholes(stored, checked, tasks, prices)
@@ -173,21 +175,21 @@ def default_store(study: Path) -> str:
     return study.with_suffix(".db").name
 
 
-def make_job(combination: Combination) -> Job:
-    """The job of one combination, with the defaults of `optimize`."""
-    job, _ = job_of(request_of(combination.options))
+def make_job(combination: Combination, runs: str = "") -> Job:
+    """The job of one combination, with the defaults of `optimize` and what the user's own runs say."""
+    job, _ = job_of(request_of(combination.options, runs=runs))
     tokens = combination.options["tokens_per_batch"]
     return job if tokens is None else replace(job, global_batch=max(1, tokens // job.seq_len))
 
 
-def _tasks(path: Path) -> tuple[Study, tuple[Task, ...]]:
+def _tasks(path: Path, runs: str = "") -> tuple[Study, tuple[Task, ...]]:
     from optimizer.sweep.expansion import tasks_of
     from optimizer.sweep.study_file import read_study
     from optimizer.sweep.work import cost_model_version
 
     with waiting("reading the study"):
         study = read_study(path)
-        tasks = tasks_of(study, make_job, cost_model_version())
+        tasks = tasks_of(study, partial(make_job, runs=runs or study.runs), cost_model_version())
     if not tasks:
         raise InputError(f"{path}: the exclusions leave no job; `optimize batch --help` shows how they are read")
     return study, tasks

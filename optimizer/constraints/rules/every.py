@@ -34,6 +34,7 @@ from optimizer.constraints.rules.sequence import Sequence
 from optimizer.constraints.rules.sequence_parallel import SequenceParallel
 from optimizer.constraints.rules.shard import Shard
 from optimizer.constraints.rules.tied_pipeline import TiedPipeline
+from optimizer.constraints.rules.together import Together
 from optimizer.constraints.rules.tp_scale_up import TpScaleUp
 from optimizer.constraints.rules.vocabulary import Vocabulary
 from optimizer.constraints.rules.zero_stage import ZeroStage
@@ -84,6 +85,7 @@ def _of_some(job: Job) -> tuple[Rule, ...]:
     features = job.stack.features
     rules: dict[Rule, bool] = {
         InBackward(): job.update_rule.in_backward,
+        Together(): bool(job.loss),
         TiedPipeline(): job.model.tied_embeddings and not features.tied_stages,
         ContextShares(): features.context_shares,
         HostActivations(): bool(job.cluster.host_memory)

@@ -6,8 +6,10 @@ fsdp.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     OUTPUT,
@@ -19,13 +21,19 @@ from optimizer.frameworks.tuning.program import (
     modules,
     packs,
     repository,
+    samples,
     sharded,
-    yaml_file,
 )
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
+
+# How rows of a dataset become prompts, by loss: prompt_strategies/dpo, kto, orpo and bradley_terry.
+TYPES: Mapping[str, str] = {
+    **{"sft": "alpaca", "dpo": "chat_template.default", "kto": "chatml.argilla", "simpo": "chat_template.default"},
+    **{"orpo": "chat_template.argilla", "reward": "bradley_terry.chat_template"},
+}
 
 
 def axolotl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
@@ -33,12 +41,12 @@ def axolotl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     method, base = job.method, job.method.base
     values: dict[str, object] = {
         "base_model": repository(job),
-        "datasets": [{"path": DATASET, "type": "alpaca"}],
+        "datasets": [{"path": DATASET, "type": TYPES[job.training_loss.name]}],
         "output_dir": OUTPUT,
         "sequence_len": job.seq_len,
         "sample_packing": packs(job),
         "pad_to_sequence_len": packs(job),
-        "micro_batch_size": plan.micro_batch,
+        "micro_batch_size": samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
         "gradient_checkpointing": checkpoints(plan),
         "optimizer": own.optimizer(job),

@@ -31,9 +31,9 @@ SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
-PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|train)$")
+PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train)$")
 # Commands whose words choose the program: its name stands among their keys.
-SUBCOMMANDS = ("swift sft", "swift pt", "megatron sft", "megatron pt")
+SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
 SUBCOMMAND = "swift"
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 

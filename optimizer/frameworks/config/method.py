@@ -8,11 +8,15 @@ from typing import Any
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
 from optimizer.frameworks.launch import Launch
+from optimizer.job.loss import loss_of
 from optimizer.job.method import FULL, LORA, QLORA, RANK, method_of
 
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.config", "methods.toml")
 KEYS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in TABLES["keys"].items()}
 OPTIMIZERS: Mapping[str, str] = TABLES["optimizers"]
+LOSSES: Mapping[str, Mapping[str, str]] = TABLES["losses"]
+RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
+COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
 
@@ -23,6 +27,26 @@ def note_optimizer(launch: Launch, name: object, path: str) -> bool:
     if known:
         launch.say("optimizer", known, path)
     return known is not None
+
+
+def note_loss(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Note the loss, and batches by its sequences instead of its samples; the keys that say it.
+
+    >>> launch = Launch(program="DeepSpeed", settings={"micro_batch": 4})
+    >>> note_loss(launch, {"stage": "dpo", "pref_loss": "orpo"}), launch.settings
+    (('stage', 'pref_loss'), {'micro_batch': 8, 'loss': 'orpo'})
+    """
+    by_key = {key: LOSSES[key].get(str(values.get(key)).lower(), "") for key in LOSSES}
+    keys = tuple(key for key, name in by_key.items() if name)
+    if RLHF in values and not by_key[RLHF]:
+        launch.problems.append(f"{RLHF} {values[RLHF]}: only {', '.join(LOSSES[RLHF])} are priced")
+    for key in keys:
+        launch.say("loss", by_key[key], key)
+    if keys:
+        together = loss_of(str(launch.settings["loss"])).together
+        for name in launch.settings.keys() & set(COUNTED_IN_SAMPLES):
+            launch.settings[name] *= together
+    return keys
 
 
 def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:

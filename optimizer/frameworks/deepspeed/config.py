@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
-from optimizer.frameworks.config.method import note_method
+from optimizer.frameworks.config.method import RLHF, note_loss, note_method
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
@@ -37,6 +37,16 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
+ADAPTING = ("swift sft", ALIGNING)
+# Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
+TUNERS: Mapping[str, tuple[str, ...]] = {
+    "axolotl": AXOLOTL[:1],
+    "llama-factory": LLAMA_FACTORY[1:],
+    "ms-swift": (SWIFT, *TUNED),
+    "trl": ("use_peft", "max_length"),
+}
+LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORD = "torch_dtype"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
@@ -62,8 +72,10 @@ def first(values: Values, paths: tuple[str, ...]) -> str:
 
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    if values.get(SWIFT) == "swift sft" and not any(path in values for path in TUNED):
+    if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
         values = {**values, TUNED[0]: "lora"}
+    if values.get(SWIFT) == ALIGNING:
+        values = {RLHF: "dpo", **values}
     settings = launch.settings
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
@@ -90,7 +102,11 @@ def read(launch: Launch, values: Values) -> None:
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD)
-    method = note_method(launch, values)
+    method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
+        launch.settings["software"] = software
+    if path := next((path for path in LIGER if values.get(path) is True), ""):
+        launch.say("liger", "on", path)
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
@@ -189,7 +205,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         if getattr(before, name) != getattr(after, name):
             there = [path for path in paths if values.get(path) not in (None, "auto")]
             needed = name != "num_microbatches" or BATCH not in values
-            wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name))
+            together = job.training_loss.together if name == "micro_batch" else 1
+            wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name) // together)
     strategy = first(values, (*STRATEGY, *RESHARD, TRAINER_FSDP))
     if strategy and not first(values, STAGE) and before.zero_stage != after.zero_stage:
         wanted.pop(STAGE[0], None)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.plan import Knobs
 
@@ -133,14 +134,12 @@ def cluster_values(job: Job) -> dict[str, object]:
 
 
 def _yaml(values: dict[str, object], name: str, trainer: str) -> str:
-    from optimizer.catalog.readers.yaml_nodes import yaml_text
-
     head = (
-        "# On every node, in the folder of this file; your program reads its TrainingArguments from\n"
-        f"# {trainer}: accelerate launch --config_file {name} --machine_rank $SLURM_NODEID\n"
-        "#   --main_process_ip FIRST_NODE --main_process_port 29500 TRAIN.py\n"
+        "On every node, in the folder of this file; your program reads its TrainingArguments from",
+        f"{trainer}: accelerate launch --config_file {name} --machine_rank $SLURM_NODEID",
+        "  --main_process_ip FIRST_NODE --main_process_port 29500 TRAIN.py",
     )
-    return head + yaml_text([dict(sorted(values.items()))])
+    return yaml_file(head, dict(sorted(values.items())))
 
 
 def _file(program: str, text: Callable[[Job, Plan, Knobs], str]) -> Callable[[Answer], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
@@ -20,7 +21,6 @@ from optimizer.frameworks.tuning.program import (
     repository,
     trainer_values,
     whole_weights,
-    yaml_file,
 )
 
 if TYPE_CHECKING:

@@ -1,13 +1,17 @@
 """MaxText's YAML, by itself or under Primus.
 
-Source of the keys and defaults: AI-Hypercomputer/maxtext, src/MaxText/configs/base.yml.
+Axes of its mesh lie inside a slice of devices (ici) or between slices (dcn); weights are sharded over those of fsdp,
+context and expert. Source of the keys and defaults: AI-Hypercomputer/maxtext @e591f30c, src/maxtext/configs/base.yml
+(logical_axis_rules for what each axis shards) and types.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd, prod
 from typing import Any
 
+from optimizer.catalog import preset_model
 from optimizer.frameworks.config.launch import ConfigKey, Values, key_tables, note_keys, rest, take, whole
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
@@ -16,18 +20,70 @@ from optimizer.job.plan import Plan
 
 AXES: Mapping[str, Sequence[str]] = key_tables("maxtext")["axes"]
 COUNTS: Mapping[str, str] = key_tables("maxtext")["counts"]
+MODELS: Mapping[str, str] = key_tables("maxtext")["models"]
+PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} | key_tables("maxtext")["others"]
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
+PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
+TIED = "logits_via_embedding"
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
+SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
+SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
 POLICIES: Mapping[str, str] = {
     "full": "full",
     **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
 }
+
+
+def model_named(text: Any) -> str | None:
+    """The preset that a name of a model means there.
+
+    >>> model_named("llama3-405b"), model_named("gpt3-22b"), model_named("qwen3_14B.yaml")
+    ('llama3.1-405b', None, 'qwen3-14b')
+    """
+    name = str(text).removesuffix(".yaml")
+    return (PRESETS[name] if name in PRESETS else named(name)) or None
+
+
 KEYS = (
     ConfigKey("recompute", (REMAT,), lambda policy: POLICIES.get(str(policy), "selective"), "full"),
     ConfigKey("dtype", (), str, "bf16"),
     ConfigKey("dtype", (QUANTISED,), lambda text: "fp8" if "fp8" in str(text) else None),
-    ConfigKey("model", (NAME, PRIMUS), lambda text: named(str(text).removesuffix(".yaml")) or None),
+    ConfigKey("model", (NAME, PRIMUS), model_named),
+    ConfigKey("tied_embeddings", (TIED,), bool),
 )
+
+
+def degrees(plan: Plan) -> dict[str, int]:
+    """Devices along each axis, the innermost first.
+
+    >>> degrees(Plan(tp=2, dp=32, ep=4, zero_stage=3, shard=16))
+    {'tensor': 2, 'context': 1, 'expert': 4, 'pipeline': 1, 'fsdp': 4, 'data': 2}
+    """
+    groups = max(1, plan.dp // plan.ep)
+    shared = min(groups, plan.shard // (plan.cp * plan.ep) or groups)
+    sharing = shared if plan.zero_stage == 3 else 1
+    axes = {"tensor": plan.tp, "context": plan.cp, "expert": plan.ep, "pipeline": plan.pp}
+    return {**axes, "fsdp": sharing, "data": groups // sharing}
+
+
+def mesh(plan: Plan, inside: int) -> dict[str, int]:
+    """Degrees inside of slices of so many devices, and between slices, by key: those inside are filled first.
+
+    >>> {key: size for key, size in mesh(Plan(tp=4, dp=16, zero_stage=3), 8).items() if size > 1}
+    {'ici_tensor_parallelism': 4, 'ici_fsdp_parallelism': 2, 'dcn_fsdp_parallelism': 8}
+    """
+    sizes: dict[str, int] = {}
+    for axis, degree in degrees(plan).items():
+        within = gcd(degree, inside)
+        inside //= within
+        sizes |= {f"{SLICE}_{axis}_parallelism": within, f"{SLICES}_{axis}_parallelism": degree // within}
+    return sizes
+
+
+def policy(recompute: str, job: Job) -> str:
+    """What remat_policy is called for a mode of recomputation, where selective keeps the projections into attention."""
+    saved = SAVED_ON_HOST if job.stack.features.selective_on_host else SAVED
+    return {"full": "full", "none": "minimal_with_context"}.get(recompute, saved)
 
 
 def recognised(values: Values) -> bool:
@@ -50,46 +106,65 @@ def read(launch: Launch, values: Values) -> None:
         launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
     if launch.problems:
         return
+    note_keys(launch, values, KEYS, ends)
     ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
-    launch.say("micro_batch", max(1, round(size * ranks)), ends.get(BATCH, ""))
+    passes = _passes(values, ends, settings["pp"])
+    launch.say("micro_batch", max(1, round(size * ranks / passes)), ends.get(BATCH, ""))
     steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
-    launch.say("num_microbatches", int(steps), ends.get(STEPS, "") or BATCH)
-    note_keys(launch, values, KEYS, ends)
+    launch.say("num_microbatches", int(steps) * passes, ends.get(STEPS, "") or ends.get(PIPED, "") or BATCH)
+    if settings["pp"] > 1:
+        launch.unsearched.append("its circular pipeline is priced as 1f1b, a layer group a stage")
     if "model" not in settings and "hidden" in settings:
         settings |= {
             "gated_mlp": True,
             "activation": "swiglu",
             "norm": "rms",
             "position": "rope",
-            "tied_embeddings": False,
+            "tied_embeddings": settings.get("tied_embeddings", False),
         }
-    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME) if key in ends]
+    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, PIPED, SHARDED) if key in ends]
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
+
+
+def _passes(values: Values, ends: Mapping[str, str], pp: int) -> int:
+    """Micro-batches into which a pipeline cuts the batch of a pass: as many as stages unless a key says otherwise."""
+    stated = values.get(ends.get(PIPED, ""))
+    if pp == 1:
+        return 1
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else pp
 
 
 def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     """Note the degrees that the axes of the mesh stand for; the devices of a replica."""
-    settings, fsdp_key = launch.settings, ends.get("ici_fsdp_parallelism", "")
-    split = [f"{part}_{axis}_parallelism" for axes in AXES.values() for axis in axes for part in ("ici", "dcn")]
+    settings, fsdp_key = launch.settings, ends.get(FSDP, "")
+    split = [f"{part}_{axis}_parallelism" for axes in AXES.values() for axis in axes for part in (SLICE, SLICES)]
     launch.unpriced += [f"{ends[key]} -1" for key in split if values.get(ends.get(key, "")) == -1]
     for name, axes in AXES.items():
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")
     settings["sequence_parallel"] = settings["tp"] > 1
+    routed = "experts" in settings or ("model" in settings and preset_model(settings["model"]).experts is not None)
+    if routed:  # experts are split as all weights are, beside their own axis
+        settings["etp"] = settings["tp"]
     fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
-    launch.say("zero_stage", 0 if fsdp == 1 and data != 1 else 3, fsdp_key)
-    if fsdp > 1 and data > 1:
-        launch.say("shard", fsdp * settings["cp"], fsdp_key)
+    sharing = settings["cp"] * settings["ep"]
+    shards = fsdp != 1 or sharing > 1 or FSDP not in ends
     ranks = int(settings["tp"] * settings["pp"] * settings["cp"])
-    if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * ranks > 1:
-        launch.say("gpus", fsdp * data * ranks * settings["ep"], fsdp_key)
+    replica = ranks * settings["ep"]
+    if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * replica > 1:
+        launch.say("gpus", fsdp * data * replica, fsdp_key)
+    elif fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends:  # -1 unless it is said
+        data = max(1, settings.get("gpus", 0) // (fsdp * replica))
+    launch.say("zero_stage", 3 if shards else int(values.get(ends.get(SHARDED, "")) is True), fsdp_key)
+    if shards and data > 1 and fsdp > 0:
+        launch.say("shard", fsdp * sharing, fsdp_key)
     return ranks
 
 
 def _degree(values: Values, ends: Mapping[str, str], axis: str, open_ends: bool = False) -> int:
     """Devices along an axis, inside of and between slices; -1 where one of them takes all that are left."""
-    parts = [values.get(ends.get(f"{part}_{axis}_parallelism", ""), 1) for part in ("ici", "dcn")]
+    parts = [values.get(ends.get(f"{part}_{axis}_parallelism", ""), 1) for part in (SLICE, SLICES)]
     if any(part == -1 for part in parts):
         return -1 if open_ends else 1
     return max(1, int(parts[0])) * max(1, int(parts[1]))
@@ -104,26 +179,45 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         return ends.get(key) or (f"{base}.{key}" if base else key)
 
     wanted: dict[str, Any] = {}
-    for name, (axis, *_) in AXES.items():
-        if getattr(before, name) != getattr(after, name):
-            wanted |= {path(f"ici_{axis}_parallelism"): getattr(after, name)}
-            if path(f"dcn_{axis}_parallelism") in values:
-                wanted[path(f"dcn_{axis}_parallelism")] = 1
+    if degrees(before) != degrees(after):
+        wanted |= {path(key): size for key, size in _mesh_changes(values, ends, before, after).items()}
     ranks = after.tp * after.pp * after.cp
+    steps = values.get(ends.get(STEPS, "")) or 1
+    if after.pp > 1:
+        if after.num_microbatches != before.num_microbatches and after.num_microbatches % steps == 0:
+            wanted[path(PIPED)] = after.num_microbatches // steps
+        return wanted | _remat(before, after, job, path(REMAT))
     if after.micro_batch != before.micro_batch or ranks != before.tp * before.pp * before.cp:
         size = after.micro_batch / ranks
         wanted[path(BATCH)] = int(size) if size == int(size) else size
     if after.num_microbatches != before.num_microbatches:
         wanted[path(STEPS)] = after.num_microbatches
-    fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
-    if after.zero_stage != before.zero_stage or (after.dp != before.dp and fsdp > 0 and data > 0):
-        groups = after.dp // after.ep
-        sharing = 1 if after.zero_stage == 0 else after.shard or groups
-        for axis, degree in (("fsdp", sharing), ("data", groups // sharing)):
-            wanted[path(f"ici_{axis}_parallelism")] = degree
-            if path(f"dcn_{axis}_parallelism") in values:
-                wanted[path(f"dcn_{axis}_parallelism")] = 1
-    if after.recompute != before.recompute:
-        policy = {"full": "full", "none": "minimal_with_context"}.get(after.recompute, "save_qkv_proj")
-        wanted[path(REMAT)] = policy
-    return wanted
+    if (after.zero_stage == 1) != (before.zero_stage == 1):
+        wanted[path(SHARDED)] = after.zero_stage == 1
+    return wanted | _remat(before, after, job, path(REMAT))
+
+
+def _remat(before: Plan, after: Plan, job: Job, path: str) -> dict[str, str]:
+    return {path: policy(after.recompute, job)} if after.recompute != before.recompute else {}
+
+
+def _mesh_changes(values: Values, ends: Mapping[str, str], before: Plan, after: Plan) -> dict[str, int]:
+    """The sizes of axes that are otherwise in the mesh of another plan, which lies on the same slices."""
+    stated = {part: _sizes(values, ends, part) for part in (SLICE, SLICES)}
+    slices = 1 if -1 in stated[SLICES].values() else prod(stated[SLICES].values())
+    if -1 not in stated[SLICE].values():
+        slices = before.gpus // prod(stated[SLICE].values())
+    inside = before.gpus // slices
+    own = {
+        f"{part}_{axis}_parallelism": size if size > 0 else total // -prod(stated[part].values())  # -1 times the others
+        for part, total in ((SLICE, inside), (SLICES, slices))
+        for axis, size in stated[part].items()
+    }
+    return {key: size for key, size in mesh(after, inside).items() if own[key] != size}
+
+
+def _sizes(values: Values, ends: Mapping[str, str], part: str) -> dict[str, int]:
+    """The stated size of every axis inside of slices or between them; -1 for what is left."""
+    usual = {"fsdp": -1} if part == SLICE else {}
+    keys = {axis: f"{part}_{axis}_parallelism" for axis in degrees(Plan())}
+    return {axis: values.get(ends.get(key, ""), usual.get(axis, 1)) for axis, key in keys.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
@@ -20,8 +21,8 @@ from optimizer.frameworks.tuning.program import (
     sharded,
     trainer_values,
     whole_weights,
-    yaml_file,
 )
+from optimizer.job.loss import SFT
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -55,7 +56,8 @@ def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     if sharded(plan):
         values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
         values |= {"fsdp_config": _fsdp(plan)}
-    return yaml_file([f"{own.title}: {plan.summary()}", "swift sft ms-swift.yaml"], values)
+    command = "sft" if job.training_loss.name == SFT else "rlhf"
+    return yaml_file([f"{own.title}: {plan.summary()}", f"swift {command} ms-swift.yaml"], values)
 
 
 def _fsdp(plan: Plan) -> dict[str, object]:

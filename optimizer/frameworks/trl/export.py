@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
@@ -20,8 +21,8 @@ from optimizer.frameworks.tuning.program import (
     sharded,
     trainer_values,
     whole_weights,
-    yaml_file,
 )
+from optimizer.job.loss import REWARD, SFT
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -51,10 +52,14 @@ def trl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         values |= {"bnb_4bit_quant_storage": "bfloat16"} if sharded(plan) else {}
     elif base == "int8":
         values["load_in_8bit"] = True
-    command = launched(
-        plan, "trl sft --config trl.yaml", "accelerate launch --config_file accelerate.yaml -m trl.scripts.sft ..."
-    )
-    return yaml_file([f"{own.title}: {plan.summary()}", command.replace("...", "--config trl.yaml")], values)
+    loss = job.training_loss.name
+    if loss != SFT:
+        del values["packing"]
+    if loss == REWARD and method.adapts:
+        values["lora_task_type"] = "SEQ_CLS"
+    several = f"accelerate launch --config_file accelerate.yaml -m trl.scripts.{loss} --config trl.yaml"
+    command = launched(plan, f"trl {loss} --config trl.yaml", several)
+    return yaml_file([f"{own.title}: {plan.summary()}", command], values)
 
 
 FILES = export_files("trl", {"trl.yaml": trl_yaml}, accelerate=True)

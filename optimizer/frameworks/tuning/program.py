@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.content import content
+from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
+from optimizer.job.loss import SFT
 from optimizer.job.method import GROUPS
 from optimizer.job.plan import Knobs
 
@@ -42,6 +44,7 @@ class TuningProgram:
         hosted: what keeps inputs of checkpointed layers on the host, by key; empty where it cannot.
         in_backward: whether the optimizer can step in the backward pass.
         models: configurations that it ships by our names of models; empty where it takes any model.
+        losses: what says each loss of optimizer.job.loss.losses() that it has besides supervised fine-tuning, by key.
     """
 
     target: str
@@ -54,6 +57,7 @@ class TuningProgram:
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
     models: Mapping[str, str] = field(default_factory=dict)
+    losses: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
     def unexpressed(self, job: Job, plan: Plan, knobs: Knobs | None = None) -> tuple[str, ...]:
         """What the program lacks to run the plan as it is priced, in words; nothing where it can."""
@@ -73,6 +77,7 @@ class TuningProgram:
             "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
             # One that has all logits at once is priced at more than any other.
             f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
+            f"the loss {job.loss}": job.training_loss.name not in (SFT, *self.losses),
             "steps of the optimizer in the backward pass": job.update_rule.in_backward and not self.in_backward,
             "gradients of several micro-batches in such steps": (
                 job.update_rule.in_backward and plan.num_microbatches > 1
@@ -82,9 +87,10 @@ class TuningProgram:
         return lacks(missing)
 
     def switched(self, job: Job, plan: Plan) -> dict[str, object]:
-        """What it switches on besides: Liger's kernels, inputs of checkpointed layers on the host."""
+        """What it says besides: the loss, Liger's kernels, inputs of checkpointed layers on the host."""
         liger = {self.liger: True} if self.liger and not job.stack.features.loss_chunks else {}
-        return {**liger, **(self.hosted if plan.activation_offload else {})}
+        loss = self.losses.get(job.training_loss.name, {})
+        return {**loss, **liger, **(self.hosted if plan.activation_offload else {})}
 
     def _hosts(self, plan: Plan) -> bool:
         return bool(self.hosted) and plan.activation_offload == 100 and plan.recompute == "full"
@@ -158,11 +164,16 @@ def checkpoints(plan: Plan) -> bool:
     return plan.recompute == "full" and not sharded(plan)
 
 
+def samples(job: Job, plan: Plan) -> int:
+    """Samples of a micro-batch, as programs count: pairs of sequences where the loss compares them."""
+    return plan.micro_batch // job.training_loss.together
+
+
 def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object]:
     """What the Trainer of Hugging Face takes of a plan."""
     return {
         "output_dir": OUTPUT,
-        "per_device_train_batch_size": plan.micro_batch,
+        "per_device_train_batch_size": samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
         "bf16": True,
         "optim": own.optimizer(job),
@@ -177,13 +188,6 @@ def packs(job: Job) -> bool:
 def whole_weights(job: Job) -> str:
     """In what weights are loaded: those that are trained under a master copy in fp32."""
     return "float32" if job.stack.features.master_bytes and not job.method.freezes else "bfloat16"
-
-
-def yaml_file(head: Sequence[str], values: Mapping[str, object]) -> str:
-    """Comments, and values as YAML."""
-    from optimizer.catalog.readers.yaml_nodes import yaml_text
-
-    return "".join(f"# {line}\n" for line in head) + yaml_text([dict(values)])
 
 
 def launched(plan: Plan, alone: str, together: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import hypot
@@ -11,7 +12,7 @@ import numpy as np
 from optimizer.catalog.belief import TUNING, likeness_numbers, published_errors
 from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, TIME, YOURS, RunError
-from optimizer.job.plan import Plan
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
@@ -19,6 +20,8 @@ from optimizer.objectives.belief.posterior import Posterior, unlike
 
 TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
+COARSE = 2.0  # doublings of size within which jobs share them
+SEVERAL = 2  # runs that together show an unlike site: one alone may be a mistake
 
 
 def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site: str = YOURS) -> tuple[float, float]:
@@ -35,33 +38,92 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
         quantity: What is predicted, of QUANTITIES.
         site: Whose machines the job runs on.
     """
-    where, about = Places.of([place(job, plan, mfu, site, quantity)]), place(job, None, EASY_MFU, site, quantity)
+    where, about = Places.of([place(job, plan, mfu, site, quantity)]), surroundings(job, site, quantity)
     before = posterior(about, ()).at(where)
     after = posterior(about, job.stack.known).at(where) if job.stack.known else before
     mean, spread = by_own_runs(before, after, likeness(quantity).single(where))
     return float(mean[0]), float(spread[0])
 
 
+def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of log(measured / predicted) of many plans of a job, as error_of has them for one [1].
+
+    The noise of a run is on the diagonal: it is what no other plan tells.
+
+    Args:
+        job: Its stack holds the user's own runs, if any.
+        plans: Of the job.
+        mfu: What their predictions make of the GPUs [1].
+        quantity: What is predicted, of QUANTITIES.
+    """
+    where, about = Places.around(job, plans, mfu, quantity), surroundings(job, quantity=quantity)
+    known, noise = posterior(about, job.stack.known), likeness(quantity).single(where)
+    left = untold(posterior(about, ()).at(where), known.at(where), noise)
+    return known.at(where)[0] - left, known.covariance(where) + np.outer(left, left) + np.diag(noise**2)
+
+
+def alikeness(predictions: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
+    """Correlation of the errors of predicted step times of several jobs, their plans and MFUs, one row each [1]."""
+    places = [place(job, plan, mfu) for job, plan, mfu in predictions]
+    where, alike = Places.of(places), likeness(TIME)
+    rows, known = published(TIME, *(each.root for each in places))
+    order = np.argsort(-alike.covariance(where, known), axis=1, kind="stable")[:, :NEAREST]
+    nearest = np.unique(order)
+    own = list(dict.fromkeys(row for job, *_ in predictions for row in job.stack.known if row.quantity == TIME))
+    near = known.take(nearest).with_others(Places.of(own))
+    after = Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *own]))
+    covariance = after.covariance(where) + np.diag(alike.single(where) ** 2)
+    spreads = np.sqrt(np.diag(covariance))
+    return np.asarray(covariance / np.outer(spreads, spreads))
+
+
+def once_measured(job: Job, plan: Plan, mfu: float, runs: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
+    """Standard deviation of the error of a predicted step time once one of some runs was measured, by run [1].
+
+    Args:
+        job: Its stack holds the user's own runs, if any.
+        plan: One of its plans.
+        mfu: What the prediction makes of the GPUs [1].
+        runs: Jobs and plans that could be run, with their predicted MFUs; of the same software.
+    """
+    where = Places.of([place(*each) for each in ((job, plan, mfu), *runs)])
+    about, noise = surroundings(job), likeness(TIME).single(where)
+    known = posterior(about, job.stack.known)
+    covariance = known.covariance(where)
+    left = covariance[0, 0] - covariance[0, 1:] ** 2 / (np.diag(covariance)[1:] + noise[1:] ** 2)
+    after = np.sqrt(np.maximum(left, 0.0) + noise[0] ** 2)
+    before = posterior(about, ()).at(where.take(np.zeros(len(runs), dtype=np.intp)))
+    return np.hypot(after, untold(before, (before[0], after), np.full(len(runs), noise[0])))
+
+
 def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and spread of errors by what own runs told of them [1].
-
-    m - (1 - t) m_0 and sqrt(s^2 + (1 - t)^2 m_0^2), with the share t = 1 - (s^2 - n^2) / (s_0^2 - n^2) of the variance
-    that the own runs explain.
+    """Mean and spread of errors by what own runs told of them: m - u and sqrt(s^2 + u^2), u being untold [1].
 
     Args:
-        before: Mean m_0 and spread s_0 by the published runs alone.
+        before: Mean and spread by the published runs alone.
         after: Mean m and spread s by the own runs too.
-        noise: Standard deviation n of one run.
+        noise: Standard deviation of one run.
 
     >>> before, noise = (np.array([0.3]), np.array([0.5])), np.array([0.1])
     >>> by_own_runs(before, before, noise)[0], by_own_runs(before, (np.array([-0.2]), noise), noise)[0]
     (array([0.]), array([-0.2]))
     """
+    left = untold(before, after, noise)
+    return after[0] - left, np.hypot(after[1], left)
+
+
+def untold(
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
+) -> FloatArray:
+    """What is left of the mean by the published runs once own runs told of it: (1 - t) m_0 [1].
+
+    t = 1 - (s^2 - n^2) / (s_0^2 - n^2) is the share of the variance that own runs explain, n the noise; arguments as of
+    by_own_runs.
+    """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
-    untold = (1.0 - np.clip(explained, 0.0, 1.0)) * before[0]
-    return after[0] - untold, np.hypot(after[1], untold)
+    return np.asarray((1.0 - np.clip(explained, 0.0, 1.0)) * before[0])
 
 
 def likeness(quantity: str) -> ErrorLikeness:
@@ -74,25 +136,29 @@ def _likeness() -> tuple[ErrorLikeness, ...]:
     return tuple(ErrorLikeness(**likeness_numbers()[quantity]) for quantity in QUANTITIES)
 
 
+def surroundings(job: Job, site: str = YOURS, quantity: str = TIME) -> RunError:
+    """The place that stands for all of a job and for jobs about as large: their nearest published runs are the same."""
+    about = place(job, None, EASY_MFU, site, quantity)
+    return replace(about, size=tuple(COARSE * round(doublings / COARSE) for doublings in about.size))
+
+
 @lru_cache(maxsize=64)
 def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     """What the published runs nearest to a place and the user's own say of it, whose site may be unlike all others."""
     alike, (rows, places) = likeness(about.quantity), published(about.quantity, about.root)
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
-    if same := [
-        row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)
-    ]:
+    same = [row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)]
+    if len(same) >= SEVERAL:
         strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same)))
         alike = replace(alike, parts={**alike.parts, "site": hypot(alike.parts["site"], strange)})
     near = places.take(nearest).with_others(Places.of(mine))
     return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
 
 
-def published(quantity: str, root: str = "") -> tuple[tuple[RunError, ...], Places]:
+def published(quantity: str, *roots: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
-    tuning = published_errors(TUNING)
-    return _published(quantity, any(row.root == root for row in tuning))
+    return _published(quantity, any(row.root in roots for row in published_errors(TUNING)))
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))

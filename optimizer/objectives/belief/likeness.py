@@ -24,6 +24,8 @@ class ErrorLikeness:
         plan: doublings of a plan's degrees over which it does [1].
         slope: power of 2 with which the parts and the noise grow by the hardness of a prediction [1].
         scales: errors of software built on a root over those of others [1]; 1 for one that no runs tell of.
+        own_scales: those of one software over its root's [1].
+        noises: noise of a software's runs over that of others [1], by how far runs of one machine and model lie apart.
     """
 
     parts: Mapping[str, float]
@@ -32,6 +34,8 @@ class ErrorLikeness:
     plan: float
     slope: float = 0.0
     scales: Mapping[str, float] = field(default_factory=dict)
+    own_scales: Mapping[str, float] = field(default_factory=dict)
+    noises: Mapping[str, float] = field(default_factory=dict)
 
     def covariance(self, a: Places, b: Places) -> FloatArray:
         """Covariance of the errors at every two places, one row a place of `a` [1].
@@ -59,14 +63,16 @@ class ErrorLikeness:
 
     def single(self, places: Places) -> FloatArray:
         """Standard deviation of the noise of one run at each place [1]."""
-        return self.noise * self.growth(places)
+        noises = np.array([self.noises.get(software, 1.0) for software in places.softwares])
+        return np.asarray(self.noise * noises * self.growth(places))
 
     def growth(self, places: Places) -> FloatArray:
-        """How much less certain predictions are than easy ones of usual software [1]: scale of the root x 2^(slope h).
+        """How much less certain predictions are than easy ones of usual software [1]: scales x 2^(slope h).
 
         Source: launch delays, collectives and stragglers vary between runs, matrix products hardly.
         """
-        scales = np.array([self.scales.get(root, 1.0) for root in places.roots])
+        each = zip(places.roots, places.softwares, strict=True)
+        scales = np.array([self.scales.get(root, 1.0) * self.own_scales.get(own, 1.0) for root, own in each])
         return np.asarray(scales * 2.0 ** (self.slope * places.hardness))
 
 

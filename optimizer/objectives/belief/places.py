@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 
 import numpy as np
@@ -48,6 +48,7 @@ class Places:
     Attributes:
         codes: equal in a column where two rows share what a part of SHARED names.
         roots: what the software of each is built on.
+        softwares: their own.
         size: doublings of width, parameters, GPUs and tokens of a sequence [1].
         plan: doublings of degrees, and choices [1].
         hardness: of the prediction: doublings to EASY_MFU, or how much is recomputed [1].
@@ -55,6 +56,7 @@ class Places:
 
     codes: NDArray[np.int64]
     roots: tuple[str, ...]
+    softwares: tuple[str, ...]
     size: FloatArray
     plan: FloatArray
     hardness: FloatArray
@@ -68,10 +70,19 @@ class Places:
         return cls(
             codes=np.array([_codes(vars(row)) for row in rows], dtype=np.int64).reshape(len(rows), len(SHARED)),
             roots=tuple(row.root for row in rows),
+            softwares=tuple(row.software for row in rows),
             size=np.array([row.size for row in rows], dtype=np.float64).reshape(len(rows), SIZES),
             plan=np.array([row.plan for row in rows], dtype=np.float64).reshape(len(rows), PLAN_COLUMNS),
             hardness=np.array([row.hardness for row in rows], dtype=np.float64),
         )
+
+    @classmethod
+    def around(cls, job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> Places:
+        """Of plans of a job, whose predictions make so much of the GPUs [1]."""
+        same = cls.of([place(job, None, EASY_MFU, quantity=quantity)]).take(np.zeros(len(plans), dtype=np.intp))
+        each = zip(plans.plans(), mfu.tolist(), strict=True)
+        hard = [_hardness(job.stack, plan, share, quantity) for plan, share in each]
+        return replace(same, plan=plan_columns(plans), hardness=np.array(hard))
 
     def with_others(self, others: Places) -> Places:
         """These and others."""
@@ -79,13 +90,14 @@ class Places:
             name: np.concatenate([getattr(self, name), getattr(others, name)])
             for name in ("codes", "size", "plan", "hardness")
         }
-        return Places(**columns, roots=self.roots + others.roots)
+        return Places(**columns, roots=self.roots + others.roots, softwares=self.softwares + others.softwares)
 
     def take(self, chosen: NDArray[np.intp]) -> Places:
         """Some of them."""
         return Places(
             codes=self.codes[chosen],
             roots=tuple(self.roots[index] for index in chosen),
+            softwares=tuple(self.softwares[index] for index in chosen),
             size=self.size[chosen],
             plan=self.plan[chosen],
             hardness=self.hardness[chosen],

@@ -76,12 +76,12 @@ def unlike(errors: FloatArray, mean: FloatArray, spread: FloatArray) -> float:
 
     sqrt(max(0, median(z^2) - STRANGE^2)) x median(s), with z = (error - mean) / s: its runs say so together, and one of
     several that is far off does not. Otherwise a machine that is slower than any known one would be taken for a
-    mistake of its runs.
+    mistake of its runs. It is for several runs: nobody can tell whether a single one is a mistake.
 
     Source: DerSimonian and Laird, Meta-analysis in clinical trials, Controlled Clinical Trials 7 (1986), for the
     variance between sites by moments.
 
-    >>> round(unlike(np.array([0.4]), np.zeros(1), np.array([0.1])) ** 2, 6)  # 16 variances, of which 9 are usual
+    >>> round(unlike(np.full(2, 0.4), np.zeros(2), np.full(2, 0.1)) ** 2, 6)  # 16 variances, of which 9 are usual
     0.07
     >>> unlike(np.array([0.01, 0.4, -0.02]), np.zeros(3), np.full(3, 0.1))
     0.0

@@ -144,12 +144,15 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
     logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
     logits = logits / (job.stack.features.loss_chunks or max(1.0, job.model.vocab / job.model.hidden))
+    if job.training_loss.scored:
+        return _free(len(rows))
+    passes = job.forward_passes
     return replace(
         _free(len(rows)),
-        forward={HEAD: time.forward.total},
+        forward={HEAD: passes * time.forward.total},
         backward={HEAD: time.backward.total},
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
-        cover_forward=time.forward.busy,
+        cover_forward=passes * time.forward.busy,
         cover_backward=time.backward.busy,
         static=logits,
     )
@@ -207,9 +210,14 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
     layer = trained_layer(job, operators)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
+    ahead = job.forward_passes
     more, whole, terms = time.recomputation(lean), (plans.recompute != lean).astype(np.float64), {}
     for name in TERMS:
-        terms[name] = time.forward.terms[name], time.backward.terms[name] + more.terms[name], time.full.terms[name]
+        terms[name] = (
+            ahead * time.forward.terms[name],
+            time.backward.terms[name] + more.terms[name],
+            time.full.terms[name],
+        )
     passes = np.zeros(len(plans)), np.zeros(len(plans))
     if np.any(hosted):
         passes = host_passes(job, time, more, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
@@ -221,10 +229,10 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         overlapped_forward=time.overlapped[0],
         overlapped_backward=time.overlapped[1],
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
-        cover_forward=time.forward.busy + passes[0],
+        cover_forward=ahead * time.forward.busy + passes[0],
         cover_backward=time.backward.busy + more.busy + passes[1],
         cover_recompute=whole * time.full.busy,
-        hidden=time.forward.hidden + time.backward.hidden + more.hidden,
+        hidden=ahead * time.forward.hidden + time.backward.hidden + more.hidden,
         hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,

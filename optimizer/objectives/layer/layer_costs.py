@@ -20,7 +20,8 @@ from optimizer.objectives.kernels.shapes import COST_KEYS, REPLICA_KEYS, SHAPE_K
 from optimizer.objectives.layer.cost import BY_TERM, Cost, Terms, costs_of
 from optimizer.objectives.layer.messages import boundary_messages
 from optimizer.objectives.layer.parameters import Group, LocalParameters, Replicas, groups_of, whole_model
-from optimizer.objectives.layer.sharded import Exposure, sharded_exposures
+from optimizer.objectives.layer.seconds import BACKWARD_KERNELS
+from optimizer.objectives.layer.sharded import Covers, Exposure, sharded_exposures
 from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.pipeline.schedules import paired_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, LAYERS
@@ -234,7 +235,7 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
     )
 
 
-def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, Covers]:
     """Computation of the forward and backward pass, and of recomputing, that each kind's weights can hide under [s].
 
     The embedding has none of its own: its weights travel while a neighbouring layer computes.
@@ -242,21 +243,28 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, tuple[FloatAr
     by_kind = {}
     for kind in costs:
         cost = costs[DENSE if kind == EMBEDDING else kind]
-        by_kind[kind] = cost.cover_forward[rows], cost.cover_backward[rows], cost.cover_recompute[rows]
+        ahead = cost.host[rows] / (1.0 + BACKWARD_KERNELS)
+        by_kind[kind] = Covers(
+            forward=cost.cover_forward[rows],
+            backward=cost.cover_backward[rows],
+            recompute=cost.cover_recompute[rows],
+            host_forward=ahead,
+            host_backward=BACKWARD_KERNELS * ahead,
+        )
     return by_kind
 
 
 def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends outside its layers: transfers and host overhead.
 
-    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap). `senders` are
-    the plans whose transfers differ, `rows` the one of each plan.
+    Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap); activations
+    in every forward pass of the loss. `senders` are the plans whose transfers differ, `rows` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
     sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
     return {
-        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]),
+        "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]) * (1.0 + job.forward_passes) / 2.0,
         "launch": plans.vpp.astype(np.float64) * job.stack["microbatch_overhead"],
     }
 

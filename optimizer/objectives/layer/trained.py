@@ -31,7 +31,10 @@ def local_elements(job: Job, plans: Plans) -> Mapping[str, LocalParameters]:
     >>> round(float(layer.shared[0]) / 1e6, 2), round(float(layer.trained_shared[0]) / 1e6, 3)
     (56.93, 0.655)
     """
-    each, method = parameters(job.model, plans), job.method
+    each, method = dict(parameters(job.model, plans)), job.method
+    if job.training_loss.scored:
+        norm = np.full(len(plans), float(job.model.final_norm_params))
+        each[HEAD] = LocalParameters.all_trained(shared=norm, experts=np.zeros(len(plans)))
     if not method.freezes:
         return each
     elements = {kind: _frozen(whole) for kind, whole in each.items()}

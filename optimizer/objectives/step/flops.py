@@ -66,7 +66,7 @@ def useful_flops(job: Job, convention: str = CAUSAL) -> float:
     """Operations of a step that the job's method needs [FLOP]: what is frozen has no gradients of weights.
 
     `model_flops` less 2 for each frozen parameter and token that multiplies it: 4 N of 6 N where all are. Adapters do
-    not count.
+    not count. Passes of the loss without gradients are a third of it each; a loss without a vocabulary has no head.
 
     Source: Hu et al., arXiv 2106.09685, section 4.2.
 
@@ -77,7 +77,12 @@ def useful_flops(job: Job, convention: str = CAUSAL) -> float:
     [6.0, 4.0]
     """
     per_token = _per_token(job, convention)
-    return (per_token - 2.0 * frozen_params(job)) * job.tokens if job.method.freezes else per_token * job.tokens
+    frozen = frozen_params(job) if job.method.freezes else 0.0
+    if job.training_loss.scored:
+        head = float(job.model.vocab * job.model.hidden)
+        per_token -= 6.0 * head
+        frozen -= head * (job.method.freezes and not job.method.trains("head"))
+    return (per_token + per_token * (job.forward_passes - 1.0) / 3.0 - 2.0 * frozen) * job.tokens
 
 
 def _per_token(job: Job, convention: str = CAUSAL) -> float:

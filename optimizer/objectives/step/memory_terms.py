@@ -26,12 +26,20 @@ def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Weights that a rank keeps for each element of the shared parameters and of the experts [B].
 
     A software that keeps no copy of its weights beside the master copy (param_bytes 0) has one in half precision while
-    it computes, for good wherever it is not gathered and freed again.
+    it computes, for good wherever it is not gathered and freed again. A model that stays as it was lies beside it, in
+    half precision and sharded alike.
 
-    Source: Zhao et al., arXiv 2304.11277, section 3.
+    Source: Zhao et al., arXiv 2304.11277, section 3; huggingface/trl v1.16.0, trl/models/utils.py (prepare_deepspeed,
+    prepare_fsdp).
     """
-    size = weight_size(layer_costs.job)
-    return _sharded(layer_costs, size, 3, size or ELEMENT)
+    size, reference = weight_size(layer_costs.job), layer_costs.job.reference_params
+    weights = _sharded(layer_costs, size, 3, size or ELEMENT)
+    if not reference:
+        return weights
+    whole = layer_costs.replicas.whole_of_plans
+    half = _sharded(layer_costs, ELEMENT, 3)
+    share = reference / layer_costs.plans.tp / (whole.shared + whole.experts)
+    return weights[0] + share * half[0], weights[1] + share * half[1]
 
 
 def resident_state(job: Job) -> float:
@@ -46,12 +54,14 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Gradients that a rank keeps for each element, and temporaries of its update [B]; none where each is used up at
     once.
 
-    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight.
+    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight;
+    bitsandbytes-foundation/bitsandbytes, bitsandbytes/optim/optimizer.py, which updates one tensor after the other.
     """
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
-    return _sharded(layer_costs, job.grad_bytes + job.stack.features.update_bytes, 2)
+    temporaries = job.stack.features.update_bytes * job.update_rule.at_once
+    return _sharded(layer_costs, job.grad_bytes + temporaries, 2)
 
 
 def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:

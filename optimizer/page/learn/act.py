@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from optimizer.base.content import Values, filled_in, value_of
 from optimizer.base.errors import InputError
@@ -83,12 +83,12 @@ class Shown:
 
     Attributes:
         values: what the blanks of its parts and charts name.
-        charts: the numbers of each chart by its name, worked out when it is drawn.
+        charts: the numbers of each chart by its name, worked out when it is drawn; or the chart of a study, as it is.
         tables: caption, columns and rows of tables whose columns depend on the job.
     """
 
     values: Values
-    charts: Mapping[str, Callable[[], ChartNumbers]]
+    charts: Mapping[str, Callable[[], ChartNumbers | Chart]]
     tables: Mapping[str, Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]]] = field(default_factory=dict)
 
 
@@ -139,7 +139,10 @@ class Act:
 
     def chart(self, name: str, shown: Shown) -> Chart:
         """One of its charts."""
-        return chart_of(self.named("chart", name), shown.charts[name](), shown.values)
+        numbers = shown.charts[name]()
+        if isinstance(numbers, Chart):
+            return replace(numbers, name=name)
+        return chart_of(self.named("chart", name), numbers, shown.values)
 
     def html(self, name: str, shown: Shown) -> str:
         """One of its parts, of which what has a condition is shown where it holds; or a table."""

@@ -17,23 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.page.learn.act import PREDICTION, ActQuestion
+from optimizer.page.learn.act import ActQuestion
 from optimizer.page.learn.acts import ACTS
-from optimizer.page.learn.content_files import piece, table, texts
+from optimizer.page.learn.content_files import texts
 from optimizer.page.learn.question import LearnQuestion, controls
 from optimizer.reports.render.html import marked_up, report_page
 from optimizer.reports.report import Report, Table, columns, section
 from optimizer.studies.textbook import LabDesign
 
 DESIGN = "design"
-MOST = 500  # entries of one visitor
 LONGEST = 80  # characters of a name
 LONGEST_HEAD = 1000  # characters of a first line that is looked at
-ACT_TITLES = {f"act-{at}": f"Act {roman}" for at, roman in enumerate(("I", "II", "III", "IV", "V", "VI"), 1)}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take a cell for that begins so
 LETTERS = ("A", "B", "C", "D")
 DEGREES = ("tp", "pp", "microbatches")
-SENT = {"answers": dict, "entries": list, "designs": list, "design": dict}  # of what a browser sends
+GROUPS = columns("name or group | students [1] | answers [1] | right [%]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +58,7 @@ class LedgerEntry:
 
 
 COLUMNS = tuple(column.name for column in fields(LedgerEntry))
+SHOWN_COLUMNS = tuple(name for name in COLUMNS if name not in ("visitor", "name", "context", "question", "failures"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +105,8 @@ def designed(visitor: Visitor, design: LabDesign) -> LedgerEntry:
     )
 
 
-def as_csv(entries: Iterable[LedgerEntry], *, header: bool = True) -> str:
-    """The ledger as CSV. What a spreadsheet would run as a formula gets an apostrophe in front.
+def as_csv(entries: Iterable[LedgerEntry], *, header: bool) -> str:
+    """Entries as CSV. What a spreadsheet would run as a formula gets an apostrophe in front.
 
     >>> print(as_csv([LedgerEntry(time="t", visitor="v", name="=1+1")], header=False).split(",")[2])
     '=1+1
@@ -119,12 +118,6 @@ def as_csv(entries: Iterable[LedgerEntry], *, header: bool = True) -> str:
     cells = (asdict(entry).values() for entry in entries)
     writer.writerows([f"'{cell}" if cell.startswith(FORMULA) else cell for cell in line] for line in cells)
     return out.getvalue()
-
-
-def as_json(entries: Iterable[LedgerEntry]) -> str:
-    """The ledger as JSON: a list of objects keyed by column, empty cells left out."""
-    given = [{key: value for key, value in asdict(entry).items() if value} for entry in entries]
-    return json.dumps(given, indent=2, ensure_ascii=False)
 
 
 def gather(entries: Sequence[LedgerEntry], sheet: Path) -> None:
@@ -144,49 +137,6 @@ def gather(entries: Sequence[LedgerEntry], sheet: Path) -> None:
             file.write(as_csv(entries, header=not head))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{sheet}: answers cannot be written there: {error}") from None
-
-
-def tier(right: Mapping[str, bool], saved: Sequence[LabDesign]) -> str:
-    """How far a student is: "optimal" with the predictions of both acts right, a good design saved and none of the
-    further acts that they played wrong; "partial" with one prediction right, else "developing".
-
-    >>> good = [LabDesign(tp=4, pp=16, microbatches=64)]
-    >>> tier({"act-1": True, "act-2": True}, good), tier({"act-1": True, "act-2": True, "act-5": False}, good)
-    ('optimal', 'partial')
-    """
-    if right.get("act-1") and right.get("act-2") and all(right.values()) and any(design.good for design in saved):
-        return "optimal"
-    return "partial" if any(right.values()) else "developing"
-
-
-def footer(context: str, right: Mapping[str, bool], design: LabDesign, saved: Sequence[LabDesign]) -> str:
-    """The line at the foot of the page, where a student stands, as a description list.
-
-    Args:
-        context: of the lab.
-        right: whether each locked prediction is right, by question; before that of Act II no design is told.
-        design: what the sliders of Act II show.
-        saved: designs.
-
-    Returns:
-        Context, design, MFU, the predictions of every act, memory and tier, as markup.
-    """
-    designing = {
-        "design": ("Design", f"TP {design.tp} x PP {design.pp} x DP {design.dp if design.divides else '-'}"),
-        "mfu": ("MFU by rules of thumb", f"{100 * design.mfu:.2f} %"),
-        "memory": ("Out of memory", "no" if design.fits else "yes"),
-    }
-    entries = {
-        "context": ("Context", context),
-        **(designing if "act-2" in right else {}),
-        **{
-            act.replace("-", ""): (title, "open" if act not in right else "right" if right[act] else "review")
-            for act, title in ACT_TITLES.items()
-        },
-        "saved": ("Designs saved", f"{len(saved)}"),
-        "tier": ("Tier", tier(right, saved)),
-    }
-    return piece("footer", entries)
 
 
 def entry_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
@@ -211,50 +161,33 @@ def entry_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
             gather([entry], Path(asks.sheet))
         except InputError as problem:
             trouble = str(problem)
-    return {"entry": {name: value for name, value in asdict(entry).items() if value}, "trouble": trouble}
+    return {"entry": cells_of(entry), "trouble": trouble}
 
 
-def stand_view(asks: LearnQuestion, body: bytes) -> dict[str, Any]:
-    """Where a student stands, by the progress that their browser keeps: ledger, footer, and what to take away.
+def cells_of(entry: LedgerEntry) -> dict[str, str]:
+    """The cells that are not empty, by column."""
+    return {name: value for name, value in asdict(entry).items() if value}
 
-    Args:
-        asks: the sheet, if there is one.
-        body: JSON with answers by question, entries, designs, the design of the sliders, context and trouble.
-    """
-    sent = _json(body)
-    rows = [each for each in sent.get("entries", []) if isinstance(each, dict)][-MOST:]
-    entries = [LedgerEntry(**{name: str(each.get(name, "")) for name in COLUMNS}) for each in rows]
-    right = {
-        question.name: question.is_right(str(key))
-        for act in ACTS.values()
-        for question in act.questions
-        if question.kind == PREDICTION and (key := sent.get("answers", {}).get(question.name))
-    }
-    shown = ("time", "act", "kind", "answer", "right", "tp", "pp", "dp", "microbatches", "memory_gb", "mfu_percent")
-    table_of = [[getattr(entry, column) for column in shown] for entry in entries]
-    gathered = table("lab.toml")["gathered"] if asks.sheet else ""
-    designs = [_design(each) for each in sent.get("designs", [])][-MOST:]
-    return {
-        "ledger": piece(
-            "ledger", [column.replace("_", " ") for column in shown], table_of, gathered, sent.get("trouble", "")
-        ),
-        "footer": footer(asks.context, right, _design(sent.get("design", {})), designs),
-        "takeaways": marked_up(texts("lab.md")["takeaways"]) if {"act-1", "act-2"} <= right.keys() else "",
-        "csv": as_csv(entries),
-        "json": as_json(entries),
-    }
+
+def takeaways_view(asks: LearnQuestion) -> dict[str, Any]:
+    """What to take away, which a page asks for once the predictions of both acts are locked."""
+    return {"html": marked_up(texts("lab.md")["takeaways"])}
 
 
 def class_page(asks: LearnQuestion) -> bytes:
     """For the teacher: how many of a class took each choice, from the gathered sheet; the last answer of each counts.
 
-    Raises InputError without a sheet.
+    Raises InputError without a sheet, and for a file that is none.
     """
     if not asks.sheet:
         raise InputError("nothing is gathered: start `optimize page --learn-out answers.csv`")
     path = Path(asks.sheet)
-    with path.open(encoding="utf-8", newline="") if path.exists() else StringIO() as file:
-        taken = {(row["visitor"], row["question"]): row["answer"] for row in csv.DictReader(file) if row["question"]}
+    with path.open(encoding="utf-8", newline="", errors="replace") if path.exists() else StringIO() as file:
+        heads = ("", "question")  # of a design, of another ledger that was put behind the first
+        lines = [row for row in csv.DictReader(file) if row.get("question", "") not in heads]
+    if any(None in row.values() or not set(COLUMNS) <= row.keys() for row in lines):
+        raise InputError(f"{path} is another file than a sheet of answers")
+    taken = {(row["visitor"], row["question"]): row["answer"] for row in lines}
     questions = [question for act in ACTS.values() for question in act.questions]
     rows = []
     for question in questions:
@@ -271,10 +204,25 @@ def class_page(asks: LearnQuestion) -> bytes:
     report = Report(
         title=f"{len({visitor for visitor, _ in taken})} students",
         subject=(f"Choices by question, of {path.name}; * is the right one.",),
-        sections=(section("Choices", Table(heads, rows)),),
+        sections=(section("Choices", Table(heads, rows)), section("Groups", Table(GROUPS, _groups(lines)))),
         note="Counted from the sheet at this moment.",
     )
     return report_page(report).encode()
+
+
+def _groups(lines: Sequence[Mapping[str, str]]) -> list[tuple[str, int, int, float]]:
+    """Each name or group: its students, their answers, and which share of these is right; the last of each counts."""
+    last = {(row["visitor"], row["question"]): row for row in lines}.values()
+    groups = [(name, [row for row in last if row["name"] == name]) for name in sorted({row["name"] for row in last})]
+    return [
+        (
+            name or "no name",
+            len({row["visitor"] for row in rows}),
+            len(rows),
+            sum(row["right"] == "yes" for row in rows) / len(rows),
+        )
+        for name, rows in groups
+    ]
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -282,13 +230,12 @@ def _json(body: bytes) -> dict[str, Any]:
         sent = json.loads(body)
     except (ValueError, RecursionError):
         sent = None
-    if not isinstance(sent, dict) or any(not isinstance(sent.get(name, kind()), kind) for name, kind in SENT.items()):
+    if not isinstance(sent, dict) or not isinstance(sent.get("design", {}), dict):
         raise InputError("the progress that was sent is damaged; clear it with Start over")
     return sent
 
 
-def _design(values: Any) -> LabDesign:
+def _design(given: Mapping[str, Any]) -> LabDesign:
     """A design of the sliders of Act II. Raises InputError for another."""
-    given = values if isinstance(values, dict) else {}
     asks = LearnQuestion(act=2, values=tuple((name, str(given[name])) for name in DEGREES if name in given))
     return LabDesign(**{name: each["value"] for name, each in controls(asks, "").items() if name in DEGREES})

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from optimizer.base.content import Values
 from optimizer.page.learn.act import PLAIN, PREDICTION, Act, ActQuestion, Shown
 from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.content_files import piece, table, texts
+from optimizer.page.learn.ledger import COLUMNS, SHOWN_COLUMNS
 from optimizer.page.learn.priced import CONTEXTS, title
 from optimizer.page.learn.question import LearnQuestion, controls
 from optimizer.reports.render.html import marked_up
 
+DESIGNING = {"design": "Design", "mfu": "MFU by rules of thumb", "memory": "Out of memory"}  # of Act II, once locked
 
-def page_values() -> dict[str, Any]:
-    """What learn.html shows before anything is locked: no number of any act."""
+
+def page_values(sheet: str = "") -> dict[str, Any]:
+    """What learn.html shows before anything is locked: no number of any act; `sheet` gathers answers."""
     lab = table("lab.toml")
+    acts = {act.questions[0].name: f"Act {act.content['roman']}" for act in ACTS.values()}
     return {
+        **{"script": "learn.js", "sheet": sheet, "columns": COLUMNS, "shown_columns": SHOWN_COLUMNS},
+        "stands": {"context": "Context", **DESIGNING, **acts, "saved": "Designs saved", "tier": "Tier"},
         "header": marked_up(texts("lab.md")["header"]),
         "reading": piece("titled", [(each["title"], each["text"]) for each in lab["reading"]], "reading"),
         "lab": lab,
         "contexts": [(name, title(name)) for name in CONTEXTS],
         "ledger": marked_up(texts("lab.md")["ledger"]),
-        "locked": locked_banner(),
-        "acts": [(number, _blocks(act, "opening", None, {})) for number, act in ACTS.items()],
+        "locked": piece("banner", PLAIN, "Locked.", "Lock your prediction above to see what comes here."),
+        "acts": [(number, "".join(_blocks(act, "opening", None, {}))) for number, act in ACTS.items()],
     }
 
 
 def panel_view(asks: LearnQuestion, body: bytes = b"") -> dict[str, Any]:
-    """What an act shows with the values of its controls, in blocks; `body` is a text that the reader pasted."""
-    act, set_to = ACTS[asks.act], controls(asks, body.decode("utf-8", "replace"))
-    shown = act.shown({**{name: each["value"] for name, each in set_to.items()}, "context": asks.context})
-    return {"html": _blocks(act, "panel", shown, set_to)}
+    """What an act shows with the values of its controls; `body` is a text that the reader pasted."""
+    return {"html": "".join(panel_blocks(asks, controls(asks, body.decode("utf-8", "replace"))))}
+
+
+def panel_blocks(asks: LearnQuestion, set_to: Mapping[str, Values]) -> list[str]:
+    """What an act shows with its controls set so, block by block."""
+    shown = ACTS[asks.act].shown({**{name: each["value"] for name, each in set_to.items()}, "context": asks.context})
+    return _blocks(ACTS[asks.act], "panel", shown, set_to)
 
 
 def reveal_view(asks: LearnQuestion) -> dict[str, Any]:
@@ -43,10 +54,12 @@ def reveal_view(asks: LearnQuestion) -> dict[str, Any]:
     return {"html": piece("reveal", "fine" if right else "warned", heading, choice.reveal(), question.name, others)}
 
 
-def _blocks(act: Act, part: str, shown: Shown | None, set_to: Values) -> str:
-    """The blocks of a part of the act's file below each other, each with a name by which it is replaced."""
-    blocks = ((block.split()[0], _block(act, block.split(), shown, set_to)) for block in act.content[part])
-    return piece("blocks", [(f"{part}-{act.number}-{at}", kind, html) for at, (kind, html) in enumerate(blocks)])
+def _blocks(act: Act, part: str, shown: Shown | None, set_to: Values) -> list[str]:
+    """The blocks of a part of the act's file, each with a name by which it is replaced."""
+    return [
+        piece("block", f"{part}-{act.number}-{at}", words.split()[0], _block(act, words.split(), shown, set_to))
+        for at, words in enumerate(act.content[part])
+    ]
 
 
 def _block(act: Act, words: list[str], shown: Shown | None, set_to: Values) -> str:
@@ -77,8 +90,3 @@ def ask(question: ActQuestion, act: int) -> str:
     """A question with its choices, and the button that locks one."""
     word = "prediction" if question.kind == PREDICTION else "answer"
     return piece("ask", question, word, act)
-
-
-def locked_banner() -> str:
-    """What stands where an act goes on, until its prediction is locked."""
-    return piece("banner", PLAIN, "Locked.", "Lock your prediction above to see what comes here.")

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
 from optimizer.calibration.groups import gathered
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job.job import Job
@@ -85,10 +86,10 @@ def job_of(context: str) -> Job:
 
 @dataclass(frozen=True, kw_only=True)
 class PricedDesign:
-    """A design of Act II as the cost model sees it."""
+    """A design as the cost model sees it."""
 
-    job: Job  # the lab's job with the batch of the design
-    plan: Plan  # the design as a plan
+    job: Job
+    plan: Plan
     estimate: Estimate | None = None  # its price, None where it cannot be built
     reasons: tuple[str, ...] = ()  # why it cannot
 
@@ -96,6 +97,23 @@ class PricedDesign:
     def fits(self) -> bool:
         """Whether its memory is predicted to fit."""
         return self.estimate is not None and self.estimate.reserved <= self.job.usable_memory
+
+    @property
+    def priced(self) -> Estimate:
+        """Its price. Raises InputError where it cannot be built."""
+        if self.estimate is None:
+            raise InputError("; ".join(self.reasons))
+        return self.estimate
+
+
+def estimated(job: Job, plan: Plan) -> PricedDesign:
+    """The plan as the cost model prices it, or why it cannot be built."""
+    from optimizer.search.plan.alternatives import estimate_of
+
+    broken = broken_rules(job, plan)
+    if reasons := tuple(broken[rule] for rule in NECESSARY if rule in broken):
+        return PricedDesign(job=job, plan=plan, reasons=reasons)
+    return PricedDesign(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
 
 
 def nearest(billions: float) -> str:
@@ -131,8 +149,6 @@ def designed(design: LabDesign) -> PricedDesign:
     >>> design.job.global_batch, design.fits
     (256, True)
     """
-    from optimizer.search.plan.alternatives import estimate_of
-
     job = replace(job_of(LARGE), gpus=GPUS, global_batch=max(1, design.dp) * design.microbatches)
     plan = Plan(
         tp=design.tp,
@@ -141,11 +157,7 @@ def designed(design: LabDesign) -> PricedDesign:
         num_microbatches=design.microbatches,
         sequence_parallel=design.tp > 1,
     )
-    broken = broken_rules(job, plan)
-    reasons = tuple(broken[rule] for rule in NECESSARY if rule in broken)
-    if reasons:
-        return PricedDesign(job=job, plan=plan, reasons=reasons)
-    return PricedDesign(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
+    return estimated(job, plan)
 
 
 @once

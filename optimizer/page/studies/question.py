@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from time import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,17 +16,22 @@ from optimizer.job.fields import FIELDS
 from optimizer.job.job import DTYPES
 
 LONGEST = 300  # characters of a value
+FRESH = 5.0  # for which what was read of a store is shown again [s]
+SORTS = ("MFU", "tokens per dollar", "tokens per joule", "step time", "GPUs")  # of a store's jobs
 LIMITS = ("deadline", "budget", "power", "racks", "term", "provider", "buy")  # that need no other plans
-RENT = "rent"
+RENT, WHERE, SORT = "rent", "where", "sort"
+DOTTED = ("prices", "filters")  # kinds of fields of which there are several, by what stands behind the dot
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyQuestion:
-    """Options of the command of a tab, by name; `rent.NAME` is the price of a machine."""
+    """Options of the command of a tab, by name; `rent.NAME` is the price of a machine, `where.NAME` what is shown."""
 
     tab: str
     options: tuple[Pair, ...]
+    store: str = ""  # of `optimize batch`, which the server was given
+    moment: int = 0  # of the question: a store grows
 
     @property
     def searched(self) -> StudyQuestion:
@@ -41,7 +47,7 @@ class StudyQuestion:
     @property
     def arguments(self) -> tuple[str, ...]:
         """The options as the command line has them."""
-        return tuple(word for name, value in self.options for word in _words(name, value))
+        return tuple(word for name, value in self.options if name != SORT for word in _words(name, value))
 
     def flags(self) -> str:
         """The command that gives the same answer.
@@ -49,7 +55,8 @@ class StudyQuestion:
         >>> StudyQuestion(tab="buy", options=(("model", "gpt3"), ("buy", "yes"), ("rent.h100", "2"))).flags()
         'optimize pareto --model gpt3 --buy --rent h100=2'
         """
-        return shlex.join(["optimize", form_of(self.tab)["command"], *self.arguments])
+        store = ("--store", self.store) if self.store else ()
+        return shlex.join(["optimize", *form_of(self.tab)["command"].split(), *store, *self.arguments])
 
     def address(self) -> str:
         """The question as the part of an address after "?"."""
@@ -81,12 +88,14 @@ def names_of(option: str) -> tuple[str, ...]:
     machines = (*device_names(), *cluster_names())
     return {
         **{"model": model_names(), "hardware": machines, "cluster": machines},
-        **{"term": RENTS, "provider": tuple(providers), "dtype": DTYPES},
+        **{"term": RENTS, "provider": tuple(providers), "dtype": DTYPES, SORT: SORTS},
     }[option]
 
 
-def asked(tab: str, pairs: Sequence[Pair]) -> StudyQuestion:
+def asked(tab: str, pairs: Sequence[Pair], store: str = "") -> StudyQuestion:
     """The question of an address or a form; without one, the question that the tab opens with.
+
+    A store is read anew for what is asked FRESH seconds later.
 
     Raises InputError for a name that is not known, and for too long a value.
 
@@ -101,7 +110,7 @@ def asked(tab: str, pairs: Sequence[Pair]) -> StudyQuestion:
         given = [(key, text.strip()) for key, text in pairs if key.partition(".")[0] == name and text.strip()]
         if kind == "several" and given:
             given = [(name, ",".join(dict.fromkeys(part for _, text in given for part in text.split(","))))]
-        for key, text in given if kind == "prices" else given[-1:]:
+        for key, text in given if kind in DOTTED else given[-1:]:
             if len(text) > LONGEST:
                 raise InputError(f"{each['label']}: {len(text):,} characters, more than the {LONGEST} that are read")
             machine = key.partition(".")[2] if kind == "prices" else ""
@@ -111,13 +120,21 @@ def asked(tab: str, pairs: Sequence[Pair]) -> StudyQuestion:
             options.append((key, text))
     chosen = dict(options).get("hardware", "").split(",")
     priced = [(key, text) for key, text in options if not key.startswith(f"{RENT}.") or key.partition(".")[2] in chosen]
-    return StudyQuestion(tab=tab, options=tuple(priced))
+    moment = int(time() / FRESH) if store else 0
+    return StudyQuestion(tab=tab, options=tuple(priced), store=store, moment=moment)
 
 
 def form_values(pairs: Sequence[Pair], question: StudyQuestion, answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields of the form with their values."""
     form, given = form_of(question.tab), dict(question.options)
-    return {"form": {**form, "field": [_field(each, given) for each in form["field"] if each["kind"] != "prices"]}}
+    dotted = [each for each in form["field"] if each["kind"] in DOTTED]
+    return {
+        "form": {
+            **form,
+            "dotted": dotted,
+            "field": [_field(each, given) for each in form["field"] if each not in dotted],
+        }
+    }
 
 
 def _field(each: Values, given: Mapping[str, str]) -> Values:

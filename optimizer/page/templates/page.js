@@ -1,13 +1,12 @@
 // Every tab with a form: a changed control asks for the answer, a newer change stops the older, the address holds the question.
 "use strict";
-const byId = (id) => document.getElementById(id);
 const SOON = 30; // after the last movement of a slider [ms]
 const LONG = 400; // from which on a search shows that it goes on [ms]
 const SETTLED = 150; // after an answer, before its proof is asked for: a slider often moves on [ms]
+const HELD = "held"; // a slider that still moves: its address is written once it is let go
 let running = null; // of the answer
 const later = new Map(); // by view, of what was opened
 let timer = 0;
-let pushed = 0;
 let sent = null; // files of the visitor, as they were read last
 
 function question() {
@@ -26,25 +25,6 @@ function remember(address, push) {
   for (const link of document.querySelectorAll("a.carry")) link.search = "plan=" + encodeURIComponent(address);
   if (url === location.search) return;
   move(url, push);
-}
-
-function move(url, push) {
-  if (push) pushed += 1;
-  history[push ? "pushState" : "replaceState"]({ changes: pushed }, "", url);
-  byId("undo").disabled = pushed === 0;
-}
-
-async function ask(view, pairs, signal, options) {
-  const response = await fetch("view/" + view + "?" + pairs, { signal, ...options });
-  if (response.status === 401) throw new Error("The server was started anew: open the address that it printed.");
-  const found = await response.json();
-  if (found.problem) throw new Error(found.problem);
-  return found;
-}
-
-function say(problem) {
-  byId("problem").hidden = !problem;
-  byId("problem").textContent = problem;
 }
 
 function progress(controller, what) {
@@ -69,7 +49,7 @@ async function answer(push) {
   byId("answer").classList.add("old");
   try {
     const body = sent ? { method: "POST", body: sent } : {};
-    const found = await ask(byId("question").dataset.view, question(), controller.signal, body);
+    const found = await fetched(byId("question").dataset.view, question(), { signal: controller.signal, ...body });
     if (controller !== running) return true;
     say("");
     for (const [id, html] of Object.entries({ answer: found.answer, ...found.put })) put(byId(id), html);
@@ -79,7 +59,7 @@ async function answer(push) {
     if (found.mine) putMine(found.mine);
     document.title = found.title + " - mfu-optimizer";
     shorten(found.title);
-    remember(found.address, push);
+    if (push !== HELD) remember(found.address, push);
     byId("answer").classList.remove("old");
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
     refresh();
@@ -101,7 +81,7 @@ async function prove(controller) {
   if (!still()) return;
   const done = waiting(byId("verdict"), "What is proven about it is being worked out", controller);
   try {
-    const found = await ask(byId("question").dataset.next, byId("answer").dataset.address, controller.signal);
+    const found = await fetched(byId("question").dataset.next, byId("answer").dataset.address, { signal: controller.signal });
     if (!still()) return;
     const page = new DOMParser().parseFromString(found.answer, "text/html");
     for (const id of ["verdict", "proven"]) put(byId(id), page.getElementById(id).innerHTML);
@@ -180,7 +160,7 @@ async function open(details) {
   const done = waiting(place, "Working", controller);
   place.classList.add("old");
   try {
-    const found = await ask(view, address, controller.signal);
+    const found = await fetched(view, address, { signal: controller.signal });
     put(place, found.html);
     details.dataset.of = address;
   } catch (error) {
@@ -224,15 +204,6 @@ function addMine() {
   if (field.value.trim()) mine(field.value.trim().toLowerCase(), true);
 }
 
-async function copy(text, button) {
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "Select and copy it by hand";
-  }
-}
-
 // The files chosen, each with its name, or the text of the box: together one launch.
 async function paste(chosen, text) {
   const files = await Promise.all(chosen.map(async (file) => [file.name, await file.text()]));
@@ -243,6 +214,7 @@ async function paste(chosen, text) {
 
 // The form and the answer of the address, as the server writes them.
 async function again() {
+  if (!byId("question")) return;
   const response = await fetch(location.search || "./");
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   sent = null;
@@ -272,7 +244,7 @@ function settled() {
 document.addEventListener("input", (event) => {
   if (event.target.matches(".slide")) {
     event.target.dataset.held = "yes";
-    slid(event.target, false);
+    slid(event.target, HELD);
   }
 });
 document.addEventListener("change", (event) => {
@@ -297,13 +269,7 @@ document.addEventListener("click", (event) => {
   const target = event.target;
   if (target.matches(".pin")) mine(target.dataset.pins, target.getAttribute("aria-pressed") !== "true");
   if (target.id === "add-mine") addMine();
-  if (target.id === "undo") history.back();
-  if (target.dataset.copy) copy(target.dataset.copy === "link" ? location.href : byId(target.dataset.copy).textContent, target);
   if (target.id === "read-pasted") paste([], byId("pasted").value);
-  if (target.matches(".to-control")) {
-    event.preventDefault();
-    document.querySelector(target.getAttribute("href")).focus();
-  }
 });
 document.addEventListener(
   "toggle",
@@ -315,12 +281,6 @@ document.addEventListener(
   },
   true,
 );
-addEventListener("popstate", (event) => {
-  pushed = event.state ? event.state.changes : 0;
-  byId("undo").disabled = pushed === 0;
-  if (byId("question")) again();
-});
-
 for (const name of ["dragover", "drop"]) {
   addEventListener(name, (event) => {
     if (!byId("in-file") || !event.dataTransfer.types.includes("Files")) return;
@@ -334,7 +294,3 @@ if (byId("answer").dataset.address) {
   remember(byId("answer").dataset.address, false);
   settled();
 } else if (byId("question") && byId("problem").hidden) answer(false);
-
-addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("main details:not([data-view])")) each.open = true;
-});

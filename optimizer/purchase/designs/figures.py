@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 
 from optimizer.base.units import GB
 from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import Offer
 from optimizer.catalog.whole import Lot, whole
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
+from optimizer.objectives.belief.belief import error_of
+from optimizer.objectives.minimised.energy import busy_seconds
 from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, running_cost, surcharge
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.interval import mfu
 from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.price.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.price.catalogue import (
@@ -94,10 +100,20 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """The plan of one run: what its step costs, and what the mean GPU does meanwhile."""
+    """The plan of one run: what its step costs, and what the mean GPU does meanwhile.
+
+    slower: time of its step by what the user's own runs say, over the predicted one [1].
+    """
 
     estimate: Estimate
     busy: BusySeconds
+    slower: float = 1.0
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> PlannedRun:
+        """Of one run's job and plan."""
+        told = error_of(job, plan, mfu(job, estimate.step_time))[0] if job.stack.known else 0.0
+        return cls(estimate=estimate, busy=busy_seconds(job, plan, knobs), slower=exp(told))
 
 
 def figures(
@@ -117,9 +133,9 @@ def figures(
     waits = waits_of(campaign, design, values)
     for run, plan in zip(campaign.runs, planned, strict=True):
         # A lower MFU than planned stretches every term, and the cap stretches the compute terms.
-        estimate = plan.estimate
-        stretched = {term: seconds / values["mfu"] for term, seconds in estimate.time.items()}
-        step = step_energy(stretched, plan.busy.at(values["mfu"]), curve, design.power_cap)
+        estimate, rate = plan.estimate, values["mfu"] / plan.slower
+        stretched = {term: seconds / rate for term, seconds in estimate.time.items()}
+        step = step_energy(stretched, plan.busy.at(rate), curve, design.power_cap)
         seconds = step.step_time
         needed = tokens_of(design, run, values["critical_batch"])
         steps = needed / (design.batch(run) * run.seq_len)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from optimizer.base.errors import InputError
-from optimizer.objectives.money import break_even, parity_price, running_cost
+from optimizer.base.units import YEAR
+from optimizer.catalog.economics import default_price
+from optimizer.objectives.money import Ownership, break_even, parity_price, resale_value, running_cost
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.designs.figures import ownership
@@ -43,6 +45,21 @@ class RentOrBuy:
     rent: float
     time: float
     lifetime: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resale:
+    """What owned machines come to when they are sold after so many whole years of continuous use.
+
+    value: what they sell for by the trend of prices [USD]; book: what is not written off yet [USD]; yearly: price less
+    value, and running cost, over the years [USD]; rent: of the same machines for a year [USD], None where not known.
+    """
+
+    years: int
+    value: float
+    book: float
+    yearly: float
+    rent: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +148,40 @@ def rent_or_buy(campaign: Campaign, point: Point) -> RentOrBuy:
     Raises InputError when a rent or a purchase price is not known.
     """
     design = point.design
-    values = {item.name: item.value.mid for item in (*assumptions(buy=True), *campaign.assumptions)}
-    gpus = bought(campaign, design).gpus
-    own, capex = ownership(campaign, design, values, gpus, point.on_host)
-    running = float(running_cost(capex, gpus, gpus * provisioned_power(design), point.figures.mean_power, own))
+    own, capex, running = _owned(campaign, point)
     rent = rented(campaign, design).gpus * rent_offer(campaign, design).value
     time = float(break_even(capex, running, rent))
     return RentOrBuy(point=point, capex=capex, running=running, rent=rent, time=time, lifetime=own.lifetime)
+
+
+def _owned(campaign: Campaign, point: Point) -> tuple[Ownership, float, float]:
+    """What owning a point's machines costs: the inputs, their price [USD] and what they cost to run [USD/s]."""
+    design = point.design
+    values = {item.name: item.value.mid for item in (*assumptions(buy=True), *campaign.assumptions)}
+    gpus = bought(campaign, design).gpus
+    own, capex = ownership(campaign, design, values, gpus, point.on_host)
+    running = running_cost(capex, gpus, gpus * provisioned_power(design), point.figures.mean_power, own)
+    return own, capex, float(running)
+
+
+def resale(campaign: Campaign, point: Point) -> tuple[Resale, ...]:
+    """A point's machines sold after each whole year of their life; empty where no purchase price is known."""
+    try:
+        own, capex, running = _owned(campaign, point)
+    except InputError:
+        return ()
+    try:
+        rent = rented(campaign, point.design).gpus * rent_offer(campaign, point.design).value * YEAR
+    except InputError:
+        rent = None
+    trend = default_price("price_performance_trend").value
+    years = []
+    for year in range(1, int(own.lifetime / YEAR) + 1):
+        value = float(resale_value(capex, year * YEAR, trend))
+        book = capex * (1 - (1 - own.residual) * year * YEAR / own.lifetime)
+        yearly = (capex - value) / year + running * YEAR
+        years.append(Resale(years=year, value=value, book=book, yearly=yearly, rent=rent))
+    return tuple(years)
 
 
 def rent_or_buy_known(campaign: Campaign, points: Sequence[Point]) -> tuple[RentOrBuy, ...]:

@@ -11,7 +11,6 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.layer.cost import offloads_activations
 from optimizer.objectives.layer.layer_costs import layer_costs_of
-from optimizer.objectives.minimised.energy import busy_seconds
 from optimizer.objectives.power import capped_slowdown
 from optimizer.objectives.step.host_memory import on_host
 from optimizer.purchase.campaign import AUTO, Campaign, Design
@@ -126,8 +125,7 @@ class Workshop:
                     reasons = "; ".join(clash.reason for clash in answer.conflict)
                     return Rejected(design=design, reason=reasons or f"no plan ({answer.status})")
                 answers.append(answer)
-                busy = busy_seconds(answer.job, answer.plan, answer.knobs)
-                planned.append(PlannedRun(estimate=answer.estimate, busy=busy))
+                planned.append(PlannedRun.of(answer.job, answer.plan, answer.knobs, answer.estimate))
         except InputError as error:
             return Rejected(design=design, reason=str(error))
         on_host = max(host_bytes(answer) for answer in answers)

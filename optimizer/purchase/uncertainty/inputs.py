@@ -68,8 +68,8 @@ def untested(point: Point) -> tuple[str, ...]:
 
 def _rate(item: Assumption, point: Point) -> Assumption:
     """Rate reached over rate planned: the widest interval of the runs, since one stack errs alike on all of them."""
-    steps = [answer.estimate.step_time for answer in point.answers if answer.estimate is not None]
     spans = plan_intervals(point)
+    steps = [sqrt(span.low * span.high) for span in spans]  # as the figures have them
     low = min(step / each.high for step, each in zip(steps, spans, strict=True))
     high = max(step / each.low for step, each in zip(steps, spans, strict=True))
     reasons = untested(point)

@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.job.plan import Plans
-from optimizer.objectives.minimised.energy import busy_seconds
 from optimizer.objectives.step.price import price
 from optimizer.purchase.campaign import Campaign, Design
 from optimizer.purchase.designs.figures import Figures, PlannedRun, figures
@@ -101,7 +100,7 @@ def repriced(campaign: Campaign, design: Design, point: Point) -> list[PlannedRu
         costs = price(job, Plans.of([answer.plan]), answer.knobs)
         flops = answer.estimate.flops_per_gpu * answer.estimate.step_time * design.gpus
         estimate = costs.estimate(0, job.tokens, job.gpus, flops)
-        planned.append(PlannedRun(estimate=estimate, busy=busy_seconds(job, answer.plan, answer.knobs)))
+        planned.append(PlannedRun.of(job, answer.plan, answer.knobs, estimate))
     return planned
 
 

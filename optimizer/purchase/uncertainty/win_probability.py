@@ -9,6 +9,8 @@ import numpy as np
 
 from optimizer.catalog.economics import default_price
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import alikeness
+from optimizer.objectives.step.interval import mfu
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.points import Point, excesses, figures_in
 from optimizer.purchase.price.catalogue import price_row
@@ -56,7 +58,14 @@ class Decision:
 
 @dataclass
 class DrawnErrors:
-    """Standard normal errors, drawn once by name, so that machines share what they have in common."""
+    """Standard normal errors, drawn once by name, so that machines share what they have in common.
+
+    Attributes:
+        draws: of each.
+        random: where they are drawn from.
+        shared: of the variance of prices and failures what is common [1].
+        drawn: by name.
+    """
 
     draws: int
     random: np.random.Generator
@@ -80,10 +89,10 @@ def judged(
 ) -> Decision:
     """The chance of each machine to be the best choice, by drawing every uncertain input of all of them together.
 
-    Rates err alike by the share `shared` of the variance where the stack is the same, that of presets/prices.csv where
-    None, prices where both are rented or bought, failures everywhere; power, PUE and the other inputs are the same for
-    all. A range holds nine of ten cases
-    and is log-normal to either side. What misses a limit counts as dear as the dearest.
+    Rates err alike as optimizer.objectives.belief has it. Prices where both are rented or bought, and failures
+    everywhere, err alike by the share `shared` of the variance, that of presets/prices.csv where None; power, PUE and
+    the other inputs are the same for all. A range holds nine of ten cases and is log-normal to either side. What misses
+    a limit counts as dear as the dearest.
 
     The worth of a question is the expected value of perfect information on one input.
 
@@ -96,8 +105,8 @@ def judged(
         draws, np.random.default_rng(seed), default_price("shared_error").value if shared is None else shared
     )
     losses, within, inputs = [], [], dict[tuple[str, str], tuple[str, FloatArray]]()
-    for point in points:
-        values = _values(campaign, point, errors, inputs)
+    for point, rate in zip(points, _rates(points, errors), strict=True):
+        values = _values(campaign, point, rate, errors, inputs)
         cost, inside = _outcomes(campaign, point, values, draws)
         losses.append(cost)
         within.append(inside)
@@ -163,11 +172,31 @@ def spread(value: Range, error: FloatArray) -> FloatArray:
     return np.asarray(value.mid * ratio**scaled)
 
 
+def _rates(points: Sequence[Point], errors: DrawnErrors) -> FloatArray:
+    """Standard normal errors of the rate of each machine, one row each, alike as those of its first run are."""
+    firsts = [point.answers[0] for point in points]
+    predicted = [
+        (answer.job, answer.plan, mfu(answer.job, answer.estimate.step_time))
+        for answer in firsts
+        if answer.plan and answer.estimate
+    ]
+    values, vectors = np.linalg.eigh(alikeness(predicted))
+    own = np.array([errors(f"rate {number}") for number in range(len(predicted))])
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ own)
+
+
 def _values(
-    campaign: Campaign, point: Point, errors: DrawnErrors, inputs: dict[tuple[str, str], tuple[str, FloatArray]]
+    campaign: Campaign,
+    point: Point,
+    rate: FloatArray,
+    errors: DrawnErrors,
+    inputs: dict[tuple[str, str], tuple[str, FloatArray]],
 ) -> Mapping[str, FloatArray]:
-    """Every input of one machine in every case; the errors are noted in `inputs` by input and by what it is about."""
-    device, stack = point.design.cluster.device.name, point.answers[0].job.stack.name
+    """Every input of one machine in every case; the errors are noted in `inputs` by input and by what it is about.
+
+    rate: the error of what it reaches [standard deviations].
+    """
+    device = point.design.cluster.device.name
     values = {}
     for item in own_assumptions(campaign, point):
         about = ""
@@ -175,7 +204,7 @@ def _values(
             values[item.name] = np.full(errors.draws, item.value.mid)
             continue
         if item.name == "mfu":
-            about, error = point.design.title, errors.partly(f"rate of {stack}", f"rate of {stack} on {device}")
+            about, error = point.design.title, rate
         elif item.name in ("rent", "capex"):
             about = point.design.title
             error = errors.partly(f"market, {item.name}", price_row(campaign, point.design).row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from time import perf_counter
 
 import numpy as np
@@ -204,7 +204,8 @@ def _remedied(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> 
     note = "" if relaxation else _note(question, others, rule)
     if isinstance(rule, Memory):
         shorter = islice(_fitting(question, shorter_jobs(question.job)), 1)
-        lighter = ", ".join((*_fitting(question, lighter_jobs(question.job)), *shorter))
+        ways = chain.from_iterable(islice(_fitting(question, way), 1) for way in lighter_jobs(question.job))
+        lighter = ", ".join((*ways, *shorter))
         note = f"fits: {lighter}" if lighter else note
     return Clash(rule=rule.name, reason=_reason(question, rules, rule), relaxation=relaxation, note=note)
 

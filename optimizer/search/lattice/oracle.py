@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -114,9 +114,16 @@ def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_li
 
 
 def fold(
-    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning = Tuning(), time_limit: float | None = None
+    job: Job,
+    cost_batches: Iterable[LayerCosts],
+    tuning: Tuning = Tuning(),
+    time_limit: float | None = None,
+    seen: Callable[[LayerCosts, float], None] | None = None,
 ) -> Sweep:
-    """Price batches of plans one after the other, keeping what matters, and tune what is left."""
+    """Price batches of plans one after the other, keeping what matters, and tune what is left.
+
+    `seen` is told of each batch and of the value of the best plan so far that fits, infinite without one.
+    """
     deadline, own = Deadline.after(time_limit), tuning.own()
     points_left: Points | None = None
     space, fitting, complete = 0, 0, True
@@ -128,6 +135,8 @@ def fold(
             points_left = points if points_left is None else _both(points_left, points)
             if space > PROVEN_WHOLE or not job.layout_given:
                 points_left = _trimmed(points_left)
+            if seen:
+                seen(layer_costs, float(np.min(points_left.values[points_left.fits], initial=np.inf)))
     except TimeLimit:
         complete = False
     best = -1

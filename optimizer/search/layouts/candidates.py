@@ -77,11 +77,13 @@ def lay_out(
     below: float = np.inf,
     own: OwnSettings | None = None,
     with_knob_bound: bool = True,
+    size: int = 0,
 ) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
-    job's plans as far as they are known. with_knob_bound: else the bound is left at 0.
+    job's plans as far as they are known. with_knob_bound: else the bound is left at 0. size: plans of the lattice,
+    where the batches are what is left of it.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
@@ -89,7 +91,7 @@ def lay_out(
     """
     search = _search(job, tuning, time_limit, own=own)
     split = even.value if even else np.inf
-    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split)
+    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split, size)
     any_knobs = tuning.fixed is None
     bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
     search.limit = min(split, below) * (1 + SAME)
@@ -316,19 +318,20 @@ def _proof_plans(
 
 
 def _lowest(
-    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float
+    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, size: int = 0
 ) -> tuple[LayerCosts, StepFloor, int]:
     """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
-    given whole, in the order of the lattice.
+    given whole, in the order of the lattice; how many that has, `size` where it is known.
     """
     proof_costs: list[LayerCosts] = []
     floors: list[StepFloor] = []
-    space = 0
+    space = seen = 0
     for layer_costs in cost_batches:
         floor = step_floor(layer_costs, tuning.fixed or Knobs())
         bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
         low = bounds < even
-        space += len(layer_costs)
+        seen += len(layer_costs)
+        space = max(seen, size)
         low[np.argsort(bounds, kind="stable")[: FASTEST if space > PROVEN_WHOLE else None]] = True
         if not low.all():
             layer_costs, floor = layer_costs.take(low).copied(), floor.take(low).copied()
@@ -456,6 +459,9 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
         uneven = 0.0 if others else float(floors.uneven[index])
         if split.value <= max(bound, max(bound / scale, uneven) * listed) * (1 + SAME):
             return split
+    # Every other layout is listed, and takes no less than the bound of all of them.
+    if bound * objective.listed >= search.limit * (1 + SAME):
+        return split if split and split.value < search.limit else search.limit
     try:
         if problem.vpp == 1 and fitting_layout(problem.at_most_offload, search.deadline.left) is None:
             return np.inf

@@ -15,6 +15,7 @@ from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
+from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.given import as_given
 from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up, value_of
 
@@ -54,8 +55,9 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     It is the plan that the planner answers with. Raises InputError for a pin on an unknown variable.
     """
     space = Space(job, structural(job))
-    swept = fold(job, space, tuning)
-    layouts, _ = best_layouts(job, space, swept, tuning)
+    contenders = Contenders(job=job, tuning=tuning)
+    swept = fold(job, space, tuning, seen=contenders.add)
+    layouts, _ = best_layouts(job, space, swept, tuning, contenders=contenders)
     if layouts is None or layouts.best is None:
         return None
     best = layouts.best
@@ -133,11 +135,13 @@ def best_layouts(
     tuning: Tuning,
     time_limit: float | None = None,
     known: AssignedLayouts | None = None,
+    contenders: Contenders | None = None,
 ) -> tuple[AssignedLayouts | None, float]:
     """The best layouts of a lattice that was swept, and the value of the best even split, infinite without one
     [unit of the objective].
 
-    None for a lattice without plans. known: the layouts, where they have been searched. Raises TimeLimit where not all
+    None for a lattice without plans. known: the layouts, where they have been searched. contenders: kept while the
+    lattice was swept. Raises TimeLimit where not all
     plans were bounded in time.
     """
     if not swept.space:
@@ -147,7 +151,8 @@ def best_layouts(
     even = best_even(job, swept.points) if swept.points else None
     value = even.value if even else float("inf")
     deadline = Deadline.after(time_limit)
-    layouts = known or lay_out(job, space.until(deadline), tuning, even=even, time_limit=time_limit, own=swept.own)
+    batches = contenders.batches(space, job, value, deadline) if contenders else space.until(deadline)
+    layouts = known or lay_out(job, batches, tuning, even=even, time_limit=time_limit, own=swept.own, size=swept.space)
     if layouts.complete or not swept.points or not layouts.best:
         return layouts, value
     return _with_the_leaders(job, swept.points, layouts, layouts.best, tuning, deadline.left), value

@@ -104,7 +104,11 @@ def proven(
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, value, others) if points else NearTies()
     with clock.phase("safety"):
-        safety = safety_of(job, unproven.space, swept, layouts.best, tuning, unproven.left) if priced_risk else None
+        safety = (
+            safety_of(job, unproven.space, swept, layouts.best, tuning, unproven.left, unproven.contenders)
+            if priced_risk
+            else None
+        )
     return _finished(
         unproven,
         replace(

@@ -16,12 +16,19 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
+from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.given import as_given
 from optimizer.search.plan.alternatives import estimate_of, value_of
 
 
 def safety_of(
-    job: Job, space: Space, swept: Sweep, best: Candidate, tuning: Tuning, time_limit: float | None = None
+    job: Job,
+    space: Space,
+    swept: Sweep,
+    best: Candidate,
+    tuning: Tuning,
+    time_limit: float | None = None,
+    contenders: Contenders | None = None,
 ) -> Safety | None:
     """The best plan on paper of a job, beside the job's own `best`.
 
@@ -33,12 +40,22 @@ def safety_of(
         return None
     deadline = Deadline.after(time_limit)
     own = value_of(bold, best.plan, best.knobs, estimate_of(bold, price(bold, Plans.of([best.plan]), best.knobs), 0))
-    cost_batches = (layer_costs.changed(job=bold) for layer_costs in space.until(deadline))
+    every = (
+        contenders.batches(space, bold, own, deadline) if contenders and not job.layout_given else space.until(deadline)
+    )
+    cost_batches = (layer_costs.changed(job=bold) for layer_costs in every)
     try:
         layouts = as_given(fold(bold, cost_batches, tuning, time_limit)) if job.layout_given else None
         even = replace(best, value=own)
         layouts = layouts or lay_out(
-            bold, cost_batches, tuning, even=even, time_limit=time_limit, own=swept.own, with_knob_bound=False
+            bold,
+            cost_batches,
+            tuning,
+            even=even,
+            time_limit=time_limit,
+            own=swept.own,
+            with_knob_bound=False,
+            size=swept.space,
         )
     except TimeLimit:
         return None

@@ -21,6 +21,7 @@ from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
+from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
 from optimizer.search.plan.best import Known, best_layouts
 
@@ -59,6 +60,7 @@ class Unproven:
         rules: of the lattice.
         space: every plan of it.
         swept: what pricing them all says.
+        contenders: plans that were kept meanwhile, None where the sweep was known.
         laid: the layouts that were searched.
         even: value of the best even split, infinite without one [unit of the objective].
         plan: None where there is none, or the time was over.
@@ -73,6 +75,7 @@ class Unproven:
     rules: Sequence[Rule]
     space: Space
     swept: Sweep
+    contenders: Contenders | None = None
     layouts: AssignedLayouts | None = None
     even: float = inf
     plan: Plan | None = None
@@ -125,13 +128,25 @@ def search(
     with clock.phase("sweep"):
         rules = structural(job)
         space = mine.space if mine else Space(job, rules)
-        swept = mine.swept if mine else fold(job, space, tuning, time_limit)
-    start = Unproven(job=job, tuning=tuning, time_limit=time_limit, clock=clock, rules=rules, space=space, swept=swept)
+        contenders = None if mine else Contenders(job=job, tuning=tuning)
+        swept = mine.swept if mine else fold(job, space, tuning, time_limit, contenders.add if contenders else None)
+    start = Unproven(
+        job=job,
+        tuning=tuning,
+        time_limit=time_limit,
+        clock=clock,
+        rules=rules,
+        space=space,
+        swept=swept,
+        contenders=contenders,
+    )
     if not swept.complete:
         return start
     with clock.phase("layouts"):
         try:
-            layouts, even = best_layouts(job, space, swept, tuning, start.left, mine.layouts if mine else None)
+            layouts, even = best_layouts(
+                job, space, swept, tuning, start.left, mine.layouts if mine else None, contenders
+            )
         except TimeLimit:
             return replace(start, swept=replace(swept, complete=False))
         start = replace(start, layouts=layouts, even=even)

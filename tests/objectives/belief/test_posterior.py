@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.belief import RUNS, published_errors
 from optimizer.catalog.files import presets_folder
+from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, RunError
-from optimizer.objectives.belief.belief import likeness, published
+from optimizer.job.plan import Plan
+from optimizer.objectives.belief.belief import alikeness, likeness, published
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import Posterior
@@ -102,3 +105,27 @@ def test_the_table_is_small_and_its_likeness_names_the_parts() -> None:
     assert all(row.spread > 0 for row in published_errors())
     for quantity in QUANTITIES:
         assert set(likeness(quantity).parts) == set(SHARED)
+
+
+def test_errors_of_jobs_are_the_more_alike_the_more_they_share() -> None:
+    """One software on one device, on another generation, another software."""
+    jobs = [
+        Job(
+            model=load_model("llama3-8b"),
+            cluster=load_cluster(cluster),
+            stack=load_stack(stack),
+            gpus=64,
+            seq_len=8192,
+            global_batch=256,
+        )
+        for cluster, stack in (
+            ("dgx-h100", "megatron-core"),
+            ("dgx-h100", "megatron-core"),
+            ("dgx-b200", "megatron-core"),
+            ("dgx-b200", "maxtext"),
+        )
+    ]
+    found = alikeness([(job, Plan(tp=2, dp=32), 0.4) for job in jobs])
+    assert np.diag(found) == pytest.approx(1.0)
+    assert 1.0 > found[0, 1] > found[0, 2] > found[0, 3]
+    assert found[0, 1] > 0.5

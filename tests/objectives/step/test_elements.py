@@ -93,7 +93,7 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
     sharded = plan.zero_stage >= 3 and not whole
     states = {
         "weights": (weight_size(job) if sharded else weight_size(job) or 2, 3),
-        "gradients": (gradient_size(job) + job.stack.features.update_bytes, 2),
+        "gradients": (gradient_size(job) + job.stack.features.update_bytes * job.update_rule.at_once, 2),
         "optimizer": (job.state_bytes, 1),
     }
     for name, (size, stage) in states.items():

@@ -102,3 +102,14 @@ def test_the_optimizer_moves_the_bytes_that_memory_counts(
     host = updated * (traffic + grad_bytes) / question.cluster.host_bandwidth
     for offload, seconds in ((0.0, device), (1.0, host), (0.5, (device + host) / 2)):
         assert float(price(question, plans, Knobs(offload=offload)).time["optimizer"][0]) == pytest.approx(seconds)
+
+
+def test_temporaries_of_an_update_are_of_all_tensors_where_its_kernels_are() -> None:
+    """PyTorch's AdamW has them, bitsandbytes' of 8 bits updates one tensor after the other."""
+    one = replace(job(), gpus=1, global_batch=2, model=load_model("llama3.1-8b"), stack=load_stack("hf-2026"))
+    weights = one.model.params
+    whole, eight = (
+        memory(replace(one, optimizer=name), "gradients", Plan(micro_batch=2)) for name in ("", "adamw-8bit")
+    )
+    assert whole == pytest.approx(weights * (2 + 2))
+    assert eight == pytest.approx(weights * 2)

@@ -53,7 +53,7 @@ def enter(visit: Any, served: Served) -> Callable[[], Student]:
     def student() -> Student:
         page = visit().page
         page.goto(served.room("/learn/"))
-        page.locator("#stand dl").wait_for()
+        page.locator("#footer-tier", has_text="developing").wait_for()
         return Student(page=page)
 
     return student

@@ -52,6 +52,9 @@ CHOSEN = {
     4: {"ranks": 8, "sequences": 32, "passing": 32},
     5: {"mode": "strong", "count": 256},
     6: {"paste": "", "line": 4, "rate": 300, "billions": 2},
+    7: {"model": "gpt3-6.7b", "gpus": 64, "stage": 0},
+    8: {"model": "llama3-8b", "way": "lora", "length": 2048, "recomputed": False},
+    9: {"microbatches": 8, "stages": 8, "schedule": "1f1b"},
 }
 LINES = (
     "# nccl-tests version 2.13.6\n# Using devices\n"
@@ -76,7 +79,7 @@ def test_every_choice_of_every_question_reveals_something_of_its_own(question: A
 
 
 def test_no_question_has_the_identity_of_another() -> None:
-    assert len(QUESTIONS) == sum(len(act.questions) for act in ACTS.values()) == 8
+    assert len(QUESTIONS) == sum(len(act.questions) for act in ACTS.values()) == 11
 
 
 def test_reveals_have_the_numbers_of_the_formulas() -> None:
@@ -244,7 +247,7 @@ def test_a_pasted_table_is_read_and_others_are_refused() -> None:
 def test_every_chart_has_words_and_the_same_numbers_as_a_table() -> None:
     for number, act in ACTS.items():
         shown = act.shown({**CHOSEN[number], "context": LARGE})
-        assert set(shown.charts) == {each["name"] for each in act.content["chart"]}
+        assert set(shown.charts) >= {each["name"] for each in act.content["chart"]}
         for name in shown.charts:
             chart = act.chart(name, shown)
             assert len(chart.words) > 40

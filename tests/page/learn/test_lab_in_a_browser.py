@@ -141,6 +141,17 @@ def further_acts(student: Student) -> None:
     student.becomes("act6-network", "0.0356 s")
     student.put(6, "rate", 25)
     student.becomes("act6-network", "0.6400 s")  # both passes; the document counts one
+    student.lock("act-7", "B")
+    student.becomes("act7-held", "106.5 GB")
+    student.put(7, "stage", 1)
+    student.becomes("act7-held", "27.9 GB")
+    student.lock("act-8", "B")
+    student.put(8, "way", "lora")
+    student.becomes("act8-trained", "42 million")
+    student.lock("act-9", "C")
+    student.becomes("act9-exact", "46.7 %")
+    student.put(9, "microbatches", 63)
+    student.becomes("act9-exact", "10.0 %")
 
 
 def usable(student: Student) -> None:
@@ -166,11 +177,11 @@ def test_the_whole_lab_with_one_prediction_wrong(
     assert student.text("footer-tier") == "optimal"
     priced(student)
     further_acts(student)
-    acts = [student.text(f"footer-act{act}") for act in range(1, 7)]
-    assert acts == ["right", "right", "right", "review", "right", "right"]
+    acts = [student.text(f"footer-act{act}") for act in range(1, 10)]
+    assert acts == ["right", "right", "right", "review", "right", "right", "right", "right", "right"]
     assert student.text("footer-tier") == "partial"
     rows = list(csv.DictReader(io.StringIO(downloaded(student, "Ledger as CSV"))))
-    assert [row["kind"] for row in rows].count("prediction") == 6
+    assert [row["kind"] for row in rows].count("prediction") == 9
     assert [row["kind"] for row in rows].count("reflection") == 2
     (design,) = [row for row in rows if row["kind"] == "design"]
     assert (design["tp"], design["pp"], design["dp"], design["microbatches"]) == ("4", "16", "16", "64")
@@ -197,6 +208,56 @@ def test_a_reload_unlocks_nothing_and_locks_nothing_new(enter: Callable[[], Stud
     student.page.click("#restart")
     student.page.wait_for_function("!document.getElementById('act-2-reveal')")
     assert student.text("footer-act2") == "open"
+
+
+LOCKED = {"kind": "prediction", "time": "t"}
+SAVED = {"kind": "design", "right": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("right", "saved", "expected"),
+    [
+        ({}, [], "developing"),
+        ({"act-1": "no", "act-2": "no"}, [SAVED], "developing"),
+        ({"act-1": "no", "act-2": "yes"}, [], "partial"),
+        ({"act-1": "yes", "act-2": "yes"}, [{**SAVED, "right": "no"}], "partial"),
+        ({"act-1": "yes", "act-2": "yes"}, [{**SAVED, "right": "no"}, SAVED], "optimal"),
+        ({"act-1": "yes", "act-2": "yes", "act-6": "no"}, [SAVED], "partial"),
+        ({"act-1": "yes", "act-2": "yes", "act-6": "yes"}, [SAVED], "optimal"),
+        ({"act-4": "yes"}, [], "partial"),
+    ],
+)
+def test_tier(enter: Callable[[], Student], right: dict[str, str], saved: list[dict[str, str]], expected: str) -> None:
+    student = enter()
+    entries = [{**LOCKED, "question": name, "right": said} for name, said in right.items()] + saved
+    kept = json.dumps({"entries": entries, "answers": dict.fromkeys(right, "A")})
+    student.page.evaluate("kept => localStorage.setItem('optimize-learn', kept)", kept)
+    student.page.reload()
+    student.becomes("footer-tier", expected)
+    assert student.text("footer-saved") == str(len(saved))
+    assert ("TP ends where" in student.page.content()) <= ({"act-1", "act-2"} <= right.keys())
+    assert student.page.locator("#ledger-rows tr").count() == len(entries)
+
+
+def test_an_address_holds_what_is_set_and_undo_goes_back(enter: Callable[[], Student], served: Served) -> None:
+    student = enter()
+    student.lock("act-2", "A")
+    student.put(2, "pp", 16)
+    student.becomes("footer-design", "TP 8 x PP 16 x DP 8")
+    student.page.locator("#act2-in-pp").press("Tab")
+    student.put(2, "tp", 4)
+    student.page.locator("#act2-in-tp").press("Tab")
+    student.becomes("footer-design", "TP 4 x PP 16 x DP 16")
+    address = student.page.url
+    assert "2.tp=4" in address
+    student.page.get_by_role("button", name="Undo").click()
+    student.becomes("footer-design", "TP 8 x PP 16 x DP 8")
+    assert student.page.locator("form.ask[data-question=act-2] input").first.is_disabled()
+    other = enter()
+    other.page.goto(f"{served.room('/learn/')}#{address.partition('#')[2]}")
+    assert not other.seen("act2-memory")
+    other.lock("act-2", "B")
+    other.becomes("footer-design", "TP 4 x PP 16 x DP 16")
 
 
 def test_a_teacher_sees_the_choices_of_the_class(enter: Callable[[], Student], tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def even_memory(layer_costs: LayerCosts, offload: FloatArray) -> FloatArray:
 
 
 def only_even(job: Job, plans: Plans) -> NDArray[np.bool_]:
-    """Plans of which no other split is searched."""
-    return np.full(len(plans), not job.stack.features.uneven_stages)
+    """Plans of which no other split is searched, or there is none: one stage holds all layers."""
+    return np.asarray((plans.pp * plans.vpp == 1) | (not job.stack.features.uneven_stages))
 
 
 def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:

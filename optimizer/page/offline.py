@@ -1,0 +1,182 @@
+"""Learn and the answers to a grid of questions as files that open without a server, such as on the site of a course.
+
+Each act's answers are one file, which the page opens once something is locked there; equal versions give equal bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from optimizer.base.content import Values, content
+from optimizer.base.errors import InputError
+from optimizer.page.learn.act import Act
+from optimizer.page.learn.acts import ACTS
+from optimizer.page.learn.ledger import DEGREES, Visitor, answered, cells_of, designed, takeaways_view
+from optimizer.page.learn.panel import page_values, panel_blocks, reveal_view
+from optimizer.page.learn.priced import CONTEXTS
+from optimizer.page.learn.question import DROPDOWN, SLIDER, STEPS, SWITCH, TEXT, LearnQuestion, controls
+from optimizer.page.plan import engine
+from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.routes import PACKAGE
+from optimizer.page.views import report
+from optimizer.reports.render.html import filled
+from optimizer.studies.textbook import LabDesign
+
+SCRIPTS = ("tab.js", "learn.js", "page.css")
+NOBODY = Visitor(key="")
+TABS = (
+    {"name": "learn", "title": "Learn", "place": "index.html", "about": "the parallelism paradox: predict, then see"},
+    {"name": "answers", "title": "Answers", "place": "answers.html", "about": "the proven best plans of some jobs"},
+)
+
+
+def write_offline(folder: Path) -> int:
+    """Write the copy; its size [B].
+
+    Raises InputError for a folder with other files in it, and where it cannot be written.
+    """
+    names = {*SCRIPTS, *(tab["place"] for tab in TABS)}
+    names |= {f"act-{number}.js" for number in ACTS} | {f"{asked.name}.html" for asked in questions()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if others := sorted(each.name for each in folder.iterdir() if each.name not in names):
+            raise InputError(f"--static {folder}: {others[0]} is there already; name a new folder, or an earlier copy")
+        size = 0
+        for name, text in files().items():
+            size += (folder / name).write_bytes(text)
+    except OSError as error:
+        raise InputError(f"--static {folder} cannot be written: {error.strerror}") from error
+    return size
+
+
+def files() -> dict[str, bytes]:
+    """Every file by its name."""
+    pages = {f"{asked.name}.html": report(asked) for asked in questions()}
+    learn, answers = (
+        filled(package, template, home="", tab=tab, tabs=TABS, answer={}, problem="", **values).encode()
+        for tab, package, template, values in (
+            (TABS[0], "optimizer.page.learn", "learn.html", page_values()),
+            (TABS[1], PACKAGE, "answers.html", {"script": "", **answers_values()}),
+        )
+    )
+    return {
+        **{name: filled(PACKAGE, name).encode() for name in SCRIPTS},
+        **{"index.html": learn, "answers.html": answers},
+        **{f"act-{number}.js": f'packed({number}, "{packed(pack(act))}");\n'.encode() for number, act in ACTS.items()},
+        **pages,
+    }
+
+
+def offline() -> Values:
+    """What offline.toml says."""
+    return content(PACKAGE, "offline.toml")
+
+
+def questions() -> list[PlanQuestion]:
+    """The grid of questions."""
+    grid = offline()["questions"]
+    return [
+        PlanQuestion(model=model, gpus=gpus, cluster=grid["cluster"])
+        for model in grid["model"]
+        for gpus in grid["gpus"]
+    ]
+
+
+def answers_values() -> dict[str, Any]:
+    """The table of the answers; each has a report, which its first cell names."""
+    from optimizer.base.units import seconds
+
+    rows = []
+    for asked in questions():
+        answer = engine.answered(asked, whole=True).answer
+        job, plan, estimate = answer.job, answer.plan, answer.estimate
+        found = ("no plan fits", "", "", "")
+        if plan and estimate:
+            reserved = f"{estimate.reserved / 1e9:.1f} GB"
+            found = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
+        rows.append((f"{asked.name}.html", job.model.title or job.model.name, f"{job.gpus:,}", *found))
+    return {"columns": ("model", "GPUs", "plan", "step", "MFU", "memory"), "rows": rows, "cluster": job.cluster.name}
+
+
+def packed(values: Any) -> str:
+    """Values as text of a script."""
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def pack(act: Act) -> dict[str, Any]:
+    """All answers of an act: what every setting shows, each different block once; reveals; entries of the ledger."""
+    of_context = act.number in offline()["of_context"]
+    blocks: dict[str, int] = {}
+    panels: dict[str, Any] = {}
+    usual = {}
+    for context in CONTEXTS:
+        offered = offered_by(act, context)
+        usual[context] = {name: _written(each["value"]) for name, each in offered.items()}
+        if of_context or context == CONTEXTS[0]:
+            for setting in product(*(each["steps"] for each in offered.values())):
+                texts = [context] * of_context + list(map(_written, setting))
+                panels[",".join(texts)] = _panel(act, context, offered, setting, blocks)
+    choices = [(question, choice.key) for question in act.questions for choice in question.choices]
+    entries = {f"{asked.name},{key}": answered(NOBODY, asked, key) for asked, key in choices}
+    found: dict[str, Any] = {"names": ["context"] * of_context + list(offered), "usual": usual, "panels": panels}
+    found["reveal"] = {
+        f"{asked.name},{key}": reveal_view(LearnQuestion(act=act.number, question=asked.name, key=key))
+        for asked, key in choices
+    }
+    if set(DEGREES) <= offered.keys():
+        found["takeaways"] = {"takeaways,": takeaways_view(LearnQuestion())}
+        for degrees in product(*(offered[name]["steps"] for name in DEGREES)):
+            design = LabDesign(**dict(zip(DEGREES, degrees, strict=True)))
+            entries[",".join(map(str, degrees))] = designed(NOBODY, design)
+    cells = {
+        key: {name: cell for name, cell in cells_of(entry).items() if name != "time"} for key, entry in entries.items()
+    }
+    return {**found, "blocks": list(blocks), "entry": {key: {"entry": each} for key, each in cells.items()}}
+
+
+def offered_by(act: Act, context: str) -> dict[str, Values]:
+    """The controls of an act with the few values of each, `steps`; a text of the reader's own is no such control."""
+    stops = offline()["stops"].get(f"{act.number}", {})
+    offered = {}
+    for name, each in controls(LearnQuestion(act=act.number, context=context), "").items():
+        if each["kind"] == TEXT:
+            continue
+        kind = STEPS if each["kind"] == SLIDER else each["kind"]
+        every = {
+            SWITCH: lambda _: (False, True),
+            DROPDOWN: lambda control: tuple(control["options"].values()),
+            STEPS: lambda control: (
+                control["steps"] if "steps" in control else range(control["range"][0], control["range"][1] + 1)
+            ),
+        }[kind](each)
+        offered[name] = {**each, "kind": kind, "steps": stops.get(name, every)}
+    return offered
+
+
+def _panel(
+    act: Act, context: str, offered: Mapping[str, Values], setting: Sequence[Any], blocks: dict[str, int]
+) -> list[int] | str:
+    """The numbers of the blocks that an act shows with its controls set so, or why it cannot be."""
+    set_to = {name: {**each, "value": value} for (name, each), value in zip(offered.items(), setting, strict=True)}
+    absent = {
+        each["name"]: {**each, "kind": "absent", "value": ""}
+        for each in act.content["control"]
+        if each["name"] not in offered
+    }
+    try:
+        shown = panel_blocks(LearnQuestion(act=act.number, context=context), {**set_to, **absent})
+    except InputError as error:
+        return str(error)
+    return [blocks.setdefault(each, len(blocks)) for each in shown]
+
+
+def _written(value: Any) -> str:
+    """A value as an address has it."""
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,126 @@
+"""The jobs of a store of `optimize batch` as a table: filtered, sorted, each a link to its question on the Plan tab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+from optimizer.base.errors import InputError
+from optimizer.base.units import seconds
+from optimizer.catalog.offers import book_of
+from optimizer.constraints.pin_text import Pinned, pins_text
+from optimizer.job.job import Limits
+from optimizer.page.plan.question import asked
+from optimizer.page.plan.views.shown import fragment
+from optimizer.page.studies.question import SORT, SORTS, WHERE, StudyQuestion
+from optimizer.reports.report import cell
+from optimizer.sweep.report import plan_text
+from optimizer.sweep.results import chosen, flat, nested
+from optimizer.sweep.store import Store
+
+FILTERS = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "train", "scenario", "status")
+MOST = 500  # rows that are shown
+LEFT_OUT = ("fixed", "ranges", "choices", "oom_risk")  # limits that the Plan tab has
+COLUMNS = ("job", "GPUs", "tokens", "sequences", "MFU", "step", "tokens/$", "tokens/J", "memory", "plan")
+ORDERS: Mapping[str, Callable[[Mapping[str, Any]], float]] = dict(
+    zip(
+        SORTS,
+        (
+            lambda row: -(row["mfu"] or 0.0),
+            lambda row: -(row["tokens_per_usd"] or 0.0),
+            lambda row: -(row["tokens_per_joule"] or 0.0),
+            lambda row: row["step_time_s"] or inf,
+            lambda row: row["gpus"],
+        ),
+        strict=True,
+    )
+)
+
+
+@lru_cache(maxsize=4)
+def stored(store: str, moment: int) -> tuple[Mapping[str, Any], ...]:
+    """Every job of a store, at a moment of the questions about it."""
+    book = book_of(None, "", "")
+    with closing(Store(store, read_only=True)) as opened:
+        return tuple(nested(row, book=book) for row in opened.rows())
+
+
+def batch_view(asks: StudyQuestion) -> dict[str, Any]:
+    """The jobs that are asked for, and the filters with the values that there are."""
+    wholes = stored(asks.store, asks.moment)
+    given = dict(asks.options)
+    wanted = {name.partition(".")[2]: value for name, value in asks.options if name.startswith(f"{WHERE}.")}
+    shown = [(whole, flat(whole)) for whole in chosen(wholes, [f"{name}={value}" for name, value in wanted.items()])]
+    if order := ORDERS.get(given.get(SORT, "")):
+        shown.sort(key=lambda pair: order(pair[1]))
+    title = f"{len(shown):,} of {len(wholes):,} jobs"
+    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]], "most": MOST}
+    filters = fragment("filters.html", "studies", filters=_filters([flat(whole) for whole in wholes], wanted))
+    return {
+        "answer": fragment("batch.html", "studies", asked=asks, more=max(0, len(shown) - MOST), **values),
+        "title": title,
+        "address": asks.address(),
+        "put": {"filters": filters},
+        "pending": False,
+    }
+
+
+def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A choice for each column in which jobs differ, or that the address names."""
+    filters = []
+    for name in FILTERS:
+        values = {row[name] for row in rows if row[name] not in (None, "")}
+        if len(values) > 1 or name in wanted:
+            every = sorted(values, key=lambda value: (isinstance(value, str), value))
+            texts = dict.fromkeys((*map(str, every), *([wanted[name]] if name in wanted else [])))
+            groups = {"": [(text, text) for text in texts]}
+            label = name.replace("_", " ").capitalize()
+            shown = {"name": f"{WHERE}.{name}", "label": label, "value": wanted.get(name, "")}
+            filters.append({**shown, "usual": "all", "groups": groups})
+    return filters
+
+
+def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """The address on the Plan tab, the job, and its cells."""
+    plan = plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}"
+    return (
+        plan_address(whole["job"]),
+        f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"]),
+        (
+            *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
+            cell(row["mfu"], "%"),
+            seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
+            cell(row["tokens_per_usd"], "1"),
+            f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
+            cell(row["peak_reserved_bytes"], "B"),
+            plan,
+        ),
+    )
+
+
+def plan_address(job: Mapping[str, Any]) -> str:
+    """The address of a job on the Plan tab; "" where that has no such question, as of a model from a file.
+
+    >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "limits": {"fixed": {"tp": 8}}})
+    'model=gpt3&gpus=64&cluster=dgx-h100&fix=tp%3D8'
+    >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "limits": {"max_tp": 4}})
+    ''
+    """
+    limits, usual = job.get("limits", {}), vars(Limits())
+    if any(value != usual.get(name) for name, value in limits.items() if name not in LEFT_OUT) or job.get("settings"):
+        return ""
+    pins: dict[str, Pinned] = dict(limits.get("fixed", {}))
+    pins |= {name: (low, high) for name, (low, high) in limits.get("ranges", {}).items()}
+    pins |= {name: frozenset(values) for name, values in limits.get("choices", {}).items()}
+    names = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "minimize", "train", "base")
+    given = [(name, str(job[name])) for name in (*names, "optimizer") if job.get(name)]
+    given += [("oom_risk", str(limits["oom_risk"]))] if limits.get("oom_risk") else []
+    given += [("fix", pins_text(pins))] if pins else []
+    given += [("prefer", job["prefer"])] if job.get("prefer") == "fast" else []
+    try:
+        return asked([pair for pair in given if pair not in (("minimize", "time"), ("train", "full"))]).address()
+    except InputError:
+        return ""

@@ -1,0 +1,123 @@
+"""Losses of fine-tuning: what a text means, and the passes, memory and micro-batches that they take."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.answer.reading import read_answer
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.together import Together
+from optimizer.job.job import Job
+from optimizer.job.loss import loss_of, losses
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.step.flops import model_flops, useful_flops
+from optimizer.objectives.step.price import Costs, price
+from optimizer.search.check.verification import verify
+from optimizer.search.plan.planner import plan
+
+JOB = Job(
+    model=load_model("llama3.1-8b"),
+    cluster=load_cluster("dgx-h100"),
+    stack=load_stack("hf-2026"),
+    gpus=8,
+    seq_len=2048,
+    global_batch=64,
+    loss="sft",
+)
+PLAN = Plan(dp=8, micro_batch=2, num_microbatches=4, zero_stage=2, recompute="full")
+SHARDED = replace(PLAN, zero_stage=3)
+
+
+def priced(loss: str, train: str = "full", shape: Plan = PLAN) -> Costs:
+    """The price of one plan under a loss."""
+    return price(replace(JOB, loss=loss, train=train), Plans.of([shape]), Knobs())
+
+
+def term(costs: Costs, name: str) -> float:
+    """One term of the memory [B]."""
+    return float(costs.memory[name][0])
+
+
+def test_supervised_fine_tuning_is_what_nothing_says() -> None:
+    assert priced("sft").step_time == priced("").step_time
+    assert priced("sft").reserved == priced("").reserved
+
+
+def test_each_pass_without_gradients_takes_as_long_as_another() -> None:
+    """DPO has one besides, KTO three; a step without the messages of its end grows by as much each."""
+    sft, dpo, kto = (float(priced(loss).step_time[0]) for loss in ("sft", "dpo", "kto"))
+    assert kto - sft == pytest.approx(3 * (dpo - sft), rel=0.05)
+    forward = 2 / 8 * sft  # of forward, recomputation and twice as long a backward pass
+    assert dpo - sft == pytest.approx(forward, rel=0.2)
+    assert float(priced("orpo").step_time[0]) == sft
+
+
+def test_the_reference_is_a_copy_unless_adapters_are_trained() -> None:
+    weights = JOB.model.params * 2
+    assert term(priced("dpo"), "weights") == pytest.approx(2 * weights, rel=1e-3)
+    assert term(priced("dpo", shape=SHARDED), "weights") == pytest.approx(2 * weights / 8, rel=1e-3)
+    assert term(priced("dpo", "lora"), "weights") == term(priced("sft", "lora"), "weights")
+    assert term(priced("orpo"), "weights") == term(priced("sft"), "weights")
+
+
+@pytest.mark.parametrize("train", ["full", "lora", "qlora"])
+def test_a_teacher_lies_beside_what_is_trained_and_is_read(train: str) -> None:
+    own, taught = priced("sft", train), priced("distillation:16B", train)
+    assert term(taught, "weights") - term(own, "weights") == pytest.approx(16e9 * 2, rel=1e-6)
+    assert taught.step_time > priced("dpo", train).step_time
+
+
+def test_a_reward_has_no_vocabulary() -> None:
+    assert term(priced("reward"), "logits") == 0
+    head = JOB.model.vocab * JOB.model.hidden * 2
+    assert term(priced("sft"), "weights") - term(priced("reward"), "weights") == pytest.approx(head, rel=1e-3)
+    assert useful_flops(replace(JOB, loss="reward")) / useful_flops(JOB) == pytest.approx(7.0 / 7.5, rel=0.02)
+
+
+def test_operations_count_every_pass() -> None:
+    whole = model_flops(JOB.model, JOB.seq_len, JOB.tokens)
+    assert useful_flops(replace(JOB, loss="dpo")) == pytest.approx(whole * 4 / 3)
+    assert useful_flops(JOB) == whole
+
+
+def test_samples_lie_in_one_micro_batch() -> None:
+    sizes = Plans.of([replace(PLAN, micro_batch=size) for size in (1, 2, 3, 4)])
+    for loss, allowed in (("dpo", [0, 1, 0, 1]), ("kto", [0, 1, 1, 1]), ("distillation:7B", [1, 1, 1, 1])):
+        assert Together().check(replace(JOB, loss=loss), sizes).astype(int).tolist() == allowed
+    answer = plan(replace(JOB, loss="dpo"), top=0, trials=0)
+    assert answer.plan is not None
+    assert answer.plan.micro_batch % 2 == 0
+    assert verify(read_answer(json.dumps(answer.to_dict()))).broken == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dpp", "the loss must be one of sft, dpo"),
+        ("dpo:2", "nothing follows dpo"),
+        ("distillation", "give the parameters of the teacher"),
+        ("distillation:70X", "give the parameters of the teacher"),
+        ("distillation:0", "give the parameters of the teacher"),
+    ],
+)
+def test_other_losses_are_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        loss_of(text)
+
+
+def test_a_step_has_whole_samples_and_no_packed_ones() -> None:
+    with pytest.raises(InputError, match="must be a multiple of 2, but got 63"):
+        replace(JOB, loss="dpo", global_batch=63)
+    with pytest.raises(InputError, match="leave out --packing"):
+        replace(JOB, loss="dpo", lengths="900", packing="on")
+
+
+def test_every_loss_has_a_price() -> None:
+    for name in losses():
+        costs = priced(f"{name}:7B" if name == "distillation" else name, shape=replace(PLAN, micro_batch=2))
+        assert np.isfinite(costs.step_time).all()

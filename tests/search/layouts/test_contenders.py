@@ -1,0 +1,95 @@
+"""What is kept of a large lattice while it is priced is all that a search for layouts needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.constraints.rules.every import structural
+from optimizer.job.fields import FIELDS
+from optimizer.job.job import Job
+from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.search.lattice import enumerate as lattices
+from optimizer.search.lattice.deadline import Deadline
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.oracle import Tuning, fold
+from optimizer.search.layouts import candidates, contenders
+from optimizer.search.layouts.contenders import Contenders
+from optimizer.search.plan.planner import plan
+from optimizer.search.plan.safety import on_paper
+from tests.search.jobs import DENSE, MIXTURE, small_job
+
+FEW = 30  # plans of a lattice from which on it is large, so that small jobs have some
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contenders, "PROVEN_WHOLE", FEW)
+    monkeypatch.setattr(contenders, "FASTEST", FEW)
+    monkeypatch.setattr(candidates, "PROVEN_WHOLE", FEW)
+    monkeypatch.setattr(candidates, "FASTEST", FEW)
+
+
+def jobs() -> Iterator[Job]:
+    for prefer in FIELDS["prefer"].choices:
+        yield replace(small_job(16), prefer=prefer)
+        yield replace(small_job(12, model=replace(DENSE, layers=11), hbm=6e9), prefer=prefer)
+        yield replace(small_job(8, model=MIXTURE, hbm=8e9), prefer=prefer)
+
+
+@pytest.mark.parametrize("job", list(jobs()))
+def test_answers_are_those_of_a_search_that_prices_all_plans_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[Deadline] = []
+    monkeypatch.setattr(Space, "until", counted(Space.until, walked))
+    short = plan(job).to_dict()
+    once = len(walked)
+    monkeypatch.setattr(Contenders, "batches", lambda self, space, job, value, deadline: space.until(deadline))
+    long = plan(job).to_dict()
+    assert {**short, "search_s": None} == {**long, "search_s": None}
+    assert 2 * once < len(walked)
+
+
+def counted(until: Callable[..., Iterator[LayerCosts]], walked: list[Deadline]) -> Callable[..., Iterator[LayerCosts]]:
+    def counting(self: Space, deadline: Deadline) -> Iterator[LayerCosts]:
+        walked.append(deadline)
+        return until(self, deadline)
+
+    return counting
+
+
+@pytest.mark.parametrize("job", list(jobs()))
+def test_no_plan_below_the_best_is_missing(job: Job) -> None:
+    space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
+    fold(job, space, seen=kept.add)
+    every, _, _ = candidates._lowest(job, space, Tuning(), np.inf, 1)
+    (few,) = kept.batches(space, job, kept.below)
+    assert FEW <= len(few) < len(every)
+    left = set(few.plans.plans())
+    for asked in (job, on_paper(job)) if job.prefer == FIELDS["prefer"].default else (job,):
+        layer_costs, floor, _ = candidates._lowest(asked, space_of(space, asked), Tuning(), np.inf, 1)
+        bounds = floor.value(floor.slowest(), any_knobs=True)
+        assert set(layer_costs.plans.take(np.flatnonzero(bounds < kept.below)).plans()) <= left
+
+
+def space_of(space: Space, job: Job) -> Iterator[LayerCosts]:
+    return (replace(layer_costs, job=job) for layer_costs in space)
+
+
+def test_where_much_is_left_all_plans_are_priced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job(16)
+    monkeypatch.setattr(contenders, "MOST_PRICED_ONCE", FEW - 1)
+    space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
+    fold(job, space, seen=kept.add)
+    assert len(next(iter(kept.batches(space, job, kept.below)))) == kept.size
+    assert kept.size < lattices.MOST_PRICED_ONCE
+
+
+def test_another_job_or_a_worse_plan_is_told_all_plans() -> None:
+    job = small_job(16)
+    space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
+    fold(job, space, seen=kept.add)
+    for asked, value in ((job.with_limits(oom_risk=0.01), kept.below), (job, 1.01 * kept.below)):
+        assert sum(map(len, kept.batches(space, asked, value))) == kept.size

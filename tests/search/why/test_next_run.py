@@ -1,0 +1,89 @@
+"""Which run tells the most: by law, and a choice by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.answer.answer import Alternative, Answer
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.belief.belief import error_of
+from optimizer.objectives.belief.places import place
+from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.interval import SIDES, mfu
+from optimizer.objectives.step.price import price
+from optimizer.search.why import next_run as module
+from optimizer.search.why.next_run import decides, next_run
+
+PLAN = Plan(tp=2, pp=1, dp=32, num_microbatches=8, sequence_parallel=True, zero_stage=1)
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job(
+        model=load_model("llama3-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=64,
+        seq_len=4096,
+        global_batch=256,
+    )
+
+
+def step(job: Job, plan: Plan) -> float:
+    return float(price(job, Plans.of([plan]), Knobs()).step_time[0])
+
+
+def estimate(job: Job, plan: Plan) -> Estimate:
+    costs = price(job, Plans.of([plan]), Knobs())
+    return costs.estimate(0, job.tokens, job.gpus, 1.0)
+
+
+def test_a_run_narrows_as_much_as_the_same_run_does_once_it_is_known(job: Job) -> None:
+    seconds = step(job, PLAN)
+    found = next_run(job, PLAN, Knobs(), seconds)
+    assert found is not None
+    assert found.after < 0.85 * found.before
+    assert found.before == pytest.approx(SIDES * error_of(job, PLAN, mfu(job, seconds))[1])
+    row = place(found.job, found.plan, mfu(found.job, step(found.job, found.plan)))
+    told = replace(job, stack=replace(job.stack, known=(row,)))
+    assert found.after == pytest.approx(SIDES * error_of(told, PLAN, mfu(job, seconds))[1], rel=0.1)
+
+
+def test_no_run_is_named_where_the_same_one_was_made(job: Job) -> None:
+    seconds = step(job, PLAN)
+    rows = tuple(replace(place(job, PLAN, mfu(job, seconds)), error=0.001 * number) for number in range(3))
+    assert next_run(replace(job, stack=replace(job.stack, known=rows)), PLAN, Knobs(), seconds) is None
+
+
+def test_fewer_gpus_where_they_tell_as_much(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs tell the same: the one on the fewest GPUs is the cheapest."""
+    monkeypatch.setattr(module, "once_measured", lambda *asked: np.full(len(asked[3]), 0.01))
+    found = next_run(job, PLAN, Knobs(), step(job, PLAN))
+    assert found is not None
+    assert found.job.gpus < job.gpus
+    assert found.plan.dp * found.plan.tp == found.job.gpus
+    assert found.job.global_batch == found.plan.dp * PLAN.num_microbatches
+    assert found.cost < module.gpu_hours(job, step(job, PLAN), module.STEPS)
+
+
+def test_of_two_plans_that_err_apart_one_decides(job: Job) -> None:
+    """A plan alone decides nothing; one that is surely slower does not either."""
+    other = Plan(tp=8, pp=1, dp=8, num_microbatches=32, sequence_parallel=True, zero_stage=1)
+    best = estimate(job, PLAN)
+    alone = Answer(status="optimal", job=job, plan=PLAN, estimate=best)
+    assert decides(alone) is None
+
+    def beside(factor: float) -> float:
+        slow = replace(best, step_time=factor * best.step_time)
+        second = Alternative(plan=other, estimate=slow, slower=factor - 1.0)
+        choice = decides(replace(alone, alternatives=(second,)))
+        assert choice is not None
+        return choice[1]
+
+    assert beside(1.0) > beside(1.05) > beside(1.5) >= -1e-9
+    assert beside(1.5) < 0.001 < beside(1.0)
