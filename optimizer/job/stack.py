@@ -61,7 +61,13 @@ _PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
     "elementwise_passes": (1.0, 0.3, 5.0, "1", "HBM traffic of element-wise kernels / that of fused ones"),
     "dequantise_passes": (4.0, 1.0, 20.0, "1", "time of dequantising frozen weights / one read and write of HBM"),
     "launch": (4e-6, 5e-7, 2e-4, "s", "time between two kernels that the host can launch"),
-    "pipelined_collective": (0.0, 0.0, 1e-3, "s", "wait per TP rank and collective of pipelines between nodes"),
+    "pipelined_collective": (
+        0.0,
+        0.0,
+        1e-3,
+        "s",
+        "wait per TP rank and collective of pipelines between nodes, and a share of it of TP groups between nodes",
+    ),
     "microbatch_overhead": (5e-4, 0.0, 2e-2, "s", "host time per micro-batch and (virtual) stage"),
     # communication
     "network_efficiency": (0.9, 0.1, 1.0, "1", "collective rate across nodes in training / isolated"),
@@ -209,6 +215,7 @@ class Features:
     overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
     gathers_layers: bool = True  # ZeRO-3 gathers a layer at a time; else a matrix, as a compiler schedules it
     sharded_host: float = 0.0  # host time of a layer's hooks and allocations in a pass of ZeRO-3 [s]
+    sliced_host: float = 0.0  # host time of a tensor's slice for a rank, where ZeRO-1 slices each by itself [s]
     sharded_rate: float = 1.0  # rate of ZeRO-3's collectives / those of whole layers [1]
     context_shares: bool = False  # ranks of context parallelism always share weights
     # without sequence parallelism too, each TP rank sends its share to the next stage, which gathers them again

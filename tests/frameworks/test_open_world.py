@@ -51,12 +51,19 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             {"train.py": "from olmo_core.internal.experiment import main\nmain()\n"},
             "OLMo-core: its configs are not read",
         ),
+        ({"v1.yaml": "model: a\npeft_config: {name: lora}\nmicro_batch_size: 1\n"}, "LLaMA-Factory v1: configs of"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
 )
 def test_a_program_that_is_not_read_is_refused_by_name(texts: Mapping[str, str], why: str) -> None:
     with pytest.raises(InvalidFile, match=why):
         launch_of(texts, 96, "gpt-neox-20b")
+
+
+def test_a_module_of_inference_trains_nothing() -> None:
+    flags = "--num-layers 28 --hidden-size 1536 --num-attention-heads 12 --micro-batch-size 64 --seq-length 32768"
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:
