@@ -117,7 +117,8 @@ EVERY: tuple[Framework, ...] = (
         stack="megatron-core",
         config=by_flags(megatron.SWIFT, "ms-swift commands", megatron.is_swift),
         targets={"ms-swift": MS_SWIFT_FILES},
-        settable=SETTABLE,
+        only={"overlap_exchange": (False,), "shard": (0,), "activation_offload": (0,)},  # for which it has no argument
+        settable=("layers_per_stage", "offload"),
     ),
     Framework(
         name=megatron.NEMO,
