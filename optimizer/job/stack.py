@@ -132,6 +132,7 @@ ROUTING: Mapping[str, float] = {"forced": 1.0, "trained": 1.65, "fresh": 4.0}
 COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
 SETTABLE = ("bucket", "comm_sm_share", "offload")
+SWITCHABLE = ("liger",)  # of switches.toml
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
@@ -195,9 +196,7 @@ class Features:
     filled_stages: bool = False  # unless a run says otherwise, as objectives.stages.filled_stages splits them
     tied_stages: bool = True  # an embedding and a head that share weights may lie on two stages
     settable: Annotated[tuple[str, ...], SETTABLE] = SETTABLE  # knobs that its launcher can set
-    switchable: tuple[
-        str, ...
-    ] = ()  # switches that its launchers leave open, beside --fix, as switches.toml calls them
+    switchable: Annotated[tuple[str, ...], SWITCHABLE] = ()  # switches that its launchers leave open
     # recomputation
     recompute: Annotated[tuple[str, ...], MODES] = ("none", "selective", "full")  # modes of it that it offers
     # layers that full recomputation may recompute: any number on each stage; equally many, the first of every virtual

@@ -23,6 +23,13 @@ def test_the_answer_is_that_of_brute_force(seed: int, prefer: str) -> None:
     assert tally.broken == 0
 
 
+@pytest.mark.parametrize("seed", range(cases(100, sample=12)))
+def test_the_answer_is_that_of_brute_force_however_a_job_is_sharded_trained_and_rounded(seed: int) -> None:
+    tally = Tally(patience=5.0, prefer=FIELDS["prefer"].choices[seed % 2])
+    tightened(tally, seed, various=True)
+    assert tally.broken == 0
+
+
 @pytest.mark.parametrize("seed", BROKEN)
 def test_what_was_once_wrong(seed: int) -> None:
     assert compare(tight_job(Random(seed)))

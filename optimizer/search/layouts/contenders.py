@@ -39,18 +39,25 @@ class Contenders:
     _waiting: list[LayerCosts] = field(default_factory=list)
 
     def add(self, layer_costs: LayerCosts, best: float) -> None:
-        """Keep of a batch what no plan so far beats in every layout; `best` is the best of them that fits."""
-        self.below, self.size = min(self.below, best), self.size + len(layer_costs)
+        """Keep of a batch what no plan so far beats in every layout; `best` is the best of them that fits.
+
+        Nothing is kept where too much would be.
+        """
+        kept, self.below, self.size = self._kept, min(self.below, best), self.size + len(layer_costs)
+        if not kept:
+            return
         self._waiting.append(layer_costs)
-        if self.size <= PROVEN_WHOLE or not self._kept:
+        if self.size <= PROVEN_WHOLE:
             return
         for batch in self._waiting:
             floor = step_floor(batch, self.tuning.fixed or Knobs())
             bounds = floor.value(floor.slowest(), any_knobs=self.tuning.fixed is None)
             paper = bounds / objective_of(self.job).weight(self.job, batch.plans)
-            self.parts.append((batch, bounds, paper))
+            self.parts.append(self._left(batch, bounds, paper))
         self._waiting = []
-        self._trim()
+        batches, *both = zip(*self.parts, strict=True)
+        left = self._left(LayerCosts.joined(batches), *(np.concatenate(each) for each in both))
+        self.parts = [left] if len(left[0]) <= MOST_PRICED_ONCE else []
 
     def batches(self, space: Space, job: Job, value: float, deadline: Deadline = NEVER) -> Iterable[LayerCosts]:
         """The plans of a space that may have a layout below a value, by this job or on paper; all where not known."""
@@ -64,13 +71,12 @@ class Contenders:
         """Whether what is left stays small."""
         return bool(self.parts) or self.size == sum(map(len, self._waiting))
 
-    def _trim(self) -> None:
-        """Drop what is above the best plan so far; all where too much is left."""
-        batches, *bounds = zip(*self.parts, strict=True)
-        layer_costs, (value, paper) = LayerCosts.joined(batches), (np.concatenate(each) for each in bounds)
+    def _left(
+        self, layer_costs: LayerCosts, value: FloatArray, paper: FloatArray
+    ) -> tuple[LayerCosts, FloatArray, FloatArray]:
+        """Without what is above the best plan so far; the lowest by either bound stay."""
         keep = paper < self.below
         for each in (value, paper):
             keep[np.argsort(each, kind="stable")[:FASTEST]] = True
         rows = np.flatnonzero(keep)
-        few = len(rows) <= MOST_PRICED_ONCE
-        self.parts = [(layer_costs.take(rows), value[rows], paper[rows])] if few else []
+        return layer_costs.take(rows).copied(), value[rows], paper[rows]

@@ -84,6 +84,9 @@ def test_where_much_is_left_all_plans_are_priced_again(monkeypatch: pytest.Monke
     space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
     fold(job, space, seen=kept.add)
     assert len(next(iter(kept.batches(space, job, kept.below)))) == kept.size
+    kept.add(next(iter(space)), kept.below)
+    assert not kept.parts
+    assert not kept._waiting
     assert kept.size < lattices.MOST_PRICED_ONCE
 
 

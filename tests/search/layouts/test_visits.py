@@ -1,0 +1,65 @@
+"""Plans whose bound rules out every layout of theirs are laid out no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optimizer.constraints.rules.every import structural
+from optimizer.job.fields import EXPECTED, FAST
+from optimizer.job.job import Job
+from optimizer.job.stack import RECOMPUTE_BY, Features
+from optimizer.objectives.minimised.registry import objective_of
+from optimizer.search.lattice.enumerate import Space
+from optimizer.search.layouts import candidates
+from optimizer.search.layouts.candidates import lay_out
+from optimizer.search.layouts.solve.solved import Solved
+from tests.search.jobs import DENSE, MIXTURE, small_job
+
+
+@pytest.mark.parametrize("by", RECOMPUTE_BY)
+@pytest.mark.parametrize("model", [DENSE, MIXTURE], ids=("dense", "mixture"))
+def test_one_stage_that_does_not_fit_is_not_laid_out(model: Any, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    visited: list[object] = []
+    solve = candidates._solve
+
+    def recorded(*args: Any) -> object:
+        visited.append(solve(*args))
+        return visited[-1]
+
+    monkeypatch.setattr(candidates, "_solve", recorded)
+    features = Features(recompute=("none", "full"), recompute_by=by, zero_stages=(0, 1, 3))
+    for hbm in (3.5e9, 4.5e9, 6e9):
+        job = small_job(8, model=model, features=features, hbm=hbm, fixed={"pp": 1})
+        lay_out(job, Space(job, structural(job)))
+    assert visited
+    assert float("inf") not in visited
+
+
+@pytest.mark.parametrize("prefer", [EXPECTED, FAST])
+def test_no_solver_looks_for_a_layout_that_a_list_alone_makes_worse(
+    prefer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the even split does not fit, all other layouts cost at least what a list does."""
+    asked: list[tuple[float, float]] = []
+    best, solve = Solved.best, candidates._solve
+
+    def bounded(search: Any, prospects: Any, position: int, *rest: Any) -> object:
+        floor = float(prospects.bounds[position]) * rest[-1]
+        asked.append((floor * objective_of(search.job).listed, search.limit))
+        return solve(search, prospects, position, *rest)
+
+    solved: list[tuple[float, float]] = []
+
+    def looked_for(self: Solved, *args: Any, **options: Any) -> object:
+        solved.append(asked[-1])
+        return best(self, *args, **options)
+
+    monkeypatch.setattr(candidates, "_solve", bounded)
+    monkeypatch.setattr(Solved, "best", looked_for)
+    job: Job = replace(small_job(12, model=replace(DENSE, layers=11), hbm=4.5e9), prefer=prefer)
+    lay_out(job, Space(job, structural(job)))
+    assert solved
+    assert all(least < limit * (1 + candidates.SAME) for least, limit in solved)
