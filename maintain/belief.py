@@ -84,9 +84,9 @@ class PartForecast:
     def given(self, measured: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Mean and spread of all of them once some were measured [1]."""
         chosen = list(measured)
-        told = len(chosen) >= TELLING
-        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen]) if told else 0.0
-        covariance = self.covariance + strange**2
+        several = len(chosen) >= TELLING
+        strange = unlike(self.part.own[chosen], self.mean[chosen], self.spread[chosen])
+        covariance = self.covariance + (strange**2 if several else 0.0)
         within = covariance[np.ix_(chosen, chosen)]
         errors, noise = self.part.own[chosen] - self.mean[chosen], self.noise[chosen] ** 2
         scaled = noise.copy()
@@ -97,7 +97,10 @@ class PartForecast:
         inverse = np.linalg.inv(within + np.diag(scaled))
         like = covariance[:, chosen]
         variance = np.diag(covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
-        return self.mean + like @ inverse @ errors, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
+        moved = like @ inverse @ errors
+        if strange and not several:  # as Posterior.in_doubt
+            variance = variance + 0.5 * float(errors[0] - moved[chosen[0]]) ** 2
+        return self.mean + moved, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
 
 
 def forecasts(
@@ -234,8 +237,8 @@ def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
         weight = (count - 1) / (count + 1)
         total, weights = sums.get(places.softwares[own[0]], (1.0, 1.0))
         sums[places.softwares[own[0]]] = total + weight * min(beyond, SCATTERED), weights + weight
-    found = {name: round(max(1.0, total / weights) ** 0.5, 3) for name, (total, weights) in sums.items()}
-    return {name: value for name, value in found.items() if value > 1.0}
+    by_software = {name: round(max(1.0, total / weights) ** 0.5, 3) for name, (total, weights) in sums.items()}
+    return {name: value for name, value in by_software.items() if value > 1.0}
 
 
 def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> ErrorLikeness:
@@ -252,11 +255,11 @@ def levelled(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts:
         return replace(likeness, parts=wider)
 
     def missed(factors: tuple[float, float]) -> float:
-        held: dict[str, list[float]] = {}
+        covered: dict[str, list[float]] = {}
         for each in forecasts(changed(factors), places, errors, parts):
             within = np.abs(each.part.own) <= SIDES * np.hypot(each.spread, each.mean)
-            held.setdefault(each.part.by, []).append(float(np.mean(within)))
-        over = (float(np.mean(shares)) - LEVEL for shares in held.values())
+            covered.setdefault(each.part.by, []).append(float(np.mean(within)))
+        over = (float(np.mean(shares)) - LEVEL for shares in covered.values())
         return sum(share**2 if share > 0.0 else DARING * share**2 for share in over)
 
     return changed(min(product(FACTORS, FACTORS), key=missed))

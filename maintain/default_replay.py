@@ -14,6 +14,9 @@ import click
 import numpy as np
 
 from maintain.trial_groups import TrialGroup, groups_of
+from optimizer.calibration.groups import plan_group
+from optimizer.calibration.rows.cluster import broken_network
+from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job.fields import EXPECTED, FIELDS
 from optimizer.job.plan import Plans
@@ -21,6 +24,7 @@ from optimizer.objectives.expected import layout_factor, memory_factor, parts_fa
 from optimizer.objectives.step.safe_memory import safe_memory
 
 WORST = 5  # groups that are listed
+TWO = 2  # plans of which the better one is launched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +67,27 @@ def replayed(groups: Sequence[TrialGroup], prefer: str) -> Replayed:
 
 
 def table(groups: Sequence[TrialGroup]) -> str:
-    """Both preferences as a table in Markdown."""
-    lines = ["| prefer | groups | mean regret | worst groups | out of memory |", "|---|---|---|---|---|"]
+    """Both preferences as a table in Markdown, beside what they lose by time alone: if it were known what fits."""
+    lines = [
+        "| prefer | groups | mean regret | worst groups | out of memory | by time alone | best of two |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    known = [[group.regret(order) for order in (_fitting(group, 1), _fitting(group, TWO))] for group in groups]
+    one, two = (100 * float(value) for value in np.mean(known, axis=0))
     for prefer in FIELDS["prefer"].choices:
         result = replayed(groups, prefer)
         worst = ", ".join(f"{100 * value:.1f}" for value in sorted(result.regret, reverse=True)[:WORST])
-        mean = 100 * float(np.mean(result.regret))
+        mean, failed = (100 * float(np.mean(column)) for column in (result.regret, result.failed))
         lines.append(
-            f"| {prefer} | {len(groups)} | {mean:.2f} % | {worst} | {100 * float(np.mean(result.failed)):.1f} % |"
+            f"| {prefer} | {len(groups)} | {mean:.2f} % | {worst} | {failed:.1f} % | {one:.2f} % | {two:.2f} % |"
         )
     return "\n".join(lines)
+
+
+def _fitting(group: TrialGroup, count: int) -> list[int]:
+    """The plans that are predicted to be the fastest of those that trained."""
+    order = np.argsort(np.where(np.isfinite(group.measured), group.seconds, np.inf), kind="stable")
+    return [int(place) for place in order[:count]]
 
 
 @click.command(help=__doc__)
@@ -81,17 +96,23 @@ def table(groups: Sequence[TrialGroup]) -> str:
 )
 def main(paths: tuple[Path, ...]) -> None:
     """Replay and print."""
-    groups = tried_groups([run for path in paths for run in read_runs(path)])
-    if not groups:
+    runs = [run for path in paths for run in read_runs(path)]
+    groups = tried_groups(runs)
+    broken = {plan_group(run) for run in runs if run.job and broken_network(clean_columns(run.row, []))}
+    whole = [group for group in groups if group.name not in broken]
+    if not whole:
         raise click.UsageError("no group of at least four measured runs differs only in the plan")
-    click.echo(table(groups))
-    results = {prefer: replayed(groups, prefer) for prefer in FIELDS["prefer"].choices}
-    order = np.argsort([-value for value in results[EXPECTED].regret])[:WORST]
-    for index in order.tolist():
-        group = groups[index]
+    click.echo(table(whole))
+    if len(whole) < len(groups):
+        click.echo("\non networks that the runs' own benchmarks show to be broken:\n")
+        click.echo(table([group for group in groups if group.name in broken]))
+    click.echo("")
+    regret = replayed(whole, EXPECTED).regret
+    for index in np.argsort([-value for value in regret])[:WORST].tolist():
+        group = whole[index]
         taken = group.plans[choice(group, EXPECTED)].summary()
         best = group.plans[int(group.measured.argmin())].summary()
-        click.echo(f"{100 * results[EXPECTED].regret[index]:5.1f} %  {group.name}: {taken}; best {best}")
+        click.echo(f"{100 * regret[index]:5.1f} %  {group.name}: {taken}; best {best}")
 
 
 if __name__ == "__main__":

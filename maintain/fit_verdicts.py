@@ -28,11 +28,11 @@ MOST = 60  # runs of one stack, device, model and outcome
 def verdicts(runs: Sequence[Run]) -> dict[str, Verdicts]:
     """Verdicts on all runs of each stack, of which some ran out of memory, each group of like runs left out."""
     clean = [run for run in runs if run.job is not None and not run.doubted and run.out_of_memory is not None]
-    found: dict[str, Verdicts] = {}
+    by_stack: dict[str, Verdicts] = {}
     for name, members in gathered(_sampled(clean), lambda run: run.stack_name).items():
         if any(run.out_of_memory for run in members):
-            found[str(name)] = counted_verdicts(members, _ratios(members, str(name)))
-    return found
+            by_stack[str(name)] = counted_verdicts(members, _ratios(members, str(name)))
+    return by_stack
 
 
 def _sampled(runs: Sequence[Run]) -> list[Run]:
@@ -77,13 +77,13 @@ def counted_verdicts(runs: Sequence[Run], ratios: Sequence[float]) -> Verdicts:
     )
 
 
-def table(found: Mapping[str, Verdicts]) -> list[str]:
+def table(by_stack: Mapping[str, Verdicts]) -> list[str]:
     """A row for each stack, and one for all runs together."""
     heads = ("stack", "fitted, predicted so", "not", "ran out, predicted to fit", "predicted so", "balanced accuracy")
-    counts = np.sum([astuple(each) for each in found.values()], axis=0).tolist()
+    counts = np.sum([astuple(each) for each in by_stack.values()], axis=0).tolist()
     every = Verdicts(**dict(zip(asdict(Verdicts()), counts, strict=True)))
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, each in {**found, "all": every}.items():
+    for name, each in {**by_stack, "all": every}.items():
         cells = (name, *(f"{count:,}" for count in astuple(each)), f"{each.balanced_accuracy or 0.0:.1%}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -93,10 +93,10 @@ def table(found: Mapping[str, Verdicts]) -> list[str]:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 def main(files: tuple[Path, ...]) -> None:
     """Print a Markdown table."""
-    found = verdicts(runs_of(files))
-    if not found:
+    by_stack = verdicts(runs_of(files))
+    if not by_stack:
         raise click.UsageError("no stack has runs that ran out of memory")
-    click.echo("\n".join(table(found)))
+    click.echo("\n".join(table(by_stack)))
 
 
 if __name__ == "__main__":

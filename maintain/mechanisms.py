@@ -1,8 +1,9 @@
-"""What each mechanism of MoE models explains: `python -m maintain.mechanisms --runs FILE [--runs FILE]`.
+"""What each mechanism explains: `python -m maintain.mechanisms --runs FILE [--runs FILE]`.
 
-Every MoE run is priced once more with one mechanism switched to neutral and nothing refitted. An error that does not
-grow without a mechanism says that these runs do not need it. Printed as Markdown, with the parameters of each stack:
-fitted, known, at their default, and runs for each fitted one.
+Every run is priced once more with one mechanism switched to neutral and nothing refitted: of MoE models one table, of
+others one of the stacks whose software has what is listed. An error that does not grow without a mechanism says that
+these runs do not need it. Printed as Markdown, with the parameters of each stack: fitted, known, at their default, and
+runs for each fitted one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack
 from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.kernels import routed_rows
-from optimizer.objectives.layer import dispatchers, drained_host
+from optimizer.objectives.layer import dispatchers, drained_host, layer_costs
 from optimizer.objectives.layer.dispatchers import KINDS
 
 ALL = "all mechanisms"
@@ -52,10 +53,10 @@ class Mechanism:
 
     def off(self, run: Run) -> Run:
         """The run without the mechanism."""
-        if run.job is None or run.plan is None or run.job.model.experts is None:
+        if run.job is None or run.plan is None:
             return run
         stack, model = run.job.stack, run.job.model
-        model = replace(model, experts=replace(run.job.model.experts, **self.experts)) if self.experts else model
+        model = replace(model, experts=replace(model.experts, **self.experts)) if model.experts else model
         stack = replace(
             stack,
             features=replace(stack.features, **self.features),
@@ -88,14 +89,24 @@ MECHANISMS = (
     Mechanism(name="calls of quantising", constants=((drained_host, "QUANTISED", 0.0),)),
     Mechanism(name="launches", parameters={"launch": 0.0}),
 )
+DENSE_MECHANISMS = (
+    Mechanism(name="ZeRO-1 slices each tensor for each rank", features={"sliced_host": 0.0}),
+    Mechanism(name="TP groups of several nodes wait", constants=((layer_costs, "SPANNED", 0.0),)),
+    Mechanism(name="pipelines between nodes wait, and such groups", parameters={"pipelined_collective": 0.0}),
+    Mechanism(name="a head that TP does not split", features={"unsplit_head_rate": 1.0}),
+    Mechanism(name="gradients added in kernels of their own", features={"fused_accumulation": True}),
+    Mechanism(name="recomputation stops early", features={"stops_early": False}),
+    Mechanism(name="ranks wait for each other", parameters={"collective_skew": 0.0}),
+    Mechanism(name="launches", parameters={"launch": 0.0}),
+)
 
 
 def errors_without(runs: Sequence[Run], mechanism: Mechanism | None) -> list[float]:
     """|predicted / measured - 1| of every run, without one mechanism or with all of them [1]."""
     changed = [mechanism.off(run) for run in runs] if mechanism else list(runs)
     with _constants(mechanism.constants if mechanism else ()):
-        errors = [time_errors([run], {}) for run in changed]
-    return [float(np.abs(np.expm1(error[0]))) for error in errors]
+        errors = time_errors(changed, {})
+    return np.abs(np.expm1(errors)).tolist()
 
 
 @contextmanager
@@ -116,14 +127,17 @@ def moe_runs(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.job and run.job.model.experts and run.step_time and not run.doubted]
 
 
-def mechanisms_table(runs: Sequence[Run]) -> list[str]:
-    """Mean errors by stack with all mechanisms, and by how much each is larger without one, in Markdown.
+def dense_runs(runs: Sequence[Run]) -> list[Run]:
+    """The clean runs of other models that have a step time, of software in which one of the mechanisms is at work."""
+    clean = [run for run in runs if run.job and not run.job.model.experts and run.step_time and not run.doubted]
+    moved = [mechanism for mechanism in DENSE_MECHANISMS if mechanism.features]
+    stacks = gathered(clean, lambda run: run.stack_name)
+    working = {name for name, (run, *_) in stacks.items() if any(each.off(run).job != run.job for each in moved)}
+    return [run for run in clean if run.stack_name in working]
 
-    Raises InputError where no run is of an MoE model with a step time.
-    """
-    chosen = moe_runs(runs)
-    if not chosen:
-        raise InputError("no row is of an MoE model that can be priced and has a step time; give tables of such runs")
+
+def mechanisms_table(chosen: Sequence[Run], mechanisms: Sequence[Mechanism] = MECHANISMS) -> list[str]:
+    """Mean errors by stack with all mechanisms, and by how much each is larger without one, in Markdown."""
     groups = gathered(range(len(chosen)), lambda place: chosen[place].stack_name)
     names = [ALL, *map(str, groups)]
     lines = [f"| mean error | {' | '.join(['all stacks', *names[1:]])} |", f"|---|{'---|' * len(names)}"]
@@ -131,7 +145,7 @@ def mechanisms_table(runs: Sequence[Run]) -> list[str]:
     lines.append(f"| runs | {' | '.join(str(len(some)) for some in members)} |")
     whole = np.array(errors_without(chosen, None))
     lines.append(f"| {ALL} | {' | '.join(f'{whole[some].mean():.1%}' for some in members)} |")
-    for mechanism in MECHANISMS:
+    for mechanism in mechanisms:
         without = np.array(errors_without(chosen, mechanism))
         points = [100.0 * float((without - whole)[some].mean()) for some in members]
         cells = [f"{lost:+.1f}" if abs(lost) >= 0.05 else "" for lost in points]
@@ -150,12 +164,20 @@ def parameters_table(names: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> str:
-    """Both tables. Raises InputError for arguments that are not `--runs FILE`, once or more."""
+    """All tables.
+
+    Raises InputError for arguments that are not `--runs FILE`, once or more, and where no run has anything to explain.
+    """
     if len(arguments) < 2 or len(arguments) % 2 or set(arguments[::2]) != {"--runs"}:
         raise InputError("usage: python -m maintain.mechanisms --runs FILE.csv [--runs FILE.csv]")
     runs = [run for file in arguments[1::2] for run in read_runs(Path(file))]
-    names = sorted({run.stack_name for run in moe_runs(runs)})
-    return "\n".join([*mechanisms_table(runs), "", *parameters_table(names)])
+    moe, dense = moe_runs(runs), dense_runs(runs)
+    if not moe and not dense:
+        raise InputError("no row that can be priced has a step time; give tables of such runs")
+    lines = mechanisms_table(moe) if moe else []
+    if dense:
+        lines += ["", *mechanisms_table(dense, DENSE_MECHANISMS)]
+    return "\n".join([*lines, "", *parameters_table(sorted({run.stack_name for run in [*moe, *dense]}))])
 
 
 if __name__ == "__main__":

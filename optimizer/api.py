@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
     from optimizer.job.job import Job
 
+LONGEST = 10_000  # characters of a value
 Number = int | float | str
 Value = str | int | float | bool | Sequence[str | int | float | bool]
 
@@ -110,6 +111,9 @@ def _read(given: Mapping[str, Any]) -> click.Context:
         for text in option_texts(name, value)
         for word in (FIELDS[name].option, text)
     ]
+    for option, text in zip(words[::2], words[1::2], strict=True):
+        if len(text) > LONGEST:
+            raise InputError(f"{option}: a text of {len(text):,} characters is no value of it")
     try:
         return click.command(options.given(options.ANSWER)(lambda: None)).make_context("plan", words)
     except click.ClickException as error:

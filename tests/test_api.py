@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import optimizer
+from optimizer.base.errors import InputError
 from optimizer.cli import cli
 from optimizer.commands import options
 from optimizer.job import fields
@@ -194,3 +195,21 @@ def test_the_package_offers_its_public_names_alone() -> None:
 def test_the_example_of_a_consumer_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(EXAMPLE.read_text(encoding="utf-8"), str(EXAMPLE), "exec"), {"__name__": "__main__"})
     assert "llama3-8b on 16 GPUs: optimal, TP" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, {}) for name in ("model", "gpus", "dtype")),
+        *((name, value) for name in ("fix", "set") for value in (float("nan"), 3, True, object(), 1 + 2j, ...)),
+        *((name, "a" * 10**6) for name in ("model", "cluster", "stack", "minimize", "fix")),
+        ("study", "\0"),
+        ("gpus", 10**400),
+        ("seq_len", [None]),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_values_of_a_notebook_that_mean_nothing_are_refused_in_a_few_words(name: str, value: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        optimizer.plan(**{**SMALL, name: value})
+    assert len(str(refused.value)) < 1000

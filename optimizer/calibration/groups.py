@@ -63,8 +63,13 @@ BY: Mapping[str, Callable[[Run], str]] = {
 
 
 def plan_group(run: Run) -> str:
-    """Runs that differ only in the plan share this key; another attention kernel is another software."""
-    return f"{run.group}|{run.row.get('attention_kernel', '')}"
+    """Runs that differ only in the plan share this key.
+
+    Another attention kernel is another software, and a network that a run's own benchmark shows to be broken (see
+    optimizer.calibration.rows.cluster) another machine.
+    """
+    network = [f"{tier.bandwidth / 1e9:.3g}" for tier in run.job.cluster.tiers[1:]] if run.job else []
+    return "|".join((run.group, run.row.get("attention_kernel", ""), *network))
 
 
 def gathered(items: Iterable[Item], key: Callable[[Item], object]) -> dict[object, list[Item]]:

@@ -80,10 +80,15 @@ def option_texts(name: str, value: Any) -> Iterator[str]:
     (['tp=1,2'], ['75000000000.0 B'])
     """
     kind = FIELDS[name].kind
-    if isinstance(value, Mapping):
+    if kind in SEVERAL and isinstance(value, Mapping):
         yield from (f"{key}={_word(item)}" for key, item in value.items())
     elif kind in SEVERAL and not isinstance(value, str):
-        yield from map(str, value)
+        try:
+            several = list(value)
+        except TypeError:
+            words = f"{FIELDS[name].option} {value!r}: give name=value, a list of such texts, or a mapping"
+            raise InputError(words) from None
+        yield from map(str, several)
     elif kind == SIZE and not isinstance(value, str):
         yield f"{value!r} B"
     elif kind == FLEX and not (isinstance(value, str) and "=" in value):

@@ -63,7 +63,7 @@ def with_own_runs(job: Job, names: str) -> Job:
 
 def with_known_runs(stack: Stack, names: str, cluster: str = "") -> tuple[Stack, RunsSource]:
     """The same for a stack, whose logs were written on a cluster where their launches name no machine."""
-    files = tuple(_file(path) for path in _paths(names))
+    files = own_files(names)
     places = ",".join(each.path if each.path.startswith(PIPES) else os.path.abspath(each.path) for each in files)
     digest = sha256(b"\0".join(sha256(each.data).digest() for each in files)).hexdigest()
     known, count = _knowing(stack, files, names, cluster)
@@ -83,6 +83,11 @@ def as_stated(job: Job, names: str) -> Job:
             f"{stated.sha256[:12]}...), but {known.own_runs.sha256[:12]}...; give that file, or plan anew"
         )
     return known
+
+
+def own_files(names: str) -> tuple[OwnFile, ...]:
+    """The files that a text names, read; raises InvalidFile or InputError for one that cannot be."""
+    return tuple(_file(path) for path in _paths(names))
 
 
 def _paths(names: str) -> list[str]:

@@ -261,6 +261,8 @@ def storage_url(text: str) -> str:
     """
     from optimizer.sweep.dashboard import usable
 
+    if "\0" in text:
+        raise InputError(f"--study {text!r}: a file or a URL is expected")
     if "://" not in text and not (folder := Path(text).expanduser().resolve().parent).is_dir():
         raise InputError(f"--study {text}: the folder {folder} does not exist")
     return usable(text)

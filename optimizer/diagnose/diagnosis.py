@@ -19,8 +19,10 @@ from optimizer.diagnose.causes.cause import USUAL, Cause, SlowStep, Test
 from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import Sign, signs_of
 from optimizer.diagnose.measured import Measured
+from optimizer.job.job import Job
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.step.interval import LEVEL, Interval, interval
+from optimizer.objectives.step.flops import ALL_SCORES, CAUSAL, CONVENTIONS, PARAMETERS, useful_flops
+from optimizer.objectives.step.interval import LEVEL, Interval, interval, mfu
 
 GRID = 25  # settings at which a cause is priced
 MATTERS = 0.005  # slowdown of a step below which a cause cannot be recognised
@@ -70,7 +72,7 @@ class Diagnosis:
 
     verdict: the run is BELOW, WITHIN or ABOVE what the interval allows. excluded: causes that the run cannot have, and
     why. alike: how many of the first causes fit alike. unlike: in what the run is another one than was predicted; then
-    no cause is sought.
+    no cause is sought. counted: how the operations that the log prints are to ours, "" where it prints none.
     """
 
     measured: float
@@ -82,6 +84,7 @@ class Diagnosis:
     test: Test | None
     tested: CauseExplanation | None
     unlike: tuple[str, ...] = ()
+    counted: str = ""
 
     @property
     def gap(self) -> float:
@@ -143,7 +146,29 @@ def diagnose(question: SlowStep, run: Measured, unlike: tuple[str, ...] = ()) ->
         test=tested.cause.test if tested else None,
         tested=tested,
         unlike=unlike,
+        counted="" if unlike else counted(question.job, run),
     )
+
+
+COUNTS = {
+    CAUSAL: "counted as here",
+    ALL_SCORES: "the masked scores of attention counted too",
+    PARAMETERS: "counted without attention, 6 for each parameter and token",
+}
+SAME_COUNT = 0.02  # ratio of two counts of operations that are one
+
+
+def counted(job: Job, run: Measured) -> str:
+    """How the operations that a log prints are to ours in the same time, by the nearest convention; "" without any."""
+    if run.flops_rate is None or run.step_time is None:
+        return ""
+    ours = {name: useful_flops(job, name) / run.step_time / job.gpus for name in CONVENTIONS}
+    nearest = min(ours, key=lambda name: abs(log(run.flops_rate / ours[name])) if run.flops_rate else 0.0)
+    ratio = run.flops_rate / ours[nearest]
+    how = COUNTS[nearest] if abs(ratio - 1) <= SAME_COUNT else f"{run.flops_rate / ours[CAUSAL]:.2f} times our count"
+    share = f"{run.flops_rate / job.peak_flops:.1%} of the peak of {job.dtype}"
+    ours_is = f"{mfu(job, run.step_time):.1%}"
+    return f"The log says {run.flops_rate / 1e12:,.4g} TFLOP/s per GPU, {share}, {how}; by our count {ours_is}."
 
 
 def deviation(around: Interval) -> float:

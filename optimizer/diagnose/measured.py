@@ -88,9 +88,9 @@ class Measured:
     """One run as its log has it.
 
     status: "ok", "oom" or "crashed"; `memory` [B] is `memory_kind` "reserved" or "allocated", the most of any rank;
-    tokens_rate: median tokens of one GPU per second as printed [1/s]; nans, skipped: steps with a loss that is no
-    number, and steps without an update; restarts: how often the run went back to a checkpoint. `facts` are settings
-    that the log or the user names, by column of a table of runs.
+    tokens_rate, flops_rate: median tokens and operations of one GPU per second as printed [1/s, FLOP/s]; nans, skipped:
+    steps with a loss that is no number, and steps without an update; restarts: how often the run went back to a
+    checkpoint. `facts` are settings that the log or the user names, by column of a table of runs.
     """
 
     files: tuple[str, ...]
@@ -101,6 +101,7 @@ class Measured:
     memory: float | None = None
     memory_kind: str = ""
     tokens_rate: float | None = None
+    flops_rate: float | None = None
     nans: int = 0
     skipped: int = 0
     restarts: int = 0
@@ -140,6 +141,7 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
     steady = None if _first_alone(run, steps) else steady_part(steps)
     readings = [record.reading for record in run.records]
     rates = sorted(rate for reading in readings[1:] or readings if (rate := reading.tokens_rate) is not None)
+    flops = [rate for reading in readings[1:] or readings if (rate := reading.flops_rate)]
     losses = [reading.loss for reading in readings if reading.loss is not None]
     stream = run.stream
     return Measured(
@@ -151,6 +153,7 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
         memory=stream.allocated if stream.reserved is None else stream.reserved,
         memory_kind="reserved" if stream.reserved is not None else "allocated" if stream.allocated is not None else "",
         tokens_rate=rates[len(rates) // 2] if rates else None,
+        flops_rate=median(flops) if flops else None,
         nans=sum(max(reading.nans, _is_nan(reading.loss, reading.grad_norm)) for reading in readings),
         skipped=sum(reading.skipped for reading in readings),
         restarts=max(0, len(stream.attempts) - 1),

@@ -69,6 +69,8 @@ def _measured(run: Measured) -> list[tuple[str, str]]:
         rows.append(("memory", f"{run.memory / GB:.1f} GB {run.memory_kind} on the fullest rank that says"))
     if run.tokens_rate:
         rows.append(("tokens", f"{run.tokens_rate:,.0f} per second and GPU"))
+    if run.flops_rate:
+        rows.append(("operations", f"{run.flops_rate / 1e12:,.4g} TFLOP/s per GPU, as its program counts them"))
     if run.loss is not None:
         rows.append(("last loss", f"{run.loss:.4g}"))
     bad = [(run.nans, "not a number"), (run.skipped, "skipped"), (run.restarts, "restarts")]
@@ -85,7 +87,7 @@ def _diagnosed(diagnosis: Diagnosis) -> list[Section]:
         f"{seconds(diagnosis.measured)} measured, {seconds(diagnosis.predicted)} predicted "
         f"({seconds(around.low)} to {seconds(around.high)} at {LEVEL:.0%}): {diagnosis.gap:+.1%}"
     )
-    compared = section("Measured against predicted", gap, verdict(diagnosis))
+    compared = section("Measured against predicted", gap, verdict(diagnosis), diagnosis.counted)
     if diagnosis.unlike:
         return [compared]
     rows = [
@@ -169,6 +171,7 @@ def run_dict(run: Measured, diagnosis: Diagnosis | None = None) -> dict[str, Any
         "memory_kind": run.memory_kind or None,
         "basis": run.basis or None,
         "tokens_per_s_per_gpu": run.tokens_rate,
+        "flop_per_s_per_gpu": run.flops_rate,
         "first_step": run.first,
         "last_step": run.last,
         "steady": _steady(run.steady) if run.steady else None,

@@ -182,7 +182,8 @@ EVERY: tuple[Framework, ...] = (
         config=by_keys("nanotron", nanotron, "nanotron YAML"),
         log=NANOTRON_LOG,
         targets={"nanotron": NANOTRON_FILES},
-        only={"vpp": (1,), "pp": (), "recompute": ("none", "full")},  # it splits layers over stages by itself
+        # It splits layers over stages by itself, and has other attention for CP and other groups for EP.
+        only={"vpp": (1,), "pp": (), "cp": (), "ep": (), "recompute": ("none", "full")},
         zero_stages=(0, 1),
     ),
     Framework(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
+from optimizer.catalog.readers.text import readable
 from optimizer.catalog.targets import WRITTEN, launchers, own_target, without_files
+from optimizer.frameworks.bash.like import alike
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.job.target import target_of
@@ -81,17 +83,33 @@ def _for_target(files: ExportFiles, answer: Answer) -> tuple[dict[str, str], dic
     return texts, refused
 
 
-def write_exports(answer: Answer, folder: Path, *, force: bool = False) -> tuple[list[Path], Mapping[str, str]]:
+def write_exports(
+    answer: Answer, folder: Path, *, force: bool = False, like: str = ""
+) -> tuple[list[Path], Mapping[str, str]]:
     """Write every launch file into the folder, which is made if need be; the paths written, and why others were not.
 
-    Raises InputError when a file exists already (unless `force`), the folder cannot be written or no file can be.
+    Args:
+        answer: whose plan they launch.
+        folder: where they go.
+        force: whether files there may be overwritten.
+        like: a batch script whose account, partition, time, modules and container ours take over; "" for none.
+
+    Raises:
+        InputError: a file exists already, the folder cannot be written, no file can be, or `like` is no batch script.
     """
     exports = exported(answer)
     if not exports.texts:
         own = own_target(answer.job.stack)
         hint = [f"--target {own} plans what it can"] * (own in WRITTEN and not target_of(answer.job.stack))
         raise InputError("; ".join([*dict.fromkeys(exports.refused.values()), *hint]))
-    return write_texts(exports.texts, folder, force=force), exports.refused
+    texts = dict(exports.texts)
+    if like:
+        own, refused = readable(like, "give a batch script of Slurm"), dict(exports.refused)
+        liked = {name: alike(text, own, Path(like).name) for name, text in texts.items()}
+        if liked == texts:
+            refused["--like"] = "none of these files is a batch script of Slurm: `--target megatron-lm` writes one"
+        return write_texts(liked, folder, force=force), refused
+    return write_texts(texts, folder, force=force), exports.refused
 
 
 def write_texts(texts: Mapping[str, str], folder: Path, *, force: bool = False) -> list[Path]:

@@ -17,6 +17,7 @@ from optimizer.frameworks.software import switched, widened
 from optimizer.job.fields import EXPECTED, LIMITS, SHARE
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.lengths import OFF, ON
 from optimizer.job.method import FULL
 from optimizer.job.plan import Knobs, Plan, balanced
 from optimizer.job.switches import switched_to
@@ -53,6 +54,7 @@ class Controls:
     seq_len: int | None = None
     global_batch: int | None = None
     hbm: float = 0.0
+    lengths: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if not (controls.seq_len or launch.settings.get("seq_len")):
         launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
     settings["gpus"] = gpus
+    if "packing" in settings and not controls.lengths:
+        how = "packed sequences" if settings["packing"] else "sequences without packing"
+        launch.assumed.append(f"{how} are full and one document each: how long documents are is not told (--lengths)")
     if not framework.graphs:
         settings |= {"cuda_graphs": settings.get("cuda_graphs", False), "graphed": settings.get("graphed", ())}
     plan = plan_of(launch, settings, gpus, controls.global_batch, problems)
@@ -139,6 +144,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         train=str(settings.get("train", FULL)),
         base=str(settings.get("base", "")),
         optimizer=str(settings.get("optimizer", "")),
+        lengths=controls.lengths,
+        packing=ON if settings.get("packing") else OFF,
         loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )

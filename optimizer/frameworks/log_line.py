@@ -17,8 +17,9 @@ class LogLine:
     step, last_step: number of the step and of the run's last. micro_batch: number of the micro-batch, of a line that is
     of one. seconds: of one step [s]; `averaged` over all steps since the line before; `alone`: such a time counts only
     where no line has a numbered step. elapsed: since the run began [s]. tokens_rate: tokens of one GPU
-    per second, sequences_rate: of the whole run [1/s]. reserved, allocated: peaks of memory [B]. skipped, nans: steps
-    whose update was dropped, or whose loss was no number. facts: settings of the run by column of a table of runs.
+    per second, sequences_rate: of the whole run [1/s]. flops_rate: operations of one GPU per second, as the program
+    counts them [FLOP/s]. reserved, allocated: peaks of memory [B]. skipped, nans: steps whose update was dropped, or
+    whose loss was no number. facts: settings of the run by column of a table of runs.
     """
 
     step: int | None = None
@@ -30,6 +31,7 @@ class LogLine:
     elapsed: float | None = None
     tokens_rate: float | None = None
     sequences_rate: float | None = None
+    flops_rate: float | None = None
     loss: float | None = None
     grad_norm: float | None = None
     skipped: int = 0
@@ -78,6 +80,16 @@ def rate_of_bar(text: str) -> float | None:
     match = BAR_RATE.search(text)
     rate = float(match[1]) if match else 0.0
     return (rate if match[2] == "s/it" else 1.0 / rate) if match and rate else None
+
+
+def tera(text: str | None) -> float | None:
+    """A printed number of TFLOP/s, the first of a value and a mean, in FLOP/s; None where there is none.
+
+    >>> tera("567.5/568.0"), tera(None)
+    (567500000000000.0, None)
+    """
+    value = decimal((text or "").partition("/")[0] or None)
+    return None if value is None else value * 1e12
 
 
 def decimal(text: str | None) -> float | None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
-from optimizer.frameworks.bash.config import QUIET, TrainingCommand, training_with_config
+from optimizer.frameworks.bash.config import QUIET, TrainingCommand, subcommand, training_with_config
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
-from optimizer.frameworks.config.launch import checked
+from optimizer.frameworks.config.launch import ConfigLaunch, checked
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
@@ -152,9 +152,10 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     script = main_script(scripts)
     find = sources(script, scripts)
     reading, options = read_script(script.data, find, script.outside)
+    tuning = any(any(subcommand(command.texts)) for command in reading.commands)  # beside what prepares its data
     for command in reading.commands:
         words = command.texts
-        if words and words[0] not in QUIET and (why := refused((), words)):
+        if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
     away = _away(script, (*reading.missing, *reading.started))
     try:
@@ -206,10 +207,12 @@ def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[Con
     return tuple(followed)
 
 
-def with_followed(files: Sequence[File]) -> list[File]:
+def with_followed(files: Sequence[File], source: Source) -> list[File]:
     """The files with the configs that they name and that lie where they say, so that a patch can change those too."""
-    configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
-    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in _followed(files, configs))]
+    known = {file.name for file in files}
+    configs = source.configs if isinstance(source, ConfigLaunch) else ()
+    named = (config for config in configs if config.name not in known)
+    return [*files, *(replace(files[0], name=each.name, data=each.data) for each in named)]
 
 
 def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: Sequence[ConfigFile]) -> bool:

@@ -73,6 +73,8 @@ def widened(stack: Stack, settings: Mapping[str, Any], zero_stages: tuple[int, .
     recompute = str(settings.get("recompute", "none"))
     modules = features.recompute_modules if recompute in MODES else MODULES
     own = str(settings.get("dispatcher", DISPATCHERS[0]))
+    hosted = int(settings.get("activation_offload", 0)) > 0
+    inputs = hosted and recompute == "full"  # of whole layers that are recomputed nothing else is left
     features = replace(
         features,
         dispatchers=tuple(name for name in DISPATCHERS if name in (*stack.dispatchers, own)),
@@ -82,7 +84,8 @@ def widened(stack: Stack, settings: Mapping[str, Any], zero_stages: tuple[int, .
         recompute=tuple(dict.fromkeys((*features.recompute, *((recompute,) if recompute in MODES else ())))),
         recompute_modules=modules,
         sequence_parallel=features.sequence_parallel or bool(settings.get("sequence_parallel")),
-        activation_offload=features.activation_offload or int(settings.get("activation_offload", 0)) > 0,
+        activation_offload=features.activation_offload or (hosted and not inputs),
+        hosted_checkpoints=features.hosted_checkpoints or inputs,
         settable=tuple(dict.fromkeys((*features.settable, *("offload",) * bool(settings.get("offload"))))),
         recompute_by=BY_VIRTUAL_STAGE if settings.get("recompute_first") else features.recompute_by,
         offers_overlap=features.offers_overlap or bool(settings.get("overlap_exchange")),

@@ -15,7 +15,7 @@ from optimizer.frameworks.megatron.layout import is_even
 from optimizer.improve.neighbours import neighbours
 from optimizer.improve.state import NOTICEABLE, SOFTWARE, Edit, State, current_state, edit_to, knobs_of, moved, state_of
 from optimizer.improve.switches import SWITCHES, bucketed, capturable, switches, useless
-from optimizer.job.job import EVEN, LAYOUT
+from optimizer.job.job import EVEN, LAYERS, LAYOUT
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price
@@ -209,7 +209,10 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     if question.settings.get("cuda_graphs"):
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if "layers_per_stage" not in question.framework.settable:
-        job = job.with_limits(fixed={**job.limits.fixed, LAYOUT: EVEN})
+        runs, pinned = question.plan, job.limits.fixed
+        filled = "pp" in pinned and not is_even(runs, job.model.layers)  # as the program splits them, whatever the plan
+        lying = {LAYERS: ",".join(map(str, runs.layers_per_stage))} if filled else {LAYOUT: EVEN}
+        job = job.with_limits(fixed={**pinned, **lying})
     best = best_plan(job, Tuning(fixed=knobs_of(question, settings)))
     if best is None and "offload" in question.framework.settable:
         best = best_plan(job, Tuning())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -24,9 +24,11 @@ class Rows:
     ...     WHOLE = ("name",)
     ...     name: str
     ...     bytes: Any
-    >>> some = Sizes(name="layers", bytes=np.array([1.0, 2.0, 4.0])).take([2, 0]).take([1])
-    >>> some.name, some.bytes.tolist(), vars(some).keys() - {"_of", "_at"}
-    ('layers', [1.0], {'bytes'})
+    ...     seconds: Any
+    >>> sizes = Sizes(name="layers", bytes=np.array([1.0, 2.0, 4.0]), seconds=np.zeros(3))
+    >>> some = sizes.take([2, 0]).take([1])
+    >>> some.name, some.bytes.tolist(), "seconds" in vars(some)
+    ('layers', [1.0], False)
     """
 
     WHOLE: ClassVar[tuple[str, ...]] = ()  # fields that all rows share
@@ -40,21 +42,21 @@ class Rows:
             index = np.flatnonzero(index)
         at = state.get(_AT)
         if not isinstance(at, np.ndarray) or not _columns(kind).isdisjoint(state):
-            return _rows(kind, {_OF: self, _AT: index})
+            return cast(R, _rows(kind, {_OF: self, _AT: index}))
         # Nothing was read of these: what is taken of them is taken of what they are of.
         shared = {name: state[name] for name in _names(kind) if name in state}
-        return _rows(kind, {**shared, _OF: state[_OF], _AT: at[index]})
+        return cast(R, _rows(kind, {**shared, _OF: state[_OF], _AT: at[index]}))
 
     def changed(self: R, **columns: Any) -> R:
         """The same rows with other columns, as dataclasses.replace makes them, the others left unread."""
         state, names = vars(self), _names(_kind(self))
         kept = {name: value for name, value in state.items() if name in names or name in (_OF, _AT)}
-        return _rows(_kind(self), kept | columns)
+        return cast(R, _rows(_kind(self), kept | columns))
 
     def copied(self: R) -> R:
         """The same rows, all columns read, so that what they were taken of need not stay."""
         kind = _kind(self)
-        return _rows(kind, {name: _whole(getattr(self, name)) for name in _names(kind)})
+        return cast(R, _rows(kind, {name: _whole(getattr(self, name)) for name in _names(kind)}))
 
     if not TYPE_CHECKING:
 

@@ -61,7 +61,13 @@ _PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {
     "elementwise_passes": (1.0, 0.3, 5.0, "1", "HBM traffic of element-wise kernels / that of fused ones"),
     "dequantise_passes": (4.0, 1.0, 20.0, "1", "time of dequantising frozen weights / one read and write of HBM"),
     "launch": (4e-6, 5e-7, 2e-4, "s", "time between two kernels that the host can launch"),
-    "pipelined_collective": (0.0, 0.0, 1e-3, "s", "wait per TP rank and collective of pipelines between nodes"),
+    "pipelined_collective": (
+        0.0,
+        0.0,
+        1e-3,
+        "s",
+        "wait per TP rank and collective of pipelines between nodes, and a share of it of TP groups between nodes",
+    ),
     "microbatch_overhead": (5e-4, 0.0, 2e-2, "s", "host time per micro-batch and (virtual) stage"),
     # communication
     "network_efficiency": (0.9, 0.1, 1.0, "1", "collective rate across nodes in training / isolated"),
@@ -126,6 +132,7 @@ ROUTING: Mapping[str, float] = {"forced": 1.0, "trained": 1.65, "fresh": 4.0}
 COPIES = ("alltoall", "deduplicated")  # one copy for each expert, or one for each destination (DeepEP, HybridEP)
 BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS = "stage", "virtual stage", "all layers"
 SETTABLE = ("bucket", "comm_sm_share", "offload")
+SWITCHABLE = ("liger",)  # of switches.toml
 RECOMPUTE_BY = (BY_STAGE, BY_VIRTUAL_STAGE, ALL_LAYERS)
 GRAPHED = ("attention", "router", "shared_experts")
 UNFUSED = ("router", "scales", "swizzle")  # the router's operations, scales' buffers, their order for the matrix units
@@ -189,9 +196,7 @@ class Features:
     filled_stages: bool = False  # unless a run says otherwise, as objectives.stages.filled_stages splits them
     tied_stages: bool = True  # an embedding and a head that share weights may lie on two stages
     settable: Annotated[tuple[str, ...], SETTABLE] = SETTABLE  # knobs that its launcher can set
-    switchable: tuple[
-        str, ...
-    ] = ()  # switches that its launchers leave open, beside --fix, as switches.toml calls them
+    switchable: Annotated[tuple[str, ...], SWITCHABLE] = ()  # switches that its launchers leave open
     # recomputation
     recompute: Annotated[tuple[str, ...], MODES] = ("none", "selective", "full")  # modes of it that it offers
     # layers that full recomputation may recompute: any number on each stage; equally many, the first of every virtual
@@ -210,6 +215,7 @@ class Features:
     overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
     gathers_layers: bool = True  # ZeRO-3 gathers a layer at a time; else a matrix, as a compiler schedules it
     sharded_host: float = 0.0  # host time of a layer's hooks and allocations in a pass of ZeRO-3 [s]
+    sliced_host: float = 0.0  # host time of a tensor's slice for a rank, where ZeRO-1 slices each by itself [s]
     sharded_rate: float = 1.0  # rate of ZeRO-3's collectives / those of whole layers [1]
     context_shares: bool = False  # ranks of context parallelism always share weights
     # without sequence parallelism too, each TP rank sends its share to the next stage, which gathers them again

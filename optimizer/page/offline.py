@@ -20,9 +20,10 @@ from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.ledger import DEGREES, Visitor, answered, cells_of, designed, takeaways_view
 from optimizer.page.learn.panel import page_values, panel_blocks, reveal_view
 from optimizer.page.learn.priced import CONTEXTS
-from optimizer.page.learn.question import DROPDOWN, SLIDER, STEPS, SWITCH, TEXT, LearnQuestion, controls
+from optimizer.page.learn.question import SLIDER, STEPS, TEXT, LearnQuestion, allowed, controls, written
 from optimizer.page.plan import engine
 from optimizer.page.plan.question import PlanQuestion
+from optimizer.page.plan.views.shown import linked
 from optimizer.page.routes import PACKAGE
 from optimizer.page.views import report
 from optimizer.reports.render.html import filled
@@ -96,11 +97,11 @@ def answers_values() -> dict[str, Any]:
     for asked in questions():
         answer = engine.answered(asked, whole=True).answer
         job, plan, estimate = answer.job, answer.plan, answer.estimate
-        found = ("no plan fits", "", "", "")
+        cells = ("no plan fits", "", "", "")
         if plan and estimate:
             reserved = f"{estimate.reserved / 1e9:.1f} GB"
-            found = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
-        rows.append((f"{asked.name}.html", job.model.title or job.model.name, f"{job.gpus:,}", *found))
+            cells = (plan.summary(), seconds(estimate.step_time), f"{estimate.mfu:.1%}", reserved)
+        rows.append((linked(f"{asked.name}.html", job.model.title or job.model.name), f"{job.gpus:,}", *cells))
     return {"columns": ("model", "GPUs", "plan", "step", "MFU", "memory"), "rows": rows, "cluster": job.cluster.name}
 
 
@@ -118,45 +119,55 @@ def pack(act: Act) -> dict[str, Any]:
     usual = {}
     for context in CONTEXTS:
         offered = offered_by(act, context)
-        usual[context] = {name: _written(each["value"]) for name, each in offered.items()}
+        usual[context] = {name: written(each["value"]) for name, each in offered.items()}
         if of_context or context == CONTEXTS[0]:
             for setting in product(*(each["steps"] for each in offered.values())):
-                texts = [context] * of_context + list(map(_written, setting))
+                texts = [context] * of_context + list(map(written, setting))
                 panels[",".join(texts)] = _panel(act, context, offered, setting, blocks)
-    choices = [(question, choice.key) for question in act.questions for choice in question.choices]
-    entries = {f"{asked.name},{key}": answered(NOBODY, asked, key) for asked, key in choices}
-    found: dict[str, Any] = {"names": ["context"] * of_context + list(offered), "usual": usual, "panels": panels}
-    found["reveal"] = {
-        f"{asked.name},{key}": reveal_view(LearnQuestion(act=act.number, question=asked.name, key=key))
-        for asked, key in choices
+    shown = {
+        "names": ["context"] * of_context + list(offered),
+        "usual": usual,
+        "panels": panels,
+        "blocks": list(blocks),
+    }
+    return {**shown, **_locked(act), "entry": _entries(act, offered)}
+
+
+def _locked(act: Act) -> dict[str, Any]:
+    """What each locked choice reveals, by question and key; with the design of Act II what there is to take away."""
+    reveals = {
+        f"{asked.name},{choice.key}": reveal_view(LearnQuestion(act=act.number, question=asked.name, key=choice.key))
+        for asked in act.questions
+        for choice in asked.choices
+    }
+    return {"reveal": reveals, "takeaways": {"takeaways,": takeaways_view(LearnQuestion())} if act.number == 2 else {}}
+
+
+def _entries(act: Act, offered: Mapping[str, Values]) -> dict[str, Any]:
+    """The ledger's entry of every choice, by question and key, and of every design; whose and when is the page's."""
+    entries = {
+        f"{asked.name},{choice.key}": answered(NOBODY, asked, choice.key)
+        for asked in act.questions
+        for choice in asked.choices
     }
     if set(DEGREES) <= offered.keys():
-        found["takeaways"] = {"takeaways,": takeaways_view(LearnQuestion())}
         for degrees in product(*(offered[name]["steps"] for name in DEGREES)):
             design = LabDesign(**dict(zip(DEGREES, degrees, strict=True)))
             entries[",".join(map(str, degrees))] = designed(NOBODY, design)
-    cells = {
-        key: {name: cell for name, cell in cells_of(entry).items() if name != "time"} for key, entry in entries.items()
+    return {
+        key: {"entry": {name: cell for name, cell in cells_of(entry).items() if name != "time"}}
+        for key, entry in entries.items()
     }
-    return {**found, "blocks": list(blocks), "entry": {key: {"entry": each} for key, each in cells.items()}}
 
 
 def offered_by(act: Act, context: str) -> dict[str, Values]:
     """The controls of an act with the few values of each, `steps`; a text of the reader's own is no such control."""
     stops = offline()["stops"].get(f"{act.number}", {})
-    offered = {}
+    offered: dict[str, Values] = {}
     for name, each in controls(LearnQuestion(act=act.number, context=context), "").items():
-        if each["kind"] == TEXT:
-            continue
-        kind = STEPS if each["kind"] == SLIDER else each["kind"]
-        every = {
-            SWITCH: lambda _: (False, True),
-            DROPDOWN: lambda control: tuple(control["options"].values()),
-            STEPS: lambda control: (
-                control["steps"] if "steps" in control else range(control["range"][0], control["range"][1] + 1)
-            ),
-        }[kind](each)
-        offered[name] = {**each, "kind": kind, "steps": stops.get(name, every)}
+        if each["kind"] != TEXT:
+            kind = STEPS if each["kind"] == SLIDER else each["kind"]
+            offered[name] = {**each, "kind": kind, "steps": stops.get(name, allowed(each))}
     return offered
 
 
@@ -175,8 +186,3 @@ def _panel(
     except InputError as error:
         return str(error)
     return [blocks.setdefault(each, len(blocks)) for each in shown]
-
-
-def _written(value: Any) -> str:
-    """A value as an address has it."""
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)

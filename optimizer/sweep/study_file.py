@@ -243,12 +243,12 @@ def read_study(path: str | Path) -> Study:
         exclude=exclude,
         effort=Effort(**{key: given[key] for key in Effort.__dataclass_fields__}),
         token_budget=given["token_budget"] or 0.0,
-        runs=_beside(given["runs"], path.parent) if given["runs"] else "",
+        runs=_from_folder(given["runs"], path.parent) if given["runs"] else "",
         prices={device: price / 3600.0 for device, price in given["prices"].items()},
     )
 
 
-def _beside(names: str, folder: Path) -> str:
+def _from_folder(names: str, folder: Path) -> str:
     """Files with commas between, as seen from the folder of the study."""
     return ",".join(str(folder / name.strip()) for name in names.split(","))
 

@@ -129,8 +129,12 @@ def _memory(candidates: Candidates, finished: Sequence[Outcome]) -> tuple[float,
 
 
 def _noise(job: Job, plans: Plans, shares: FloatArray, quantity: str) -> float:
-    """What no parameter explains of the error of a run: the least of these plans, of such MFUs [1]."""
-    return float(likeness(quantity).single(Places.around(job, plans, shares, quantity)).min())
+    """What no parameter explains of the error of a run: the least of these plans, of such MFUs [1].
+
+    Of one machine: that published runs of a software lie far apart says nothing of it.
+    """
+    usual = replace(likeness(quantity), noises={})
+    return float(usual.single(Places.around(job, plans, shares, quantity)).min())
 
 
 def _fitted(stack: Stack, names: Sequence[str], errors: Errors, own: float) -> tuple[float, Optimum] | None:

@@ -107,7 +107,7 @@ def money_rows(trials: Trials, belief: Belief, rent: Offer | None) -> list[tuple
         ("cost", f"{hours(cost)}{dollars}"),
         ("shorter steps", f"{wins}: expected, over the plan that is ranked first and not tried"),
         ("chosen among", f"{among} of the lattice; errors of like plans are alike"),
-        ("unsure by", f"{spread:.1%} of a step, the residuals of {trials.job.stack.name}"),
+        ("unsure by", f"{spread:.1%} of a step, by what is believed of errors"),
     ]
 
 

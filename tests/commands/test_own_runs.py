@@ -145,6 +145,9 @@ def test_a_study_knows_runs_and_answers_without_them_are_others(mine: str, tmp_p
     without, typed = steps(), steps("--runs", mine)
     study.write_text(f'{keys}runs = "mine.csv"\n', encoding="utf-8")
     assert steps() == typed != without
+    refused = run("batch", str(study), "--runs", "nowhere.csv")
+    assert refused.exit_code == 2
+    assert "No such file" in refused.output
 
 
 def test_time_and_cost_of_machines_follow_ones_own_runs(mine: str) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from optimizer.diagnose.attempts import Record, _interleaved
+from optimizer.diagnose.attempts import Record, Stream, _continues, _interleaved
 from optimizer.diagnose.causes.signs import ENOUGH, signs_of
+from optimizer.diagnose.diagnosis import ABOVE, BELOW, WITHIN
 from optimizer.diagnose.log import read_log
-from optimizer.diagnose.measured import read_runs_of
+from optimizer.diagnose.measured import read_runs_of, same_run
+from optimizer.diagnose.report import verdict
 from optimizer.diagnose.steady import PRINTED, RATE, _period, timed_steps
+from optimizer.frameworks.every import LOGS
 from optimizer.frameworks.log_line import LogLine
 from tests.diagnose import written
 from tests.diagnose.test_formats import times
@@ -57,6 +61,35 @@ def test_so_many_lines_are_enough_for_the_shape_of_the_spread(tmp_path: Path, co
 @pytest.mark.parametrize(("stalls", "period"), [([50, 100, 150, 200, 250], 50), ([3, 50, 77, 190, 211, 300], 0)])
 def test_stalls_have_a_period_only_where_they_are_equally_far_apart(stalls: list[int], period: int) -> None:
     assert _period(stalls) == period
+
+
+@pytest.mark.parametrize(("step", "kind"), [(7, "next"), (3, "again"), (2, "restart"), (1, "other")])
+def test_ranks_are_apart_by_no_more_than_a_few_lines(step: int, kind: str) -> None:
+    """Six lines, one a step, then another: of a rank that lags by up to three steps, or of a run that went back."""
+    lines = [Record(reading=LogLine(step=number, loss=9.0 - number), line=number) for number in range(1, 7)]
+    late = Record(reading=LogLine(step=step, loss=9.0 - step), line=7)
+    assert _continues(Stream(attempts=[lines]), lines, late) == kind
+
+
+@pytest.mark.parametrize(
+    ("place", "words"), [(BELOW, "Slower than"), (ABOVE, "Faster than"), (WITHIN, "Within the interval")]
+)
+def test_the_verdict_says_on_which_side_of_the_interval_the_log_lies(place: str, words: str) -> None:
+    assert verdict(SimpleNamespace(unlike=(), verdict=place)).startswith(words)
+
+
+@pytest.mark.parametrize(("given", "told"), [("32", True), ("64", False), ("64.0", False)])
+def test_a_batch_that_is_not_that_of_the_log_is_remarked(tmp_path: Path, given: str, told: bool) -> None:
+    log = _write(tmp_path / "a.log", written.text(written.megatron(times(60))))
+    (run,) = read_runs_of([log], {"global_batch": given})
+    assert any("not 32: another run" in remark for remark in run.warnings) is told
+
+
+def test_files_of_two_programs_tell_of_two_runs(tmp_path: Path) -> None:
+    (run,) = read_log(_write(tmp_path / "a.log", written.text(written.megatron(times(30)))))
+    assert same_run(run, replace(run, files=("b.log",)))
+    other = next(log for log in LOGS if log is not run.program)
+    assert not same_run(run, replace(run, files=("b.log",), program=other))
 
 
 def _write(path: Path, text: str) -> Path:

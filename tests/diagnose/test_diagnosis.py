@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ from optimizer.cli import cli
 from optimizer.diagnose.causes.cause import USUAL
 from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import signs_of
-from optimizer.diagnose.diagnosis import curves_of, deviation, diagnose, shares_of
+from optimizer.diagnose.diagnosis import COUNTS, counted, curves_of, deviation, diagnose, shares_of
 from optimizer.diagnose.measured import Measured
 from optimizer.diagnose.steady import Timed, steady_part
-from optimizer.objectives.step.interval import interval
+from optimizer.objectives.step.flops import CONVENTIONS, useful_flops
+from optimizer.objectives.step.interval import interval, mfu
 from tests.diagnose import written
 from tests.diagnose.planted import Array, Case, cases, curves, questions
 
@@ -162,3 +164,16 @@ def test_the_python_answer_and_the_saved_one_are_priced_alike(answer: Path) -> N
     assert found.estimate is not None
     question = SlowStep(job=job, plan=found.plan, knobs=found.knobs)
     assert question.predicted == pytest.approx(found.estimate.step_time)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_printed_operations_are_held_to_ours_by_the_convention_that_gives_them(convention: str) -> None:
+    question, run = questions()[0], measured(np.full(30, 10.0))
+    printed = useful_flops(question.job, convention) / 10.0 / question.job.gpus
+    told = diagnose(question, replace(run, flops_rate=printed)).counted
+    assert COUNTS[convention] in told
+    assert f"by our count {mfu(question.job, 10.0):.1%}." in told
+    assert "1.50 times our count" in counted(
+        question.job, replace(run, flops_rate=1.5 * useful_flops(question.job) / 10.0 / question.job.gpus)
+    )
+    assert diagnose(question, run).counted == ""

@@ -182,3 +182,44 @@ def test_a_program_of_its_own_writes_its_own_file_alone(gpt3_answer: Answer, sta
     assert exported(replace(gpt3_answer, job=job, plan=plan)).texts.keys() == {file}
     with pytest.raises(InputError, match=r"cannot run this plan: .*; --target \w+ plans what it can"):
         write_exports(replace(gpt3_answer, job=job, plan=replace(plan, zero_stage=2)), Path("none"))
+
+
+OWN = """#!/bin/bash
+#SBATCH -A proj_123
+#SBATCH --partition=boost --qos normal   # the fast one
+#SBATCH -t1-12:00:00 --mail-user="a b@c.d"
+#SBATCH --nodes=4 --gres=gpu:4
+module purge
+  module load cuda/12.4
+VENV=/x/y
+source $VENV/bin/activate
+srun --container-image=nvcr.io#nvidia/pytorch:25.04 --container-mounts="/data:/data,/work:/work" python x.py
+#SBATCH --comment=late
+"""
+
+
+def test_a_script_like_the_user_s_own_keeps_what_its_site_asks_for(gpt3_answer: Answer, tmp_path: Path) -> None:
+    (own := tmp_path / "own.sh").write_text(OWN)
+    write_exports(gpt3_answer, tmp_path / "out", like=str(own))
+    script = (tmp_path / "out" / "megatron.sbatch").read_text()
+    for line in ("-A proj_123", "--partition=boost", "--qos normal", "-t1-12:00:00", "--mail-user='a b@c.d'"):
+        assert f"#SBATCH {line}\n" in script
+    assert "#SBATCH --time" not in script
+    assert "#SBATCH --nodes=128\n" in script  # the plan's
+    assert script.index("module purge\n") < script.index("set -euo pipefail")
+    assert "VENV" not in script
+    assert "--comment" not in script
+    assert ': "${CONTAINER:=nvcr.io#nvidia/pytorch:25.04}"\n: "${MOUNTS:=/data:/data,/work:/work}"\n' in script
+    if bash := shutil.which("bash"):
+        subprocess.run([bash, "-n", str(tmp_path / "out" / "megatron.sbatch")], check=True)
+
+
+@pytest.mark.parametrize(("text", "why"), [("echo hello\n", "no line begins with #SBATCH"), (None, "cannot be read")])
+def test_what_is_no_batch_script_is_refused_before_anything_is_written(
+    gpt3_answer: Answer, tmp_path: Path, text: str | None, why: str
+) -> None:
+    if text is not None:
+        (tmp_path / "own.sh").write_text(text)
+    with pytest.raises(InputError, match=why):
+        write_exports(gpt3_answer, tmp_path / "out", like=str(tmp_path / "own.sh"))
+    assert not (tmp_path / "out").exists()

@@ -51,12 +51,19 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             {"train.py": "from olmo_core.internal.experiment import main\nmain()\n"},
             "OLMo-core: its configs are not read",
         ),
+        ({"v1.yaml": "model: a\npeft_config: {name: lora}\nmicro_batch_size: 1\n"}, "LLaMA-Factory v1: configs of"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
 )
 def test_a_program_that_is_not_read_is_refused_by_name(texts: Mapping[str, str], why: str) -> None:
     with pytest.raises(InvalidFile, match=why):
         launch_of(texts, 96, "gpt-neox-20b")
+
+
+def test_a_module_of_inference_trains_nothing() -> None:
+    flags = "--num-layers 28 --hidden-size 1536 --num-attention-heads 12 --micro-batch-size 64 --seq-length 32768"
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:
@@ -69,7 +76,7 @@ def test_sections_that_disagree_are_no_launch() -> None:
 
 CASES: list[tuple[str, str, list[str]]] = [
     ("sft.yaml", f"{TRAINER}finetuning_type: oft\noft_block_size: 8\n", ["finetuning_type oft", "oft_block_size 8"]),
-    ("sft.yaml", f"{TRAINER}reward_model: true\nfreeze_vision_tower: true\n", ["reward_model", "freeze_vision_tower"]),
+    ("sft.yaml", f"{TRAINER}num_labels: 2\nfreeze_vision_tower: true\n", ["num_labels 2", "freeze_vision_tower"]),
     ("sft.yaml", f"{TRAINER}mixture_of_depths: convert\nmodel_revision: main\n", ["mixture_of_depths convert"]),
     ("sft.yaml", f"{TRAINER}finetuning_type: full\nload_in_4bit: false\nsave_steps: 500\nwarmup_steps: 10\n", []),
     (
@@ -233,6 +240,34 @@ def test_llama_factory_recomputes_unless_told_not_to(more: str, recompute: str) 
     assert question({"sft.yaml": written["sft.yaml"].decode()}, gpus=8).plan.recompute == after.recompute
 
 
+@pytest.mark.parametrize(
+    ("more", "loss", "micro_batch"),
+    [
+        ("stage: dpo\n", "dpo", 4),
+        ("stage: dpo\npref_loss: simpo\n", "simpo", 4),
+        ("stage: rm\n", "reward", 4),
+        ("stage: kto\n", "kto", 2),
+        ("rl: ipo\n", "dpo", 4),
+        ("reward_model: true\n", "reward", 4),
+        ("stage: sft\n", "", 2),
+    ],
+)
+def test_losses_are_read_and_their_pairs_counted(more: str, loss: str, micro_batch: int) -> None:
+    text = f"{TRAINER}finetuning_type: full\n{more}".replace("batch_size: 1", "batch_size: 2")
+    asked = question({"sft.yaml": text}, gpus=8)
+    assert (asked.job.loss, asked.plan.micro_batch) == (loss, micro_batch)
+    source = read_launch([File("sft.yaml", text.encode())], 8)
+    after = replace(asked.plan, micro_batch=2 * micro_batch)
+    (change,) = source.changes(asked.job, asked.plan, after, {})
+    (written,) = source.edited((change,))
+    assert b"per_device_train_batch_size: 4" in written["sft.yaml"]
+
+
+def test_reinforcement_learning_of_ms_swift_is_refused() -> None:
+    with pytest.raises(InvalidFile, match="rlhf_type grpo: only dpo, kto"):
+        question({"run.sh": "swift rlhf --rlhf_type grpo --model Qwen/Qwen3-8B --per_device_train_batch_size 1\n"})
+
+
 def test_optimizers_of_megatron_are_known_by_name() -> None:
     assert question({"train.sh": f"{FLAGS} --optimizer ademamix"}).job.optimizer == "ademamix"
     assert question({"train.sh": f"{FLAGS} --optimizer adam"}).job.optimizer == ""
@@ -250,7 +285,7 @@ def test_the_trainers_flags_count_beside_a_launchers_config(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("command", ["megatron rlhf --model Qwen/Qwen3-8B", "swift infer --model Qwen/Qwen3-8B"])
 def test_commands_of_ms_swift_that_train_otherwise_are_refused_by_name(command: str) -> None:
-    with pytest.raises(InvalidFile, match="ms-swift: of its commands only `sft` and `pt` are priced"):
+    with pytest.raises(InvalidFile, match="ms-swift: of its commands only `sft`, `pt` and `swift rlhf` are priced"):
         launch_of({"run.sh": f"NPROC_PER_NODE=8 {command} --tensor_model_parallel_size 2 --micro_batch_size 1\n"})
 
 
@@ -260,6 +295,8 @@ def test_commands_of_ms_swift_that_train_otherwise_are_refused_by_name(command: 
         ("swift sft", {"train": "lora:16", "zero_stage": 0, "recompute": "full", "nodes": 1}),
         ("swift pt --lora_rank 4", {"zero_stage": 0, "recompute": "full"}),
         ("swift sft --tuner_type full --deepspeed zero3_offload", {"zero_stage": 3, "offload": 1.0}),
+        ("swift rlhf --rlhf_type orpo", {"train": "lora:16", "loss": "orpo", "micro_batch": 2}),
+        ("swift rlhf --rlhf_type kto --tuner_type full", {"loss": "kto", "micro_batch": 1}),
         (
             "swift sft --train_type lora --quant_bits 4 --gradient_checkpointing false",
             {"base": "nf4", "recompute": "none"},

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.fuzz.doors import DOORS, Door, Trouble
 
-PATIENCE = 20  # seconds for one input
+PATIENCE = 20  # seconds of a processor for one input
+WAITING = 15  # times as long on the clock: on a busy machine as little as that of a processor is one's own
 
 
 class Stalled(BaseException):
@@ -33,13 +34,16 @@ def patience(seconds: int = PATIENCE) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise Stalled
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = {kind: signal.signal(kind, stop) for kind in (signal.SIGALRM, signal.SIGPROF)}
+    signal.alarm(WAITING * seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 def trouble(door: Door, value: object) -> str:

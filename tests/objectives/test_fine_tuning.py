@@ -160,9 +160,16 @@ def test_inputs_on_the_host_leave_two_buffers() -> None:
     assert there.time["host_transfer"][0] > 0.0
 
 
-def test_hooks_of_sharding_take_the_host_a_time_for_each_layer() -> None:
-    job = replace(TORCHTUNE, gpus=2, global_batch=4, stack=load_stack("transformers"), seq_len=128)
-    without = replace(job, stack=replace(job.stack, features=replace(job.stack.features, sharded_host=0.0)))
-    plan = replace(BOTH, dp=2, zero_stage=3)
-    more = priced(job, plan).step_time[0] - priced(without, plan).step_time[0]
-    assert 0.0 < more <= 2 * job.stack.features.sharded_host * job.model.layers * (1 + 1e-9)
+def test_hooks_of_sharding_show_where_they_outlast_the_computation() -> None:
+    """Those of a short sequence make the host late, those of a long one run while the GPU computes."""
+    one = replace(TORCHTUNE, global_batch=2, stack=load_stack("transformers"), seq_len=256)
+    one = replace(one, cluster=load_cluster("dgx-a100-80"))
+    plan = replace(BOTH, zero_stage=3)
+
+    def added(job: Job) -> float:
+        free = replace(job, stack=replace(job.stack, features=replace(job.stack.features, sharded_host=0.0)))
+        return float(priced(job, plan).step_time[0] - priced(free, plan).step_time[0])
+
+    hooks = one.stack.features.sharded_host * one.model.layers
+    assert 0.0 < added(one) <= 2 * hooks * (1 + 1e-9)
+    assert added(replace(one, seq_len=8192)) == 0.0

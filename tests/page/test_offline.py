@@ -53,7 +53,7 @@ def test_every_stop_of_a_copy_is_one_that_its_control_has(number: int) -> None:
     for name, each in offered.items():
         assert each["value"] in each["steps"]
         for value in each["steps"]:
-            asks = asked("", [("act", str(number)), (name, offline._written(value))])
+            asks = asked("", [("act", str(number)), (name, offline.written(value))])
             assert offline.controls(asks, "")[name]["value"] == value
 
 

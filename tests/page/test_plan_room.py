@@ -58,6 +58,28 @@ def test_a_slider_and_a_lock_change_the_plan_and_undo_takes_them_back(served: Se
     assert page.input_value("#in-gpus") == "64"
 
 
+def test_undo_after_a_slow_drag_goes_back_to_where_it_began(served: Served, visit: Any) -> None:
+    visitor = visit()
+    visitor.open(served.room(question=SMALL))
+    page, first = visitor.page, visitor.headline
+    slider = page.locator("#slide-gpus").bounding_box()
+    height, stop = slider["y"] + slider["height"] / 2, slider["width"] / 17
+    page.mouse.move(slider["x"] + 6 * stop, height)
+    page.mouse.down()
+    page.mouse.move(slider["x"] + 8 * stop, height)
+    page.wait_for_function("first => document.querySelector('.headline').innerText !== first", arg=first)
+    assert "gpus=64" in page.url  # it still moves
+    before = visitor.answers()
+    page.mouse.move(slider["x"] + 10 * stop, height)
+    page.mouse.up()
+    visitor.answered(before)
+    page.wait_for_function("!location.search.includes('gpus=64')")
+    before = visitor.answers()
+    page.click("#undo")
+    visitor.answered(before)
+    assert (visitor.headline, page.input_value("#in-gpus")) == (first, "64")
+
+
 def test_a_link_opened_again_gives_the_same_page(served: Served, visit: Any) -> None:
     one, two = visit(), visit()
     question = (

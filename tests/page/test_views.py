@@ -51,7 +51,7 @@ def views_of_plan() -> tuple[str, ...]:
 
 
 def test_every_view_of_every_tab_is_there() -> None:
-    assert {view for tab in tabs_of(None) for view in (*tab.opening, *tab.later, *tab.taken)} == set(VIEWS)
+    assert {view for tab in tabs_of(None, "some.db") for view in (*tab.opening, *tab.later, *tab.taken)} == set(VIEWS)
 
 
 def test_the_answer_is_that_of_the_command_line() -> None:

@@ -10,11 +10,12 @@ from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import tornado_chart
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.grid import Grid
-from optimizer.purchase.designs.inverse import fewest_gpus
+from optimizer.purchase.designs.inverse import cheapest, fastest, fewest_gpus
 from optimizer.purchase.designs.outer import STEPS, _highest
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.dossier import dossier
+from optimizer.purchase.price.catalogue import is_rack
 from optimizer.purchase.words import _dates, summary
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
@@ -37,6 +38,22 @@ def test_a_deadline_that_a_single_node_meets_takes_one_look() -> None:
     found = fewest_gpus(Workshop(campaign=campaign(), planner=quick_planner), kinds("h100")[0], 1e9 * DAY)
     assert found.point is not None
     assert (found.point.design.gpus, found.tried) == (8, 1)
+
+
+def test_a_design_exactly_on_budget_or_on_the_deadline_is_within_it() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    cost, time = point.figures.cost, point.figures.time_to_train
+    assert fastest([point], budget=cost) is cheapest([point], deadline=time) is point
+    assert fastest([point], budget=cost * (1 - 1e-12)) is None
+    assert cheapest([point], deadline=time * (1 - 1e-12)) is None
+
+
+@pytest.mark.parametrize(
+    ("domain", "whole"), [(8, False), (15, False), (16, True), (72, True), (1024, True), (1025, False)]
+)
+def test_domains_of_16_to_1024_gpus_are_racks(domain: int, whole: bool) -> None:
+    assert is_rack(replace(kinds("h100")[0], scale_up=domain)) is whole
 
 
 def test_a_limit_counts_the_designs_that_miss_it() -> None:

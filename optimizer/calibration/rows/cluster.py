@@ -39,6 +39,16 @@ def read_cluster(row: Row) -> Cluster:
     return _slowed(cluster, benchmark) if benchmark and integer(row, "gpus") > cluster.scale_up_size else cluster
 
 
+def broken_network(row: Row) -> bool:
+    """Whether the benchmark that a run made of its own network caps it: the run is of another machine than its GPU's.
+
+    >>> row = {"gpu": "H100", "gpus": "64", "gpus_per_node": "8"}
+    >>> [broken_network({**row, "all_reduce_gb_s": rate}) for rate in ("", "13", "175")]
+    [False, True, False]
+    """
+    return bool(row.get("all_reduce_gb_s")) and read_cluster(row) != read_cluster({**row, "all_reduce_gb_s": ""})
+
+
 def _slowed(cluster: Cluster, benchmark: float) -> Cluster:
     """The cluster with NICs of at most HEADROOM times what its run's benchmark needs of each [B/s].
 

@@ -42,7 +42,7 @@ def yaml_nodes(text: str, where: object) -> list[Node]:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise InvalidFile(where, [f"{place}not YAML: {reason}"]) from None
     if count > MOST:
-        raise InvalidFile(where, [f"not a config: its aliases stand for more than {MOST:,} values"])
+        raise InvalidFile(where, [f"not a config: it holds more than {MOST:,} values, every alias spelt out"])
     return roots
 
 

@@ -36,6 +36,7 @@ SECONDS = 3600.0  # of an hour
 @listed("improve", variable=TextType("name=value", shell_variable))
 def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
+    from optimizer.catalog.readers.lengths import lengths_text
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
     from optimizer.improve.edits import improve as improved
@@ -45,7 +46,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     prices, root, runs = book(options), options.pop("root"), options.pop("runs")
-    controls = Controls(hbm=hbm or 0.0, **options)
+    controls = Controls(hbm=hbm or 0.0, lengths=lengths_text(options.pop("lengths")), **options)
     texts = read_files(files, *started, root)
     try:
         source = read_launch(texts, controls.gpus, controls.model)
@@ -129,7 +130,7 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
     edit = first if take == "one" else two if take == "two" else improvement.best or two
     if edit is None:
         raise InputError("nothing to patch: no plan of the space that is sure to fit is faster")
-    names, files = ", ".join(file.name for file in files), with_followed(files)
+    names, files = ", ".join(file.name for file in files), with_followed(files, source)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:
         return launch_as_read(read_launch(written, controls.gpus, controls.model).launch, controls, names)

@@ -89,15 +89,15 @@ def _await_steps(logs: Sequence[Path], formats: Sequence[LogFormat]) -> None:
     if absent := [str(log) for log in logs if not log.exists()]:
         click.echo(f"optimize: waiting for {', '.join(absent)}, not there yet", err=True)
     with waiting("waiting for a step") as say:
-        told = False
+        reported = False
         for still in grown(logs):
             try:
                 if not still and logged_runs([log for log in logs if log.exists()], formats):
                     return
             except InvalidFile as error:
-                if not told:
+                if not reported:
                     say(f"optimize: no step yet: {error.problems[0]}")
-                told = True
+                reported = True
 
 
 def _watch(

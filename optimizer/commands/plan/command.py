@@ -15,7 +15,7 @@ from optimizer.commands.output import print_screen, typed, write_page
 from optimizer.commands.pins import ALTERNATIVE
 from optimizer.commands.plan.answering import answered
 from optimizer.commands.request import check_complete
-from optimizer.commands.values import TOKENS
+from optimizer.commands.values import FILE, TOKENS
 from optimizer.commands.waiting import waiting
 from optimizer.constraints.pin_text import Pinned
 
@@ -50,6 +50,12 @@ plan_options = options.given(
             metavar="DIR",
             help="Write launch files there.",
         ),
+        click.option(
+            "--like",
+            type=FILE,
+            metavar="SCRIPT",
+            help="With --export: a Slurm script of yours that ours are like.",
+        ),
         options.force("Let --export overwrite files."),
     )
 )
@@ -66,11 +72,14 @@ def run_plan(
     explained: bool,
     html: Path | None,
     export: Path | None,
+    like: Path | None,
     force: bool,
     **asked: Any,
 ) -> int:
     """Plan, print, export; the exit code."""
     check_complete(asked, "optimize")
+    if like and export is None:
+        raise click.UsageError("--like says how the files of --export look; give --export DIR too")
     if export is not None and not force:
         from optimizer.frameworks.export_folder import check_free
 
@@ -104,7 +113,7 @@ def run_plan(
     if export is not None and answer.plan is not None:
         from optimizer.frameworks.export_folder import write_exports
 
-        paths, refused = write_exports(answer, export, force=force)
+        paths, refused = write_exports(answer, export, force=force, like=str(like or ""))
         for path in paths:
             click.echo(f"wrote {path}", err=True)
         for why in dict.fromkeys(refused.values()):

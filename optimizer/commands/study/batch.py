@@ -183,13 +183,16 @@ def make_job(combination: Combination, runs: str = "") -> Job:
 
 
 def _tasks(path: Path, runs: str = "") -> tuple[Study, tuple[Task, ...]]:
+    from optimizer.commands.own_runs import own_files
     from optimizer.sweep.expansion import tasks_of
     from optimizer.sweep.study_file import read_study
     from optimizer.sweep.work import cost_model_version
 
     with waiting("reading the study"):
         study = read_study(path)
-        tasks = tasks_of(study, partial(make_job, runs=runs or study.runs), cost_model_version())
+        if named := runs or study.runs:
+            own_files(named)
+        tasks = tasks_of(study, partial(make_job, runs=named), cost_model_version())
     if not tasks:
         raise InputError(f"{path}: the exclusions leave no job; `optimize batch --help` shows how they are read")
     return study, tasks

@@ -97,8 +97,8 @@ class CommandKeys(ConfigFile):
         )
 
 
-def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, int]]:
-    """Every key of a command's words, and the last byte of it."""
+def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
+    """Every key of a command's words, and from where to where its value reaches, or itself where it has none."""
     started = False
     for place, word in enumerate(words):
         text = text_of(word)
@@ -110,14 +110,16 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, int]]:
             value = match["value"].strip("\"'")
             site = _tail(word, value)
             start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
-            yield Given(text[start : match.end("key")], value, site, text[:start]), _end(word)
+            yield Given(text[start : match.end("key")], value, site, text[:start]), _reach([word])
         elif match := DOTTED.match(text) or PLAIN.match(text):
             following = text_of(after)
             holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
             if holds and unknown_in(after):
                 continue
             site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
-            yield Given(match["key"], following if holds else "true", site, "--"), _end(after if holds else word)
+            others = (at for at in range(place + 2, len(words)) if _is_key(text_of(words[at])))
+            whole = words[place + 1 : next(others, len(words))] if holds else [word]
+            yield Given(match["key"], following if holds else "true", site, "--"), _reach(whole)
 
 
 def _tail(word: Word, value: str) -> Site | None:
@@ -132,9 +134,21 @@ def _tail(word: Word, value: str) -> Site | None:
     return (end - size, end) if last.text.endswith(value) and len(word) == 1 else None
 
 
-def _end(word: Word) -> int:
-    """The byte after the last of a word, 0 where it has no place."""
-    return max((site[1] for piece in word for site in piece.sites[-1:]), default=0)
+def _is_key(text: str) -> bool:
+    return text.startswith("-") or ASSIGNED.match(text) is not None
+
+
+def _reach(words: Sequence[Word]) -> Site:
+    """From the first byte of words to the one after their last, zeros where they have no place."""
+    sites = [piece.sites[-1] for word in words for piece in word if piece.sites]
+    return min((start for start, _ in sites), default=0), max((end for _, end in sites), default=0)
+
+
+def _behind(data: bytes, reach: Site) -> int:
+    """The byte behind a value and the quote that closes it."""
+    start, end = reach
+    quoted = data[end : end + 1] in (b"'", b'"') and data[start - 1 : start] == data[end : end + 1]
+    return end + quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +179,9 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
         given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs):
             continue
+        last = max((reach for _, reach in keyed), key=lambda reach: reach[1], default=(0, 0))
         keys = CommandKeys(
-            name, data.decode("utf-8", "replace"), "bash", given=given, end=max((end for _, end in keyed), default=0)
+            name, data.decode("utf-8", "replace"), "bash", given=given, end=_behind(data, last) if keyed else 0
         )
         candidate = TrainingCommand(
             keys=keys,

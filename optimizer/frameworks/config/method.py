@@ -29,6 +29,19 @@ def note_optimizer(launch: Launch, name: object, path: str) -> bool:
     return known is not None
 
 
+def note_packing(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Note whether documents fill sequences together; the keys that say it.
+
+    >>> launch = Launch(program="DeepSpeed")
+    >>> note_packing(launch, {"packing": True, "neat_packing": True}), launch.settings
+    (('packing', 'neat_packing'), {'packing': True})
+    """
+    stated = [path for path in KEYS["packing"] if isinstance(values.get(path), bool)]
+    if stated:
+        launch.say("packing", any(values[path] for path in stated), stated[0])
+    return tuple(stated)
+
+
 def note_loss(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Note the loss, and batches by its sequences instead of its samples; the keys that say it.
 
@@ -59,8 +72,11 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     >>> launch.settings
     {'optimizer': 'adamw-8bit', 'train': 'qlora:32', 'base': 'nf4'}
     """
+    packs = note_packing(launch, values)
     at = {
-        name: next((path for path in paths if values.get(path) not in (None, "")), "") for name, paths in KEYS.items()
+        name: next((path for path in paths if values.get(path) not in (None, "")), "")
+        for name, paths in KEYS.items()
+        if name != "packing"
     }
     stated = {name: values[path] for name, path in at.items() if path}
     known = (
@@ -80,13 +96,13 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     try:
         method_of(train, base)
     except InputError:
-        return tuple(at[name] for name in known)
+        return (*packs, *(at[name] for name in known))
     if method != FULL:
         launch.say("train", train, at["method"] or at["peft"])
     if base and method != FULL:
         launch.say("base", base, at["four"] or at["eight"] or at["bits"])
-    names = [name for name in KEYS if name in stated and name != "optimizer"] if method != FULL else ["method"]
-    return tuple(at[name] for name in (*names, *known) if name in stated)
+    names = [name for name in stated if name != "optimizer"] if method != FULL else ["method"]
+    return (*packs, *(at[name] for name in (*names, *known) if name in stated))
 
 
 def _targets(stated: Mapping[str, Any]) -> str:

@@ -101,7 +101,7 @@ def read(launch: Launch, values: Values) -> None:
     _numbers(launch, values)
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, tera
 
 STEP = re.compile(
-    r"\bcompleted step: (\d+), seconds:\s+([\d.]+), TFLOP/s(?:/device)?:\s+[\d.]+,"
+    r"\bcompleted step: (\d+), seconds:\s+([\d.]+), TFLOP/s(?:/device)?:\s+([\d.]+),"
     r"(?:\s+Tokens/s/device:\s+([\d.]+))?(?:.*?\b(?:\w+_)?loss: ([-\d.]+|nan|inf))?"
 )
 SETTING = re.compile(r"\bConfig param (\w+): (\d+)\s*$")
@@ -26,7 +26,11 @@ def read(text: str) -> LogLine | None:
     """
     if match := STEP.search(text):
         return LogLine(
-            step=int(match[1]), seconds=float(match[2]), tokens_rate=decimal(match[3]), loss=decimal(match[4])
+            step=int(match[1]),
+            seconds=float(match[2]),
+            flops_rate=tera(match[3]),
+            tokens_rate=decimal(match[4]),
+            loss=decimal(match[5]),
         )
     if (match := SETTING.search(text)) and COUNTS.get(match[1]):
         return LogLine(facts={COUNTS[match[1]]: match[2]})

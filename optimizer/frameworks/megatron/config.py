@@ -171,6 +171,9 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if program == PRIMUS and "--use-distributed-optimizer" not in paths:
         launch.assumed.append("the optimizer is distributed, as in Primus' pre_trainer.yaml")
         flags.append(_flag("--use-distributed-optimizer"))
+    if program == PRIMUS and all(any(path.endswith(key) and values[path] is True for path in values) for key in TURBO):
+        flags = [flag for flag in flags if flag.name not in dict(DEEPEP)]
+        flags += [_flag(*words) for words in DEEPEP]
     if program == SWIFT:
         launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
@@ -272,6 +275,9 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
 
 # Source: modelscope/ms-swift, swift/megatron/arguments/megatron_args.py.
 SWIFT_DEFAULTS = (("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective"))
+# Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
+TURBO = ("enable_primus_turbo", "use_turbo_deepep")
+DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
 SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from optimizer.base.units import MiB, is_count
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, tera
 from optimizer.frameworks.megatron.flag_names import COUNTS as FLAG_COUNTS
 
 DOTTED = re.compile(r"\s([a-z]\w*) \.{3,} ?(\S+)\s*$")
@@ -48,6 +48,7 @@ def settings(text: str) -> LogLine | None:
 STEP = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+|infinity)\s*\|(.*)\|")
 MEMORY = re.compile(r"memory \(MB\) \|.*?\bmax allocated: ([\d.]+) \|(?:.*?\bmax reserved: ([\d.]+))?")
 TIME, TIME_S = "elapsed time per iteration (ms)", "elapsed time per iteration (s)"
+THROUGHPUT = "throughput per GPU (TFLOP/s/GPU)"
 MARKS = ("iteration", "memory (MB)", " ....")
 
 
@@ -92,6 +93,7 @@ def step(match: re.Match[str], values: dict[str, str]) -> LogLine | None:
         last_step=int(match[2]) if is_count(match[2]) else None,
         seconds=seconds,
         averaged=True,
+        flops_rate=tera(values.get(THROUGHPUT)),
         loss=decimal(values.get("lm loss")),
         grad_norm=decimal(values.get("grad norm")),
         skipped=int(decimal(values.get("number of skipped iterations")) or 0),

@@ -29,7 +29,9 @@ from optimizer.job.plan import Plan
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
 # Programs with flags of a shape that train nothing.
-IDLE = re.compile(r"\w*(text_generation|generate|inference|server|convert|evalharness)\w*\.py$")
+IDLE = re.compile(
+    r"\w*(text_generation|generate|inference|server|convert|evalharness)\w*\.py$|[\w.]+\.\w*inference\w*$"
+)
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 # Flags that count GPUs: they say nothing where the user says how many there are.

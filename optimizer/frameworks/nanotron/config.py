@@ -1,6 +1,7 @@
 """nanotron's YAML.
 
-Source of the keys: huggingface/nanotron, src/nanotron/config/config.py and models_config.py.
+Source of the keys: huggingface/nanotron, src/nanotron/config/config.py and models_config.py;
+src/nanotron/parallel/tensor_parallel/nn.py for what excludes what.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DEGREES: Mapping[str, str] = key_tables("nanotron")["plan"]
 COUNTS: Mapping[str, str] = key_tables("nanotron")["counts"]
 COUNTS_BEFORE: Mapping[str, str] = key_tables("nanotron")["counts_before"]
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
-STEPS = "tokens.train_steps"
+STEPS, ASYNC = "tokens.train_steps", "parallelism.tp_linear_async_communication"
 KEYS = (
     ConfigKey(
         "sequence_parallel",
@@ -39,7 +40,7 @@ KEYS = (
     ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False, lambda mode: mode == "full"),
     ConfigKey("dtype", ("model.dtype",), lambda name: "fp16" if name == "float16" else "bf16", "bfloat16"),
     ConfigKey("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
-    ConfigKey("tp_overlap", ("parallelism.tp_linear_async_communication",), lambda on: False if on is False else None),
+    ConfigKey("tp_overlap", (ASYNC,), lambda on: False if on is False else None),
     ConfigKey(
         "bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None
     ),
@@ -71,6 +72,10 @@ def read(launch: Launch, values: Values) -> None:
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan."""
     wanted = tied(DEGREES, before, after) | written_keys(KEYS, before, after)
+    if after.tp == 1:
+        wanted.pop(MODE, None)
+    elif not after.sequence_parallel and values.get(ASYNC) is True:  # which it refuses then
+        wanted[ASYNC] = False
     if COUNTS_BEFORE["experts"] in values and DEGREES["dp"] in values:
         wanted[DEGREES["dp"]] = after.dp // after.ep
     return wanted

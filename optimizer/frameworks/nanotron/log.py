@@ -14,6 +14,7 @@ NUMBER = r"([\d.]+(?:[eE][-+]?\d+)?[KMBT]?|nan)"
 STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\btime_per_iteration_ms: {NUMBER} \|")
 OLD_STEP = re.compile(rf"\biteration: (\d+) / (\d+) \|.*?\belapsed_time_per_iteration_ms: {NUMBER} \|")
 LOSS, NORM = (re.compile(rf"\b{name}: {NUMBER}(?: \||$)") for name in ("lm_loss", "grad_norm"))
+FLOPS = re.compile(rf"\bmodel_tflops_per_gpu: {NUMBER}(?: \||$)")
 MEMORY = re.compile(r"\bPeak allocated ([\d.]+)MiB\. Peak reserved: ([\d.]+)MiB")
 SIZES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -37,11 +38,13 @@ def read(text: str) -> LogLine | None:
     1.23
     """
     if match := STEP.search(text) or OLD_STEP.search(text):
-        loss, norm, milliseconds = LOSS.search(text), NORM.search(text), number(match[3])
+        loss, norm, flops = LOSS.search(text), NORM.search(text), FLOPS.search(text)
+        milliseconds, tflops = number(match[3]), number(flops[1]) if flops else None
         return LogLine(
             step=int(match[1]),
             last_step=int(match[2]),
             seconds=None if milliseconds is None else milliseconds / 1e3,
+            flops_rate=None if tflops is None else tflops * 1e12,
             loss=number(loss[1]) if loss else None,
             grad_norm=number(norm[1]) if norm else None,
         )

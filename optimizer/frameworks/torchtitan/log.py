@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, tera
 
 STEP = re.compile(
     r"\bstep:\s+(\d+)(?:/\d+(?: = [\d.]+%)?)?\s+loss:\s+([-\d.]+|nan|inf)(?:\s+grad_norm:\s+([\d.]+|nan|inf))?"
-    r"\s+memory:\s+([\d.]+)GiB\([\d.]+%\)\s+tps:\s+([\d,]+)(?=\s|$)"
+    r"\s+memory:\s+([\d.]+)GiB\([\d.]+%\)\s+tps:\s+([\d,]+)(?=\s|$)(?:\s+tflops:\s+([\d,.]+))?"
 )
 BATCH = re.compile(r"\blocal batch size:? \d+.*?\bglobal batch size:? (\d+)(?:.*?\bsequence length:? (\d+))?")
 MESH = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]*\], \[([\d, ]+)\]")
@@ -23,8 +23,8 @@ def read(text: str) -> LogLine | None:
 
     >>> line = "step: 10  loss:  7.68  grad_norm:  1.2  memory: 30.50GiB(38.55%)  tps: 7,130  tflops: 413.01"
     >>> found = read(line)
-    >>> found.step, found.tokens_rate, found.reserved / 2**30
-    (10, 7130.0, 30.5)
+    >>> found.step, found.tokens_rate, found.flops_rate / 1e12, found.reserved / 2**30
+    (10, 7130.0, 413.01, 30.5)
     >>> read("Training starts at step 1, with local batch size 1, global batch size 64, sequence length 8192,").facts
     {'global_batch': '64', 'seq_len': '8192'}
     """
@@ -32,6 +32,7 @@ def read(text: str) -> LogLine | None:
         return LogLine(
             step=int(match[1]),
             tokens_rate=decimal(match[5]),
+            flops_rate=tera(match[6]),
             averaged=True,
             loss=decimal(match[2]),
             grad_norm=decimal(match[3]),

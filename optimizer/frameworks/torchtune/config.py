@@ -20,7 +20,7 @@ from optimizer.frameworks.config.launch import (
     tied,
     written_keys,
 )
-from optimizer.frameworks.config.method import note_optimizer
+from optimizer.frameworks.config.method import note_optimizer, note_packing
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -74,12 +74,14 @@ def read(launch: Launch, values: Values) -> None:
         "bucket",
         *(("zero_stage",) * (RESHARD not in values)),
     )
+    # Recipes of adapters split nothing but data, and others only what their configurations name.
+    launch.fixed += tuple(name for name in ("tp", "cp") if COUNTS[name] not in values)
     if settings.get("gpus") == 1:
         settings["zero_stage"] = 0
     if values.get(DTYPE) == "bf16":
         launch.say("dtype", "bf16", DTYPE)
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
-    known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values)]
+    known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
     spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
     if model := next(filter(None, map(named, spellings)), ""):

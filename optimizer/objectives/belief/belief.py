@@ -149,16 +149,21 @@ def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
     nearest = np.argsort(-alike.covariance(Places.of([about]), places)[0], kind="stable")[:NEAREST]
     mine = [row for row in own if row.quantity == about.quantity]
     same = [row for row in mine if (row.software, row.device, row.site) == (about.software, about.device, about.site)]
+    strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same))) if same else 0.0
     if len(same) >= SEVERAL:
-        strange = unlike(_errors(same)[0], *posterior(about, ()).at(Places.of(same)))
         alike = replace(alike, parts={**alike.parts, "site": hypot(alike.parts["site"], strange)})
     near = places.take(nearest).with_others(Places.of(mine))
-    return Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
+    given = Posterior.given(alike, near, *_errors([*(rows[index] for index in nearest), *mine]))
+    in_doubt = strange and len(same) < SEVERAL
+    return given.in_doubt(Places.of(same), _errors(same)[0]) if in_doubt else given
 
 
 def published(quantity: str, *roots: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
-    return _published(quantity, any(row.root in roots for row in published_errors(TUNING)))
+    others = set(roots) - {
+        row.root for row in published_errors()
+    }  # the table of fine-tuning has no root of the other's
+    return _published(quantity, bool(others) and any(row.root in others for row in published_errors(TUNING)))
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.likeness import ErrorLikeness
-from optimizer.objectives.belief.places import Places
+from optimizer.objectives.belief.places import SHARED, Places
 
 FREEDOM = 4.0  # degrees of freedom of the noise: of Student's t distributions the usual one for rows with outliers
 REWEIGHTINGS = 5
+SITE = list(SHARED).index("site")
 STRANGE = 3.0  # spreads by which a site's runs err before it counts as unlike all others
 
 
@@ -25,6 +26,8 @@ class Posterior:
         weights: covariance^-1 x errors of the runs [1].
         inverse: inverse of the covariance of the runs' errors, with their noise [1].
         noise: variance of each run's own error, larger for rows far from the others [1].
+        doubt: standard deviation of what may make a site unlike all others, by one strange run of it [1].
+        site: code of that site in `Places.codes`.
     """
 
     likeness: ErrorLikeness
@@ -32,6 +35,8 @@ class Posterior:
     weights: FloatArray
     inverse: FloatArray
     noise: FloatArray
+    doubt: float = 0.0
+    site: int = 0
 
     @classmethod
     def given(cls, likeness: ErrorLikeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:
@@ -63,12 +68,25 @@ class Posterior:
         """Mean and standard deviation of the error of a run at each place, its noise included [1]."""
         like = self.likeness.covariance(places, self.known)
         variance = self.likeness.variance(places) - np.einsum("ij,jk,ik->i", like, self.inverse, like)
+        variance += self.doubt**2 * self._there(places)
         return like @ self.weights, np.hypot(np.sqrt(np.maximum(variance, 0.0)), self.likeness.single(places))
 
     def covariance(self, places: Places) -> FloatArray:
         """Covariance of the errors at every two places, without noise [1]."""
-        like = self.likeness.covariance(places, self.known)
-        return np.asarray(self.likeness.covariance(places, places) - like @ self.inverse @ like.T)
+        like, there = self.likeness.covariance(places, self.known), self._there(places)
+        shared = self.doubt**2 * np.outer(there, there)
+        return np.asarray(self.likeness.covariance(places, places) - like @ self.inverse @ like.T + shared)
+
+    def in_doubt(self, places: Places, errors: FloatArray) -> Posterior:
+        """The same where one run is strange: it is as likely a mistake as its site is unlike all others.
+
+        The mean is that of a mistake; the variance has half of the square of what the run errs beyond it.
+        """
+        beyond = float((errors - self.at(places)[0])[0])
+        return replace(self, doubt=abs(beyond) * 0.5**0.5, site=int(places.codes[0, SITE]))
+
+    def _there(self, places: Places) -> FloatArray:
+        return np.asarray(places.codes[:, SITE] == self.site, dtype=np.float64)
 
 
 def unlike(errors: FloatArray, mean: FloatArray, spread: FloatArray) -> float:

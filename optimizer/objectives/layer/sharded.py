@@ -29,7 +29,7 @@ class Covers:
     host_forward: FloatArray
     host_backward: FloatArray
 
-    def late(self, job: Job, shown: tuple[FloatArray, FloatArray, FloatArray]) -> tuple[FloatArray, ...]:
+    def late(self, job: Job, shown: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
         """Time by which hooks of sharding make the host late in the forward pass, in the backward pass and in one that
         recomputes, given what messages show in each [s].
 
@@ -144,7 +144,7 @@ def sharded_exposures(
             / job.stack.features.sharded_rate
             for phase in (FORWARD, BACKWARD)
         )
-        shown = (
+        shown: tuple[FloatArray, ...] = (
             exposed(forward, ahead, overlap),
             exposed(backward, behind, overlap),
             exposed(backward, behind + recompute, overlap),

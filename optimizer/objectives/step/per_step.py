@@ -285,6 +285,7 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
             sum((message.seconds(job) for message in messages), nothing) / share
             for messages in (gradient_messages(job, plans, group, knobs), weight_messages(job, plans, group, knobs))
         )
+        gather = gather + sliced_seconds(job, plans, group)
         columns[f"reduce_{group.part}"], columns[f"gather_{group.part}"] = reduce, gather
         columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, group, knobs)
         columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
@@ -362,6 +363,32 @@ def buckets_of(job: Job, group: Group, knobs: Knobs | KnobColumns) -> FloatArray
     """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
     volume = group.reduced * job.grad_bytes
     return np.maximum(1.0, volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * group.ranks))
+
+
+def sliced_seconds(job: Job, plans: Plans, group: Group) -> FloatArray:
+    """Host time for each element that a rank holds, where ZeRO-1 deals every matrix and vector out by itself [s].
+
+    tensors x ranks x sliced_host / elements: each rank cuts each of its tensors into a slice for every rank, packs the
+    slices for one collective, and copies what it gets back slice by slice. tensors: 6 of each layer (four matrices, two
+    norms), embedding, head and norm; shared evenly among the elements of a pipeline.
+
+    Source: huggingface/nanotron @069c21c, src/nanotron/optim/zero.py (_all_gather_params) and
+    src/nanotron/distributed.py (all_gather_coalesced, reduce_scatter_coalesced).
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("h100"), gpus=256, global_batch=256,
+    ...     stack=load_stack("nanotron-2024"), seq_len=4096)
+    >>> one = np.ones(1)
+    >>> group = Group(part="shared", ranks=256 * one, stride=np.ones(1, dtype=np.int64), shards=256 * one,
+    ...     hybrid=0 * one, reduced=8e9 * one)
+    >>> each = sliced_seconds(job, Plans.of([Plan(dp=256, zero_stage=1)]), group)  # 195 tensors, 256 ranks, 8 us
+    >>> round(8e9 * float(each[0]), 3)
+    0.399
+    """
+    tensors = 6.0 * job.model.layers + 3.0
+    calls = np.where((plans.zero_stage == 1) & (group.ranks > 1), tensors * group.shards, 0.0)
+    return calls * job.stack.features.sliced_host / np.maximum(group.reduced * plans.pp, 1.0)
 
 
 def rate_of_share(share: ArrayLike) -> FloatArray:

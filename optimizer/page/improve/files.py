@@ -10,7 +10,6 @@ from pathlib import Path
 from optimizer.base.errors import InputError
 from optimizer.frameworks.read import LARGEST
 
-LAUNCH, LOG = "launch", "log"
 MOST_FILES, LONGEST_NAME = 8, 80
 LOOKED_AT = 1024  # characters of a file by which its kind is told
 HEAD = re.compile(rb"^==> (.+) <==[ \t]*\r?\n", re.MULTILINE)

@@ -183,8 +183,8 @@ def class_page(asks: LearnQuestion) -> bytes:
         raise InputError("nothing is gathered: start `optimize page --learn-out answers.csv`")
     path = Path(asks.sheet)
     with path.open(encoding="utf-8", newline="", errors="replace") if path.exists() else StringIO() as file:
-        heads = ("", "question")  # of a design, of another ledger that was put behind the first
-        lines = [row for row in csv.DictReader(file) if row.get("question", "") not in heads]
+        others = ("", "question")  # of a design, of another ledger that was put behind the first
+        lines = [row for row in csv.DictReader(file) if row.get("question", "") not in others]
     if any(None in row.values() or not set(COLUMNS) <= row.keys() for row in lines):
         raise InputError(f"{path} is another file than a sheet of answers")
     taken = {(row["visitor"], row["question"]): row["answer"] for row in lines}

@@ -77,16 +77,35 @@ def _value(control: Values, text: str | None, pasted: str) -> Any:
     kind = control["kind"]
     if kind == TEXT:
         return pasted
-    if kind == SWITCH:
-        return text == "yes" if text is not None else control.get("value", False)
-    if kind == DROPDOWN:
-        options = {str(value): value for value in control["options"].values()}
-        if text is not None and text not in options:
-            raise InputError(f"{control['label']}: {text[:40]!r} is none of {', '.join(options)}")
-        return options[text] if text is not None else next(iter(options.values()))
+    values = allowed(control)
     if text is None:
-        return control["value"]
-    allowed = control["steps"] if kind == STEPS else range(control["range"][0], control["range"][1] + 1)
-    if not is_count(text) or int(text) not in allowed:
-        raise InputError(f"{control['label']} must be from {allowed[0]} to {allowed[-1]}, but got {text[:20]!r}")
-    return int(text)
+        return values[0] if kind == DROPDOWN else control.get("value", False)
+    known = {written(value): value for value in values}
+    if text in known:
+        return known[text]
+    if kind == SWITCH:
+        return False
+    rule = f"must be one of {', '.join(known)}" if kind == DROPDOWN else f"must be from {values[0]} to {values[-1]}"
+    raise InputError(f"{control['label']} {rule}, but got {text[:20]!r}")
+
+
+def allowed(control: Values) -> Sequence[Any]:
+    """The values that a control may have."""
+    match control["kind"]:
+        case "switch":
+            return (False, True)
+        case "dropdown":
+            return tuple(control["options"].values())
+        case "steps":
+            return tuple(control["steps"])
+    low, high, _ = control["range"]
+    return range(low, high + 1)
+
+
+def written(value: Any) -> str:
+    """A value as an address has it.
+
+    >>> written(True), written(8)
+    ('yes', '8')
+    """
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)

@@ -12,13 +12,14 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import seconds
 from optimizer.catalog.offers import book_of
 from optimizer.constraints.pin_text import Pinned, pins_text
+from optimizer.job.fields import FAST
 from optimizer.job.job import Limits
-from optimizer.page.plan.question import asked
-from optimizer.page.plan.views.shown import fragment
+from optimizer.page.plan.question import PAGED, asked
+from optimizer.page.plan.views.shown import fragment, linked
 from optimizer.page.studies.question import SORT, SORTS, WHERE, StudyQuestion
 from optimizer.reports.report import cell
 from optimizer.sweep.report import plan_text
-from optimizer.sweep.results import chosen, flat, nested
+from optimizer.sweep.results import ASKED, IMPLIED, chosen, flat, nested
 from optimizer.sweep.store import Store
 
 FILTERS = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "train", "scenario", "status")
@@ -57,7 +58,7 @@ def batch_view(asks: StudyQuestion) -> dict[str, Any]:
     if order := ORDERS.get(given.get(SORT, "")):
         shown.sort(key=lambda pair: order(pair[1]))
     title = f"{len(shown):,} of {len(wholes):,} jobs"
-    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]], "most": MOST}
+    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]]}
     filters = fragment("filters.html", "studies", filters=_filters([flat(whole) for whole in wholes], wanted))
     return {
         "answer": fragment("batch.html", "studies", asked=asks, more=max(0, len(shown) - MOST), **values),
@@ -83,21 +84,19 @@ def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> li
     return filters
 
 
-def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
-    """The address on the Plan tab, the job, and its cells."""
-    plan = plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}"
+def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cells of a job; the first leads to its question on the Plan tab."""
+    name = f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"])
+    address = plan_address(whole["job"])
     return (
-        plan_address(whole["job"]),
-        f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"]),
-        (
-            *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
-            cell(row["mfu"], "%"),
-            seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
-            cell(row["tokens_per_usd"], "1"),
-            f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
-            cell(row["peak_reserved_bytes"], "B"),
-            plan,
-        ),
+        linked(f"/plan/?{address}", name) if address else name,
+        *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
+        cell(row["mfu"], "%"),
+        seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
+        cell(row["tokens_per_usd"], "1"),
+        f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
+        cell(row["peak_reserved_bytes"], "B"),
+        plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}",
     )
 
 
@@ -108,19 +107,28 @@ def plan_address(job: Mapping[str, Any]) -> str:
     'model=gpt3&gpus=64&cluster=dgx-h100&fix=tp%3D8'
     >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "limits": {"max_tp": 4}})
     ''
+    >>> plan_address({"model": "gpt3", "cluster": "dgx-h100", "gpus": 64, "packing": "on"})
+    ''
     """
     limits, usual = job.get("limits", {}), vars(Limits())
-    if any(value != usual.get(name) for name, value in limits.items() if name not in LEFT_OUT) or job.get("settings"):
+    paged = {field.name for field in PAGED}
+    others = [
+        name
+        for name in ASKED
+        if name not in paged and name in IMPLIED and job.get(name, IMPLIED[name]) != IMPLIED[name]
+    ]
+    if any(value != usual.get(name) for name, value in limits.items() if name not in LEFT_OUT):
+        others.append("limits")
+    if others or job.get("settings"):
         return ""
     pins: dict[str, Pinned] = dict(limits.get("fixed", {}))
     pins |= {name: (low, high) for name, (low, high) in limits.get("ranges", {}).items()}
     pins |= {name: frozenset(values) for name, values in limits.get("choices", {}).items()}
-    names = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "minimize", "train", "base")
-    given = [(name, str(job[name])) for name in (*names, "optimizer") if job.get(name)]
+    given = [(name, str(job[name])) for name in ASKED if name in paged and job.get(name)]
     given += [("oom_risk", str(limits["oom_risk"]))] if limits.get("oom_risk") else []
     given += [("fix", pins_text(pins))] if pins else []
-    given += [("prefer", job["prefer"])] if job.get("prefer") == "fast" else []
+    given += [("prefer", FAST)] if job.get("prefer") == FAST else []
     try:
-        return asked([pair for pair in given if pair not in (("minimize", "time"), ("train", "full"))]).address()
+        return asked([(name, value) for name, value in given if value != IMPLIED.get(name)]).address()
     except InputError:
         return ""

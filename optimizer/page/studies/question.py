@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from optimizer.base.content import Values, content
 from optimizer.base.errors import InputError
+from optimizer.base.names import without_passwords
 from optimizer.job.fields import FIELDS
 from optimizer.job.job import DTYPES
 
@@ -45,6 +46,15 @@ class StudyQuestion:
         return f"{self.tab}-{dict(self.options).get('model', '')}"
 
     @property
+    def store_label(self) -> str:
+        """The store as it may be shown.
+
+        >>> StudyQuestion(tab="batch", options=(), store="postgresql://me:secret@host/db").store_label
+        'postgresql://me:***@host/db'
+        """
+        return without_passwords(self.store)
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """The options as the command line has them."""
         return tuple(word for name, value in self.options if name != SORT for word in _words(name, value))
@@ -55,7 +65,7 @@ class StudyQuestion:
         >>> StudyQuestion(tab="buy", options=(("model", "gpt3"), ("buy", "yes"), ("rent.h100", "2"))).flags()
         'optimize pareto --model gpt3 --buy --rent h100=2'
         """
-        store = ("--store", self.store) if self.store else ()
+        store = ("--store", self.store_label) if self.store else ()
         return shlex.join(["optimize", *form_of(self.tab)["command"].split(), *store, *self.arguments])
 
     def address(self) -> str:

@@ -7,13 +7,25 @@ const LONGEST = 8000; // characters of a pasted text that the address holds
 const FORMULA = /^[=+\-@\t\r]/; // what a spreadsheet would take a cell for that begins so
 const COLUMNS = byId("ledger").dataset.columns.split(" ");
 const fresh = () => ({ key: crypto.getRandomValues(new Uint32Array(2)).join("-"), name: "", context: "", answers: {}, entries: [], values: {} });
-let progress = { ...fresh(), ...JSON.parse(localStorage.getItem(KEPT) || "{}") };
+let progress = kept();
 let trouble = ""; // why an entry is not on the sheet
 const asking = new Map(); // controllers, by what is asked
 const packs = new Map(); // of a copy without a server: the answers of each act
 
+function kept() {
+  try {
+    return { ...fresh(), ...JSON.parse(localStorage.getItem(KEPT) || "{}") };
+  } catch {
+    return fresh(); // damaged, or a browser that keeps nothing
+  }
+}
+
 function keep() {
-  localStorage.setItem(KEPT, JSON.stringify(progress));
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(progress));
+  } catch {
+    say("This browser keeps nothing of what you lock: take the ledger with you before you close it.");
+  }
 }
 
 // Called by the file of an act.
@@ -37,11 +49,11 @@ async function stored(view, pairs, body) {
   const usual = { ...pack.usual[pairs.context], context: pairs.context };
   const key = (values) => pack.names.map((name) => values[name]).join();
   const blocks = pack.panels[key({ ...usual, ...pairs })] || pack.panels[key(usual)];
-  if (typeof blocks === "string") throw new Error(blocks);
+  if (typeof blocks === "string") throw Object.assign(new Error(blocks), { refused: true });
   return { html: blocks.map((at) => pack.blocks[at]).join("") };
 }
 
-// A newer question of the same kind overtakes the older; null for one that was overtaken or failed, which is told.
+// A newer question of the same kind overtakes the older; null for one that is refused, which is told, as is a failure.
 async function ask(kind, view, pairs, body) {
   if (asking.has(kind)) asking.get(kind).abort();
   const controller = new AbortController();
@@ -50,12 +62,12 @@ async function ask(kind, view, pairs, body) {
   const options = { signal: controller.signal, ...(text ? { method: "POST", body: text } : {}) };
   try {
     const found = "still" in document.body.dataset ? await stored(view, pairs, body) : await fetched(view, new URLSearchParams(pairs), options);
-    if (controller.signal.aborted) return null;
+    if (controller.signal.aborted) return undefined;
     say("");
     return found;
   } catch (error) {
     if (!controller.signal.aborted) say(error.message);
-    return null;
+    return error.refused ? null : undefined;
   }
 }
 
@@ -88,6 +100,13 @@ async function show(act, whole) {
   panel.classList.add("old");
   const { paste, ...values } = progress.values[act] || {};
   const found = await ask("panel-" + act, "panel", { act, context: progress.context, ...values }, paste);
+  if (found === null && !panel.querySelector(".block") && progress.values[act]) {
+    const told = byId("problem").textContent;
+    delete progress.values[act]; // of an address: without them the act can be shown
+    remember(false);
+    await show(act, true);
+    say(told);
+  }
   if (!found) return;
   panel.classList.remove("old");
   if (whole || !panel.querySelector(".block")) panel.innerHTML = found.html;

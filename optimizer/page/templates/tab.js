@@ -7,7 +7,7 @@ async function fetched(view, pairs, options) {
   const response = await fetch("view/" + view + "?" + pairs, options);
   if (response.status === 401) throw new Error("The server was started anew: open the address that it printed.");
   const found = await response.json();
-  if (found.problem) throw new Error(found.problem);
+  if (found.problem) throw Object.assign(new Error(found.problem), { refused: true });
   return found;
 }
 

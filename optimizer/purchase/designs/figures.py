@@ -112,8 +112,8 @@ class PlannedRun:
     @classmethod
     def of(cls, job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> PlannedRun:
         """Of one run's job and plan."""
-        told = error_of(job, plan, mfu(job, estimate.step_time))[0] if job.stack.known else 0.0
-        return cls(estimate=estimate, busy=busy_seconds(job, plan, knobs), slower=exp(told))
+        mean = error_of(job, plan, mfu(job, estimate.step_time))[0] if job.stack.known else 0.0
+        return cls(estimate=estimate, busy=busy_seconds(job, plan, knobs), slower=exp(mean))
 
 
 def figures(

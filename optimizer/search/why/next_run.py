@@ -110,8 +110,8 @@ def decides(answer: Answer) -> tuple[int, float] | None:
     listed = [(answer.plan, answer.estimate), *((other.plan, other.estimate) for other in answer.alternatives)]
     steps = np.array([estimate.step_time for _, estimate in listed])
     shares = np.array([mfu(answer.job, step) for step in steps.tolist()])
-    told, covariance = errors_of(answer.job, Plans.of([plan for plan, _ in listed]), shares)
-    mean = np.log(steps) + told
+    errors, covariance = errors_of(answer.job, Plans.of([plan for plan, _ in listed]), shares)
+    mean = np.log(steps) + errors
     points, weights = np.polynomial.hermite_e.hermegauss(NODES)
     moved = covariance / np.sqrt(np.diag(covariance))  # of plan i, by one deviation of plan j
     best = (mean[:, None, None] + moved[:, :, None] * points).min(axis=0) @ (weights / weights.sum())

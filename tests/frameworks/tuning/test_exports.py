@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,8 +21,9 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.tuning.program import program
 from optimizer.job.job import Job
 from optimizer.job.loss import SFT
-from optimizer.job.plan import Knobs, Plan
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.switches import switched_to
+from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.clients.accepted import TUNING
 from tests.frameworks.read_back import OTHERS, WITH, differing
@@ -188,6 +190,25 @@ def test_inputs_of_checkpointed_layers_on_the_host_are_told_and_read_back(tmp_pa
     assert "activations on the host" in exported(with_plan("ms-swift", 1, chosen)).refused["ms-swift.yaml"]
     script = exported(with_plan("unsloth", 1, chosen)).texts["unsloth_sft.py"]
     assert script.count('use_gradient_checkpointing="unsloth"') == 2
+
+
+@pytest.mark.parametrize("target", ["trl", "llama-factory", "axolotl"])
+def test_files_are_priced_as_the_software_that_they_are_of(target: str, tmp_path: Path) -> None:
+    """By `optimize improve`, which is told nothing else: its stack, inputs on the host and Liger's kernels."""
+    chosen = Plan(num_microbatches=16, recompute="full", activation_offload=100)
+    found = with_plan(target, 1, chosen, "qlora:16")
+    write_exports(found, tmp_path)
+    text = (path := tmp_path / YAMLS[target]).read_text()
+    words = ["improve", str(path), "--gpus", "1", "--cluster", "dgx-h100", "--json"]
+    read = json.loads(CliRunner().invoke(cli, words).stdout)
+    expected = price(found.job, Plans.of([chosen]), Knobs())
+    assert read["job"]["stack"].partition("@")[0] == target
+    assert read["estimate"]["memory_bytes"]["activations"] == pytest.approx(float(expected.memory["activations"][0]))
+    assert read["estimate"]["step_time_s"] == pytest.approx(float(expected.step_time[0]))
+    liger = {"trl": "use_liger_kernel", "llama-factory": "enable_liger_kernel", "axolotl": "liger_rope"}[target]
+    path.write_text(f"{text}{liger}: true\n")
+    faster = json.loads(CliRunner().invoke(cli, words).stdout)["estimate"]["step_time_s"]
+    assert (faster < read["estimate"]["step_time_s"]) is (target != "axolotl")
 
 
 def test_an_optimizer_that_steps_in_the_backward_pass_is_torchtunes_alone_and_accumulates_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.layer_costs import pipelined_wait
+from optimizer.objectives.layer.layer_costs import SPANNED, pipelined_wait
 from tests.objectives.questions import job
 
 RATE = 1e-4
@@ -42,8 +42,16 @@ def test_the_wait_by_hand() -> None:
     ],
     ids=["no pipeline", "no tensor parallelism", "one node"],
 )
-def test_only_tensor_parallel_pipelines_between_nodes_wait(plan: Plan) -> None:
+def test_inside_a_node_nothing_waits(plan: Plan) -> None:
     assert wait(slow(), plan) == 0.0
+
+
+def test_a_group_of_several_nodes_waits_without_a_pipeline_too() -> None:
+    """10 collectives x 16 ranks x 0.1 ms, a share of it, whatever the work."""
+    spanning = Plan(tp=16, dp=4, num_microbatches=8)
+    assert wait(slow(), spanning) == wait(slow(), spanning, busy=1.0) == pytest.approx(16e-3 * SPANNED)
+    assert wait(slow(), replace(spanning, tp=8, dp=8)) == 0.0
+    assert wait(slow(), spanning) < wait(slow(), replace(spanning, dp=2, pp=2))
 
 
 def test_work_hides_the_wait_and_ranks_and_collectives_lengthen_it() -> None:

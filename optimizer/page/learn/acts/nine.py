@@ -34,8 +34,8 @@ def study_of(stages: int, microbatches: int, schedule: str) -> PipelineStudy:
     True
     """
     job = replace(job_of(LARGE), gpus=TP * stages, global_batch=microbatches)
-    degrees = {"tp": TP, "pp": stages, "vpp": VPP.get(schedule, 1), "num_microbatches": microbatches}
-    return timeline_of(job, Plan(**degrees, schedule=schedule, sequence_parallel=True))
+    plan = Plan(tp=TP, pp=stages, vpp=VPP.get(schedule, 1), num_microbatches=microbatches, sequence_parallel=True)
+    return timeline_of(job, replace(plan, schedule=schedule))
 
 
 def bubble(stages: int, microbatches: int) -> float:
@@ -68,11 +68,13 @@ def shown(chosen: Values) -> Shown:
         **{"waits": float(timeline.bubble.mean()), "makespan": timeline.makespan, "enough": enough(stages)},
         "flight": float(timeline.peak_in_flight.max()),
     }
-    charts = {
-        "act9-chart": lambda: bubble_numbers(stages, count, values["waits"]),
-        "pipeline": lambda: pipeline_chart(study, NEAR),
-    }
-    return Shown(values=values, charts=charts)
+    return Shown(
+        values=values,
+        charts={
+            "act9-chart": lambda: bubble_numbers(stages, count, values["waits"]),
+            "pipeline": lambda: pipeline_chart(study, NEAR),
+        },
+    )
 
 
 def bubble_numbers(stages: int, count: int, waits: float) -> ChartNumbers:

@@ -15,6 +15,17 @@ def fragment(template: str, tab: str = "plan", **values: Any) -> str:
     return filled(f"optimizer.page.{tab}", template, **values)
 
 
+def linked(place: str, text: str) -> str:
+    """A cell that leads somewhere.
+
+    >>> str(linked("a.html?b&c", "<x>"))
+    '<a href="a.html?b&amp;c">&lt;x&gt;</a>'
+    """
+    from markupsafe import Markup
+
+    return Markup('<a href="{}">{}</a>').format(place, text)
+
+
 def signed_bars(
     rows: Sequence[tuple[str, float, str]], unit: str, *, better: int, height: int, **others: Any
 ) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
     memory, passes = memory.take(plan), in_flight(plans.take(plan), stage.astype(np.float64))
     kinds = both_kinds(memory)
     least, whole = (
-        each(kinds, lambda kind, how=recomputed: memory.of(kind, passes, how)) for recomputed in (True, False)
+        each(kinds, partial(memory.of, in_flight=passes, recomputed=recomputed)) for recomputed in (True, False)
     )
     once = [
         memory.layers[kind].recomputing
