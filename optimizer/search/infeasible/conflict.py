@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from math import prod
 from time import perf_counter
 
 import numpy as np
@@ -20,13 +21,15 @@ from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
+from optimizer.constraints.space import domains
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
+from optimizer.job.variables import FREE, names_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.infeasible.methods import lighter_jobs, shorter_jobs
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.lattice.enumerate import OPTIONS, lattice
 from optimizer.search.lattice.proof import core
 from optimizer.search.layouts.least_memory import LeastMemory
 
@@ -177,6 +180,9 @@ def minimal(question: ConflictQuestion, rules: Sequence[Rule]) -> tuple[str, ...
 
 def _core(question: ConflictQuestion, clashing: list[Rule]) -> list[Rule]:
     """CP-SAT's core of clashing rules where the space is small enough to tabulate, else all of them."""
+    values = domains(question.asked([]))
+    if prod(len(values[name]) for name in (*names_of(FREE), *OPTIONS)) > CORE_POINTS:
+        return clashing
     points: list[Plans] = []
     for plans in question.plans([]):
         points.append(plans)

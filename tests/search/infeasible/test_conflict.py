@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,13 +12,16 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rule import LimitRule, NumberRule
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.memory import Memory
+from optimizer.constraints.space import domains
 from optimizer.job.job import Job
+from optimizer.job.variables import FREE, names_of
 from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict, minimal
 from optimizer.search.infeasible.methods import lighter_jobs, shorter_jobs, switched_jobs
+from optimizer.search.lattice.enumerate import OPTIONS, lattice
 from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
-from tests.search.jobs import jobs, small_job
+from tests.search.jobs import MIXTURE, jobs, small_job
 from tests.thorough import cases
 
 JOB_OF_ONE = Job(
@@ -177,3 +181,13 @@ def test_a_switch_of_the_software_is_told_where_it_is_enough() -> None:
     pinned = replace(small, settings=("stack.loss_chunks=1",))
     assert list(switched_jobs(small))
     assert not list(switched_jobs(pinned))
+
+
+def test_a_space_that_is_too_large_for_a_core_is_told_by_its_values() -> None:
+    """There are at least as many plans without rules as combinations of the values that none follows from."""
+    pinned = {"tp": 2, "cp": 1, "vpp": 1, "micro_batch": 1, "sequence_parallel": True, "recompute": "none"}
+    for gpus, fixed in ((7, pinned), (8, pinned | {"ep": 1}), (12, pinned | {"pp": 2})):
+        job = small_job(gpus, model=MIXTURE, fixed=fixed)
+        values = domains(job)
+        plans = sum(map(len, lattice(job, [])))
+        assert 0 < prod(len(values[name]) for name in (*names_of(FREE), *OPTIONS)) <= plans
