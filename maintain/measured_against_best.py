@@ -153,7 +153,7 @@ def with_samples(run: Run) -> Run:
     >>> from optimizer.calibration.runs import read_run
     >>> row = {"model": "Llama 3 8B", "gpu": "H100", "gpus": "8", "seq_len": "4096", "micro_batch": "1", "dp": "8",
     ...     "global_batch": "32", "step_time_s": "1", "stack": "nemo-2024"}
-    >>> [with_samples(read_run({**row, "notes": notes}, 2)).job.lengths for notes in ("task pretrain", "task SFT; packed")]
+    >>> [with_samples(read_run({**row, "notes": notes}, 2)).job.lengths for notes in ("task pretrain", "task SFT")]
     ['', '256']
     """
     if run.job is None or run.job.lengths or not FINE_TUNED.search(run.row.get("notes", "")):
