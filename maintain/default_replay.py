@@ -14,9 +14,7 @@ import click
 import numpy as np
 
 from maintain.trial_groups import TrialGroup, groups_of
-from optimizer.calibration.groups import plan_group
-from optimizer.calibration.rows.cluster import broken_network
-from optimizer.calibration.rows.notes import clean_columns
+from optimizer.calibration.groups import on_broken_network, plan_group
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job.fields import EXPECTED, FIELDS
 from optimizer.job.plan import Plans
@@ -98,7 +96,7 @@ def main(paths: tuple[Path, ...]) -> None:
     """Replay and print."""
     runs = [run for path in paths for run in read_runs(path)]
     groups = tried_groups(runs)
-    broken = {plan_group(run) for run in runs if run.job and broken_network(clean_columns(run.row, []))}
+    broken = {plan_group(run) for run in runs if run.job and on_broken_network(run)}
     whole = [group for group in groups if group.name not in broken]
     if not whole:
         raise click.UsageError("no group of at least four measured runs differs only in the plan")

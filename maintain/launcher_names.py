@@ -1,8 +1,9 @@
 """What launchers call their settings, by release: tables of presets/launchers from the sources of cited commits.
 
-python -m maintain.launcher_names megatron-bridge FOLDER > presets/launchers/megatron-bridge.csv, or torchtitan, or
-torchtune; FOLDER holds clones named Megatron-Bridge, Megatron-LM, torchtitan and torchtune (of NVIDIA-NeMo, NVIDIA and
-pytorch on GitHub). Fields of dataclasses and stock configurations are read, nothing is run.
+python -m maintain.launcher_names megatron-bridge FOLDER > presets/launchers/megatron-bridge.csv, or torchtitan,
+torchtune or ms-swift; FOLDER holds clones named Megatron-Bridge, Megatron-LM, torchtitan, torchtune and ms-swift (of
+NVIDIA-NeMo, NVIDIA, pytorch and modelscope on GitHub). Fields of dataclasses and stock configurations are read, nothing
+is run.
 """
 
 from __future__ import annotations
@@ -92,6 +93,10 @@ TITAN_SECTIONS: Mapping[str, Sequence[str]] = {
 }
 TUNE, TUNE_COMMIT = "torchtune", "a6290a5b40758f13bca61c386bc8756a49ef417e"  # v0.6.1
 CONFIGS, FUSED = "recipes/configs", "optimizer.fused"
+SWIFT, SWIFT_RELEASE, SWIFT_COMMIT = "ms-swift", "main (3602360a5)", "3602360a562313afbf2ef6065fdf61f271a2c5b9"
+SWIFT_FILES = tuple(
+    f"swift/megatron/arguments/{name}.py" for name in ("megatron_args", "megatron_base_args", "sft_args")
+)
 TITAN_FILES = ("torchtitan/config/job_config.py", "torchtitan/config/configs.py")
 
 
@@ -146,6 +151,15 @@ def titan_keys(folder: Path, commit: str) -> frozenset[str]:
     )
 
 
+def swift_keys(folder: Path) -> frozenset[str]:
+    """Every argument of ms-swift's commands on Megatron."""
+    texts = [source(folder / SWIFT, SWIFT_COMMIT, path) for path in SWIFT_FILES]
+    names = [
+        (text, node.name) for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)
+    ]
+    return frozenset(field for text, name in names for field in fields_in(text, name))
+
+
 def tune_configs(folder: Path) -> frozenset[str]:
     """Configurations that torchtune ships, and those again whose optimizer has a fused step."""
     clone = folder / TUNE
@@ -175,7 +189,7 @@ def table(keys: Mapping[str, Iterable[str]]) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Print the table of a launcher."""
     launcher, folder = arguments[0], Path(arguments[1])
-    clones = (launcher,) if launcher in (TITAN, TUNE) else (BRIDGE, MEGATRON)
+    clones = (launcher,) if launcher in (TITAN, TUNE, SWIFT) else (BRIDGE, MEGATRON)
     if missing := [name for name in clones if not (folder / name).is_dir()]:
         sys.exit(f"launcher_names: {folder} has no clone named {' or '.join(missing)}")
     origin = "fields of its dataclasses, as maintain/launcher_names.py reads them"
@@ -183,6 +197,11 @@ def main(arguments: Sequence[str]) -> None:
         print(f"# Configurations that pytorch/torchtune ships, and those with {FUSED}: maintain/launcher_names.py.")
         print(f"# v0.6.1: commit {TUNE_COMMIT}.")
         print(table({"v0.6.1": tune_configs(folder)}), end="")
+        return
+    if launcher == SWIFT:
+        print(f"# Arguments of modelscope/ms-swift on Megatron: {origin}.")
+        print(f"# main: commit {SWIFT_COMMIT}.")
+        print(table({SWIFT_RELEASE: swift_keys(folder)}), end="")
         return
     if launcher == TITAN:
         print(f"# Keys of the configuration of pytorch/torchtitan: {origin}.")

@@ -106,7 +106,7 @@ def errors_without(runs: Sequence[Run], mechanism: Mechanism | None) -> list[flo
     changed = [mechanism.off(run) for run in runs] if mechanism else list(runs)
     with _constants(mechanism.constants if mechanism else ()):
         errors = time_errors(changed, {})
-    return np.abs(np.expm1(errors)).tolist()
+    return [float(each) for each in np.abs(np.expm1(errors))]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from optimizer.calibration.groups import gathered, plan_group
+from optimizer.calibration.groups import gathered, on_broken_network, plan_group
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.validation import PricedRun, priced
 from optimizer.catalog.files import presets_folder
@@ -51,9 +51,10 @@ class Replay:
 def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     """The answers at each risk, over groups of at least two plans of which one ran and one's memory could be too much.
 
-    A group counts where some run of it went out of memory or reports its memory.
+    A group counts where some run of it went out of memory or reports its memory. Runs on broken networks do not count.
     """
     chosen = [run for run in runs if run.job is not None and run.plan is not None and run.out_of_memory is not None]
+    chosen = [run for run in chosen if not on_broken_network(run)]
     rows = [row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])]
     known = [row for row in rows if row.step_time and (row.run.step_time or row.run.out_of_memory)]
     groups = [members for members in gathered(known, lambda row: plan_group(row.run)).values() if _telling(members)]

@@ -27,6 +27,7 @@ from maintain.trial_groups import (
     ranking,
     together,
 )
+from optimizer.calibration.groups import on_broken_network
 from optimizer.calibration.runs import Run, read_runs
 
 WRONG_SEEDS = (0, 1, 2)
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m maintain.trial_replay", description=__doc__)
     parser.add_argument("--runs", type=Path, action="append", required=True, metavar="FILE.csv", help="measured runs")
-    runs = [run for path in parser.parse_args(arguments).runs for run in read_runs(path)]
+    runs = [run for path in parser.parse_args(arguments).runs for run in read_runs(path) if not on_broken_network(run)]
     groups = scenarios(runs)
     if not groups:
         parser.error(f"no group of at least {FEWEST_PLANS} measured runs differs only in the plan")

@@ -9,6 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.calibration.rows.cluster import broken_network
+from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.runs import Run
 from optimizer.job.known import YOURS
 from optimizer.objectives.step.interval import COORDINATES
@@ -70,6 +72,11 @@ def plan_group(run: Run) -> str:
     """
     network = [f"{tier.bandwidth / 1e9:.3g}" for tier in run.job.cluster.tiers[1:]] if run.job else []
     return "|".join((run.group, run.row.get("attention_kernel", ""), *network))
+
+
+def on_broken_network(run: Run) -> bool:
+    """Whether the benchmark that a run made of its own network shows it to be broken."""
+    return broken_network(clean_columns(run.row, []))
 
 
 def gathered(items: Iterable[Item], key: Callable[[Item], object]) -> dict[object, list[Item]]:

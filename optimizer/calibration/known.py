@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp
+from math import exp, log
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from optimizer.objectives.step.interval import mfu
 
 FEWEST = 10  # runs that are left out to see what a stack errs on new ones
 MOST_SINGLE = 60  # runs that each count for themselves
+FARTHEST = 30.0  # times what is predicted, or as little of it, beyond which a row is a mistake
 FEW = 4  # kept of runs alike but for their plan and GPUs
 
 
@@ -46,10 +47,18 @@ def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: Y
 
 
 def knowing(stack: Stack, runs: Sequence[Run], name: str) -> Stack:
-    """The stack with what some runs say of its errors; raises InputError where none is clean, by what named them."""
+    """The stack with what some runs say of its errors.
+
+    Raises InputError, with what named them, where none is clean or one is a mistake.
+    """
     known = known_errors(runs)
     if not known:
         raise InputError(f"{name}: {nothing_to_fit(runs)}")
+    if abs(far := max((row.error for row in known), key=abs)) > log(FARTHEST):
+        raise InputError(
+            f"{name}: a run measured {exp(far):.2g} times what is predicted, which is no error of a prediction; "
+            "correct its units, sizes or software"
+        )
     return replace(stack, known=(*stack.known, *(known if len(known) <= MOST_SINGLE else thinned(known))))
 
 

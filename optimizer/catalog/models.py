@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from optimizer.base.errors import InvalidFile, UnknownName, nearest
+from optimizer.base.errors import InputError, InvalidFile, UnknownName, nearest
 from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.catalog.places import existing, file_of, own_file, own_files, spelling
 from optimizer.job.model import Experts, Indexer, LatentAttention, Model, Provenance, SlidingWindow
@@ -26,6 +26,7 @@ ENDING = re.compile(
     r"|bnb|fp8|bf16|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|4bit|8bit)$",
     re.IGNORECASE,
 )
+HUB = re.compile(r"[\w-]+/(?![\w.-]*\.(?:json|toml|csv|txt)$)[\w.-]+")  # owner/model
 COPIERS = {"unsloth", "nvidia", "redhatai", "lmstudio-community"}  # who stores others' models under their names
 _PARTS: Mapping[str, type] = {
     "experts": Experts,
@@ -66,6 +67,8 @@ def load_model(name_or_path: str | Path) -> Model:
         # A name as on a hub, owner/model, is no path where nothing lies there.
         if (preset := base_of(str(name_or_path))) and not os.path.exists(path):
             return _preset(preset)
+        if HUB.fullmatch(str(name_or_path)) and not os.path.exists(path):
+            raise InputError(_unknown_of_hub(str(name_or_path)))
         return _read(existing("model", path))
     name = str(name_or_path)
     if spelling(name) not in _index() and not own_file("model", name) and name and os.path.exists(name):
@@ -106,6 +109,13 @@ def base_of(name: str) -> str:
         if shorter == name:
             return ""
         name = shorter
+
+
+def _unknown_of_hub(name: str) -> str:
+    """What to say of a hub's name that no preset has."""
+    near = nearest(ENDING.sub("", name.rpartition("/")[2]), model_names(), 2)
+    hint = f"the nearest presets are {' and '.join(near)}; " if near else ""
+    return f"model {name} is neither a preset nor a file here: {hint}its config.json does, too (--model ./config.json)"
 
 
 def model_names() -> tuple[str, ...]:

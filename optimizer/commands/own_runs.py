@@ -82,7 +82,7 @@ def as_stated(job: Job, names: str) -> Job:
             f"--runs {known.own_runs.files} is not what the answer was made with ({stated.files}, SHA-256 "
             f"{stated.sha256[:12]}...), but {known.own_runs.sha256[:12]}...; give that file, or plan anew"
         )
-    return known
+    return replace(known, own_runs=stated or known.own_runs)
 
 
 def own_files(names: str) -> tuple[OwnFile, ...]:

@@ -12,6 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.commands.defaults import in_effect
 from optimizer.commands.pins import merged, switched
 from optimizer.job.fields import DEFAULT_CLUSTER, FIELDS, LIMITS
+from optimizer.job.loss import loss_of
 from optimizer.job.method import FULL, method_of, optimizer_of, tunes
 from optimizer.job.stack import ROUTING
 
@@ -149,6 +150,11 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     if release := releases().get(stack.name.partition("@")[0]):
         on = ", ".join(f"{name}={state}" for name, state in release.on.items())
         assumed += [f"{release.family} {release.name} as its recipes have it: {on} (--fix, --stack)"] * bool(on)
+    if global_batch % (together := loss_of(request.loss).together):
+        raise InputError(
+            f"a sample of --loss {request.loss} is {together} sequences: --global-batch counts these and must be a "
+            f"multiple of {together}, but got {global_batch}"
+        )
     job = Job(
         model=model,
         cluster=cluster,

@@ -117,7 +117,9 @@ EVERY: tuple[Framework, ...] = (
         stack="megatron-core",
         config=by_flags(megatron.SWIFT, "ms-swift commands", megatron.is_swift),
         targets={"ms-swift": MS_SWIFT_FILES},
-        settable=SETTABLE,
+        # Without arguments for the others, and with one of another meaning for virtual stages.
+        only={"overlap_exchange": (False,), "shard": (0,), "activation_offload": (0,), "vpp": (1,)},
+        settable=("layers_per_stage", "offload"),
     ),
     Framework(
         name=megatron.NEMO,

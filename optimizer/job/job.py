@@ -98,11 +98,7 @@ class Job:
         if problems:
             raise InputError("; ".join(problems))
         method_of(self.train, self.base), optimizer_of(self.optimizer)
-        if self.global_batch % (together := self.training_loss.together):
-            raise InputError(
-                f"a sample of --loss {self.loss} is {together} sequences: --global-batch counts these and must be a "
-                f"multiple of {together}, but got {self.global_batch}"
-            )
+        loss_of(self.loss)
         if self.loss and self.packing == "on":
             raise InputError(f"--loss {self.loss} compares sequences one by one: leave out --packing")
         _ = self.documents

@@ -161,7 +161,8 @@ class Workers:
 
     def _came(self, task: PageTask, done: asyncio.Task[Any]) -> None:
         self._ahead.pop(task, None)
-        done.exception()  # whoever asks for it is told
+        if not done.cancelled():  # as the server ends
+            done.exception()  # whoever asks for it is told
 
     def end(self) -> None:
         """Stop every process."""

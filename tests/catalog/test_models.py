@@ -331,3 +331,9 @@ def test_variants_of_a_preset_are_made_with_replace():
     wider = replace(model, vocab=51200)
     assert isinstance(wider, Model)
     assert wider.params - model.params == (51200 - 50257) * 12288
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-VL-7B-Instruct", "nobody/nothing-7b"])
+def test_a_hubs_name_that_nothing_has_is_refused_with_what_does(name: str) -> None:
+    with pytest.raises(InputError, match=f"model {name} is neither a preset nor a file here: .*config.json"):
+        load_model(name)

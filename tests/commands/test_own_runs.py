@@ -54,6 +54,10 @@ def test_python_takes_runs_and_check_finds_the_answer_again(mine: str, tmp_path:
     assert json.loads(saved.read_text())["job"]["own_runs"]["runs"] == 1
     for more in (("--runs", mine), ()):
         assert run("check", str(saved), *more).exit_code == 0
+    moved = Path(mine).rename(tmp_path / "moved.csv")
+    assert "No such file" in run("check", str(saved)).output
+    assert run("check", str(saved), "--runs", str(moved)).exit_code == 0
+    moved.rename(mine)
     Path(mine).write_text(Path(mine).read_text().replace("7.2", "7.9"), encoding="utf-8")
     changed = run("check", str(saved))
     assert changed.exit_code == 2
@@ -170,3 +174,10 @@ def test_a_table_of_the_users_defaults_always_counts(
     assert "your 1 run: " in " ".join(run(*ASKED).output.split())
     improved = run("improve", "examples/llama3-8b.sh")
     assert "your 1 run: " in " ".join(improved.output.split())
+
+
+def test_a_run_that_no_error_of_a_prediction_explains_is_refused(mine: str) -> None:
+    Path(mine).write_text(Path(mine).read_text().replace("7.2", "7200"), encoding="utf-8")
+    refused = run(*ASKED, "--runs", mine)
+    assert refused.exit_code == 2
+    assert "times what is predicted" in refused.output

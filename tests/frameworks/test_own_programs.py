@@ -13,13 +13,14 @@ from optimizer.catalog.targets import WRITTEN, aimed
 from optimizer.commands.launch.improve import patch_of
 from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.export_folder import exported, write_exports
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.maxtext.config import mesh
 from optimizer.frameworks.nanotron.export import unexpressed
 from optimizer.frameworks.primus.export import overrides
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
+from optimizer.improve.patch import changes_of
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from tests.frameworks import launches
@@ -189,3 +190,17 @@ def test_what_is_written_is_priced_by_its_own_stack_when_it_is_read(target: str,
     paths = [tmp_path / "out" / name for name in (YAMLS[target], *WITH.get(YAMLS[target], ()))]
     launch = read_launch(read_files([str(path) for path in paths if path.exists()]), 8).launch
     assert (launch.unpriced, launch.settings["software"]) == ([], target)
+
+
+def test_ms_swift_is_given_no_argument_that_its_parser_lacks() -> None:
+    text = """NPROC_PER_NODE=8 megatron sft --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 1 \\
+    --expert_model_parallel_size 8 --micro_batch_size 1 --global_batch_size 16 --max_length 4096 \\
+    --recompute_granularity full --recompute_method uniform --recompute_num_layers 1
+"""
+    source = read_launch([File("sft.sh", text.encode())])
+    question = launch_as_read(source.launch, Controls(device="h100"), "sft.sh")
+    improvement = improve(question)
+    for edit in (*improvement.edits, *filter(None, (improvement.pair, improvement.best))):
+        assert source.lacking(changes_of(source, question, edit)) == ""
+    change = FlagChange(flag="moe_flex_dispatcher_backend", before=None, after="deepep")
+    assert source.lacking([change]) == "ms-swift has no moe_flex_dispatcher_backend"

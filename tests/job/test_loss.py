@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.cli import cli
 from optimizer.constraints.rules.together import Together
 from optimizer.job.job import Job
 from optimizer.job.loss import loss_of, losses
@@ -111,8 +113,9 @@ def test_other_losses_are_refused(text: str, said: str) -> None:
 
 
 def test_a_step_has_whole_samples_and_no_packed_ones() -> None:
-    with pytest.raises(InputError, match="must be a multiple of 2, but got 63"):
-        replace(JOB, loss="dpo", global_batch=63)
+    asked = ["--model", "llama3.2-1b", "--gpus", "1", "--loss", "dpo", "--global-batch", "63"]
+    assert "must be a multiple of 2, but got 63" in CliRunner().invoke(cli, asked).output
+    assert plan(replace(JOB, loss="dpo", global_batch=72), top=0, trials=0).plan is not None
     with pytest.raises(InputError, match="leave out --packing"):
         replace(JOB, loss="dpo", lengths="900", packing="on")
 
@@ -121,3 +124,11 @@ def test_every_loss_has_a_price() -> None:
     for name in losses():
         costs = priced(f"{name}:7B" if name == "distillation" else name, shape=replace(PLAN, micro_batch=2))
         assert np.isfinite(costs.step_time).all()
+
+
+def test_what_does_not_fit_is_refused_with_its_pairs_whole() -> None:
+    """Relaxations move the batch by single sequences, which no plan of pairs has."""
+    tight = replace(JOB, loss="dpo", gpus=1, global_batch=16, cluster=load_cluster("rtx-4090"))
+    answer = plan(tight, top=0, trials=0)
+    assert answer.plan is None
+    assert any(clash.rule == "memory" for clash in answer.conflict)

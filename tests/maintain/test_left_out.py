@@ -7,9 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maintain.belief import believed, forecasts, scales
+from maintain.belief import believed, forecasts, levelled, noises, scales
+from maintain.fit_verdicts import counted_verdicts, table
 from maintain.interval_coverage import coverages
-from maintain.left_out import CELL, LARGEST, STACK, WHOLES, left_out, sampled, usable
+from maintain.left_out import (
+    CELL,
+    DISTANCES,
+    ELSEWHERE,
+    LARGEST,
+    NONE,
+    STACK,
+    STEPS,
+    WHOLES,
+    left_out,
+    sampled,
+    usable,
+)
+from optimizer.calibration.scores import Verdicts
 from optimizer.job.known import TIME
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.posterior import Posterior
@@ -79,3 +93,50 @@ def test_software_that_errs_more_than_others_has_a_larger_scale() -> None:
 
 def test_a_sample_keeps_a_few_of_each_kind() -> None:
     assert len(sampled(RUNS, 1)) < len(RUNS) == len(sampled(RUNS, len(RUNS)))
+
+
+def test_runs_left_out_are_as_far_as_an_answer_says() -> None:
+    """Whole stacks have nothing near; a device's generation left out is another one, where others are left."""
+    parts = list(left_out(usable(RUNS, TIME), TIME))
+    for part in parts:
+        assert len(part.distances) == len(part.places)
+        if part.by == STACK:
+            assert {DISTANCES[distance] for distance in part.distances} == {NONE}
+        if part.by == "device generation":
+            assert {DISTANCES[distance] for distance in part.distances} <= {ELSEWHERE, NONE}
+    largest = {DISTANCES[distance] for part in parts if part.by == LARGEST for distance in part.distances}
+    assert largest & set(STEPS[1:])
+
+
+def test_software_whose_runs_lie_apart_has_more_noise() -> None:
+    """Errors of one software that are scattered by hand raise its noise alone, and nothing lowers it below 1."""
+    _, places, errors, parts = believed(RUNS, TIME)
+    cell = max((part for part in parts if part.by == CELL), key=lambda part: len(part.places))
+    scattered = errors.copy()
+    scattered[cell.places] += 0.4 * (-1.0) ** np.arange(len(cell.places))
+    before, after = (noises(likeness(TIME), places, each, parts) for each in (errors, scattered))
+    software = places.softwares[cell.places[0]]
+    assert after[software] > before.get(software, 1.0)
+    assert {name: value for name, value in after.items() if name != software} == {
+        name: value for name, value in before.items() if name != software
+    }
+    assert all(value > 1.0 for value in after.values())
+
+
+def test_levels_hold_what_was_left_out() -> None:
+    """Deviations that are far too small are widened, far too large ones narrowed."""
+    _, places, errors, parts = believed(RUNS, TIME)
+
+    def width(factor: float) -> float:
+        alike = likeness(TIME)
+        changed = replace(alike, parts={name: factor * value for name, value in alike.parts.items()})
+        return sum(levelled(changed, places, errors, parts).parts.values()) / sum(changed.parts.values())
+
+    assert width(0.3) > 1.0 > width(3.0)
+
+
+def test_verdicts_are_counted_by_what_happened_and_what_was_predicted() -> None:
+    ended = [replace(RUNS[0], out_of_memory=failed) for failed in (False, False, True, True)]
+    found = counted_verdicts(ended, [0.9, 1.1, 0.8, 1.2])
+    assert found == Verdicts(fits_predicted_fits=1, fits_predicted_oom=1, oom_predicted_fits=1, oom_predicted_oom=1)
+    assert table({"mine": found})[-1] == "| all | 1 | 1 | 1 | 1 | 50.0% |"

@@ -149,3 +149,16 @@ def test_what_passes_is_not_kept(one: list[Workers]) -> None:
         assert not one[0]._results
 
     finished(ask())
+
+
+def test_work_ahead_that_is_not_done_when_the_server_ends_is_no_error(one: list[Workers]) -> None:
+    wrong: list[object] = []
+
+    async def end() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+        one.append(Workers(1))
+        one[0].ahead([PageTask(view="proven", asked=LONG), PageTask(view="answer", asked=LONG)])
+        await asyncio.sleep(0.2)  # and `asyncio.run` cancels what still runs
+
+    finished(end())
+    assert wrong == []

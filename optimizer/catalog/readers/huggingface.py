@@ -29,7 +29,14 @@ Fields = dict[str, Any]
 ADVICE = "describe the model in a TOML file instead"
 GATES = {"swiglu": ("silu", "swish"), "geglu": ("gelu", "gelu_new", "gelu_pytorch_tanh")}
 CAUSAL = ("ForCausalLM", "LMHeadModel")  # how classes of language models end
-TEXT, NEUTRAL = "text_config", "neutral"
+TEXT, VISION, NEUTRAL = "text_config", "vision_config", "neutral"
+# Language models behind a vision tower, by what their files call them: positions in three parts change no shape.
+# Source: huggingface/transformers v5, models/qwen2_vl, qwen2_5_vl, qwen3_vl and qwen3_vl_moe, configuration_*.py.
+TOWERS: Mapping[str, str] = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen2_5_vl_text"), "qwen2"),
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
 # Multimodal models whose text part may leave its own model_type out.
 WRAPPERS = {
     "gemma3": "gemma3_text",
@@ -195,6 +202,11 @@ def _architecture(path: Path, data: Mapping[str, Any]) -> Architecture:
 def _text_part(path: Path, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """The text model in a multimodal model's file and the key that it lies under, else the whole file and nothing."""
     kind = data.get("model_type")
+    behind = TOWERS.get(kind) if isinstance(kind, str) else None
+    if behind and TEXT not in data and VISION in data:
+        # Without the mark of the whole, whose class is none of a language model.
+        of_text = {key: value for key, value in data.items() if key not in (VISION, "architectures", "rope_scaling")}
+        return of_text | {"model_type": behind}, f"without {VISION}"
     text_kind = WRAPPERS.get(kind) if isinstance(kind, str) else None
     if TEXT not in data and text_kind is None:
         return data, ""
@@ -202,6 +214,8 @@ def _text_part(path: Path, data: Mapping[str, Any]) -> tuple[Mapping[str, Any], 
     if not isinstance(part, dict):
         raise InvalidFile(path, [f"{TEXT}: expected an object with the text model, but got {shown(part)}"])
     given = {"model_type": text_kind, "tie_word_embeddings": data.get("tie_word_embeddings")}
+    if isinstance(own := part.get("model_type"), str) and own in TOWERS:
+        part = {key: value for key, value in part.items() if key != "rope_scaling"} | {"model_type": TOWERS[own]}
     return {key: value for key, value in given.items() if value is not None} | part, TEXT
 
 

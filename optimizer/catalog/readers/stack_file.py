@@ -28,6 +28,7 @@ from optimizer.catalog.readers.tables import (
     Number,
     Share,
     Texts,
+    Unsigned,
     one_of,
     part,
     table_of,
@@ -80,6 +81,8 @@ _FEATURES = table_of(
     logit_bytes=Count,
     unsplit_head_rate=Share,
     sharded_rate=Share,
+    sharded_host=Unsigned,
+    sliced_host=Unsigned,
     lifted=Texts,
 )
 _BOUNDED: Any = {name: _bounded(parameter) for name, parameter in PARAMETERS.items()}

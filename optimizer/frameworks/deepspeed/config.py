@@ -92,6 +92,8 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "full", CHECKPOINT[0])
     if path := next((path for path in HOSTED if values.get(path) is True), ""):
         launch.say("activation_offload", 100, path)
+    elif not any(path in values for path in HOSTED):  # each program has a key of its own
+        launch.fixed += ("activation_offload",)
     if path := first(values, NAMES):
         model = named(str(values[path]))
         if model:
@@ -220,6 +222,9 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         path = first(values, CHECKPOINT)
         inverted = not path and all(path in values for path in LLAMA_FACTORY)
         wanted[UNCHECKED if inverted else path or CHECKPOINT[0]] = (after.recompute == "full") != inverted
+    if before.activation_offload != after.activation_offload:
+        there = [path for path in HOSTED if path in values]
+        wanted |= dict.fromkeys(there[:1] if after.activation_offload else there, after.activation_offload > 0)
     if "reduce_overlap" in turned or "gather_overlap" in turned:
         wanted[OVERLAP] = bool(turned.get("reduce_overlap", turned.get("gather_overlap")))
     if "bucket" in turned:

@@ -8,11 +8,12 @@ examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.catalog import load_model, preset_model
+from optimizer.catalog.targets import argument_names
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile
@@ -37,6 +38,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
+SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
@@ -122,6 +124,12 @@ class FlagLaunch(ConfigLaunch):
         ):
             section = "ddp"
         return f"{section}.{key}" if section else key
+
+    def lacking(self, changes: Sequence[FlagChange]) -> str:
+        """Keys that ms-swift's own parser does not have; of the other programs every key is one of Megatron's."""
+        known = argument_names("ms-swift", SWIFT_RELEASE) if self.launch.program == SWIFT else frozenset[str]()
+        new = [change.flag for change in changes if change.flag not in self.values and change.flag not in known]
+        return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The file with these keys."""

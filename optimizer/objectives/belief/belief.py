@@ -93,7 +93,7 @@ def once_measured(job: Job, plan: Plan, mfu: float, runs: Sequence[tuple[Job, Pl
     left = covariance[0, 0] - covariance[0, 1:] ** 2 / (np.diag(covariance)[1:] + noise[1:] ** 2)
     after = np.sqrt(np.maximum(left, 0.0) + noise[0] ** 2)
     before = posterior(about, ()).at(where.take(np.zeros(len(runs), dtype=np.intp)))
-    return np.hypot(after, untold(before, (before[0], after), np.full(len(runs), noise[0])))
+    return np.asarray(np.hypot(after, untold(before, (before[0], after), np.full(len(runs), noise[0]))))
 
 
 def by_own_runs(

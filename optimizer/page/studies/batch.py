@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import seconds
 from optimizer.catalog.offers import book_of
 from optimizer.constraints.pin_text import Pinned, pins_text
-from optimizer.job.fields import FAST
+from optimizer.job.fields import FAST, FIELDS
 from optimizer.job.job import Limits
 from optimizer.page.plan.question import PAGED, asked
 from optimizer.page.plan.views.shown import fragment, linked
@@ -78,7 +78,7 @@ def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> li
             every = sorted(values, key=lambda value: (isinstance(value, str), value))
             texts = dict.fromkeys((*map(str, every), *([wanted[name]] if name in wanted else [])))
             groups = {"": [(text, text) for text in texts]}
-            label = name.replace("_", " ").capitalize()
+            label = FIELDS[name].label if name in FIELDS else name.capitalize()
             shown = {"name": f"{WHERE}.{name}", "label": label, "value": wanted.get(name, "")}
             filters.append({**shown, "usual": "all", "groups": groups})
     return filters

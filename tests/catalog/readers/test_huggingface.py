@@ -271,3 +271,26 @@ def test_unknown_families_are_refused_by_name(tmp_path, values, message):
 def test_what_cannot_be_expressed_is_refused(tmp_path, name, values, message):
     with pytest.raises(InvalidFile, match=message):
         read_config(changed(tmp_path, name, **values))
+
+
+QWEN_VL = {
+    **{"hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28, "num_hidden_layers": 28},
+    **{"num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 128000, "rms_norm_eps": 1e-6},
+    **{"hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 1e6, "vision_token_id": 151654},
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+    "vision_config": {"depth": 32, "hidden_size": 1280, "num_heads": 16},
+}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_language_model_behind_a_vision_tower_is_read_alone(tmp_path, nested):
+    """As it lies in Qwen2.5-VL's file, flat or under text_config: that of Qwen2.5 7B."""
+    whole = {"model_type": "qwen2_5_vl", "architectures": ["Qwen2_5_VLForConditionalGeneration"]}
+    text = {key: value for key, value in QWEN_VL.items() if key != "vision_config"}
+    if nested:
+        whole |= {"text_config": text | {"model_type": "qwen2_5_vl_text"}, "vision_config": QWEN_VL["vision_config"]}
+    path = tmp_path / "vl.json"
+    path.write_text(json.dumps(whole if nested else whole | QWEN_VL))
+    model = read_config(path)
+    assert model.params == load_model("qwen2.5-7b").params
+    assert "the text model alone" in model.provenance.note

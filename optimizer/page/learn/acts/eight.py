@@ -94,6 +94,7 @@ def way_rows(model: str, seq_len: int, recomputed: bool) -> tuple[str, tuple[str
     rows = [
         [
             f"--train {way}",
+            built.job.stack.name,
             f"{trained(built.job) / 1e6:,.0f} million",
             *(f"{built.priced.memory.get(name, 0.0) / 1e9:,.1f} GB" for name in PARTS),
             f"{built.priced.reserved / 1e9:,.1f} GB",
@@ -102,5 +103,5 @@ def way_rows(model: str, seq_len: int, recomputed: bool) -> tuple[str, tuple[str
         ]
         for way, built in every
     ]
-    columns = ("method", "trained", *PARTS, "whole", "fits", "tokens/s")
+    columns = ("method", "software", "trained", *PARTS, "whole", "fits", "tokens/s")
     return f"{every[0][1].job.model.title or model} on one H100, {seq_len:,} tokens a sequence", columns, rows
