@@ -140,18 +140,20 @@ class BestAgainstMeasured:
 
 def measured_jobs(runs: Iterable[Run]) -> list[list[Run]]:
     """Clean runs by job, the fastest of each first; a run that names no micro-batch has a step all the same."""
-    clean = [told(run) for run in runs if run.job and run.step_time and not (run.row.get("quality") or run.doubt)]
+    clean = [
+        with_samples(run) for run in runs if run.job and run.step_time and not (run.row.get("quality") or run.doubt)
+    ]
     by_job = gathered(clean, lambda run: _identity(run.job) if run.job else None)
     return [sorted(members, key=lambda run: run.step_time or np.inf) for members in by_job.values()]
 
 
-def told(run: Run) -> Run:
+def with_samples(run: Run) -> Run:
     """The run, its samples told where it fine-tunes on packed ones and says nothing of their lengths.
 
     >>> from optimizer.calibration.runs import read_run
     >>> row = {"model": "Llama 3 8B", "gpu": "H100", "gpus": "8", "seq_len": "4096", "micro_batch": "1", "dp": "8",
     ...     "global_batch": "32", "step_time_s": "1", "stack": "nemo-2024"}
-    >>> [told(read_run({**row, "notes": notes}, 2)).job.lengths for notes in ("task pretrain", "task SFT; packed")]
+    >>> [with_samples(read_run({**row, "notes": notes}, 2)).job.lengths for notes in ("task pretrain", "task SFT")]
     ['', '256']
     """
     if run.job is None or run.job.lengths or not FINE_TUNED.search(run.row.get("notes", "")):

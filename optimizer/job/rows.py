@@ -50,8 +50,8 @@ class Rows:
     def changed(self: R, **columns: Any) -> R:
         """The same rows with other columns, as dataclasses.replace makes them, the others left unread."""
         state, names = vars(self), _names(_kind(self))
-        kept = {name: value for name, value in state.items() if name in names or name in (_OF, _AT)}
-        return cast(R, _rows(_kind(self), kept | columns))
+        same = {name: value for name, value in state.items() if name in names or name in (_OF, _AT)}
+        return cast(R, _rows(_kind(self), same | columns))
 
     def copied(self: R) -> R:
         """The same rows, all columns read, so that what they were taken of need not stay."""

@@ -43,8 +43,8 @@ class Contenders:
 
         Nothing is kept where too much would be.
         """
-        kept, self.below, self.size = self._kept, min(self.below, best), self.size + len(layer_costs)
-        if not kept:
+        collects, self.below, self.size = self._collects, min(self.below, best), self.size + len(layer_costs)
+        if not collects:
             return
         self._waiting.append(layer_costs)
         if self.size <= PROVEN_WHOLE:
@@ -67,7 +67,7 @@ class Contenders:
         return [layer_costs.changed(job=job) for layer_costs, _, _ in self.parts]
 
     @property
-    def _kept(self) -> bool:
+    def _collects(self) -> bool:
         """Whether what is left stays small."""
         return bool(self.parts) or self.size == sum(map(len, self._waiting))
 
