@@ -146,11 +146,12 @@ def _of_logs(
     rows = []
     if took and best.estimate:
         share, title = mfu(best.job, took), best.job.model.title or best.job.model.name
-        known = f"{share:.1%} of the peak, if the model is {title}"
-        rows = [
-            ("MFU", known if share <= 1 else "more than the peak: it trained something else, choose the model"),
-            ("the best plan", f"{took / best.estimate.step_time:.2f} times as fast, if it is that job"),
-        ]
+        rows = [("MFU", "more than the peak: it trained something else, choose the model")]
+        if share <= 1:
+            rows = [
+                ("MFU", f"{share:.1%} of the peak, if the model is {title}"),
+                ("the best plan", f"{took / best.estimate.step_time:.2f} times as fast, if it is that job"),
+            ]
     more = section("Beside the best plan", "Give the script that started it too: it tells why.", Pairs(rows))
     return {"report": replace(report, sections=(*report.sections, more)), "plan": plan.address()}
 

@@ -154,6 +154,6 @@ def _field(each: Values, given: Mapping[str, str]) -> Values:
         usual = "" if "value" in each else each.get("usual") or FIELDS[name].default or FIELDS[name].otherwise
         return {**shown, "usual": usual, "groups": {"": [(each, each) for each in names_of(name) if each != usual]}}
     if each["kind"] == "several":
-        taken = value.split(",")
-        return {**shown, "taken": taken, "ordered": dict.fromkeys((*filter(None, taken), *names_of(name)))}
+        taken = [each for each in value.split(",") if each]
+        return {**shown, "taken": taken, "others": [each for each in names_of(name) if each not in taken]}
     return shown

@@ -244,6 +244,8 @@ document.addEventListener("submit", async (event) => {
   progress.answers[question] = key;
   keep();
   await (form.closest(".panel") ? settle(form.closest(".act")) : show(Number(act), true));
+  const place = document.querySelector(`[data-reveals="${question}"]`); // a locked form cannot keep the focus
+  if (place) Object.assign(place, { tabIndex: -1 }).focus();
   stand();
 });
 document.addEventListener("input", (event) => {
