@@ -61,13 +61,26 @@ def with_own_runs(job: Job, names: str) -> Job:
     return replace(job, stack=stack, own_runs=own)
 
 
+def with_table(job: Job, name: str, data: bytes) -> Job:
+    """The job with what a table of runs says of its figures, of which there is its text and a name for messages.
+
+    Raises InvalidFile or InputError as with_own_runs does.
+    """
+    table = OwnFile(path=name, kind=TABLE, data=data)
+    stack, count = _knowing(job.stack, (table,), name, job.cluster.name)
+    return replace(job, stack=stack, own_runs=RunsSource(files=name, sha256=_digest((table,)), runs=count))
+
+
 def with_known_runs(stack: Stack, names: str, cluster: str = "") -> tuple[Stack, RunsSource]:
     """The same for a stack, whose logs were written on a cluster where their launches name no machine."""
     files = own_files(names)
     places = ",".join(each.path if each.path.startswith(PIPES) else os.path.abspath(each.path) for each in files)
-    digest = sha256(b"\0".join(sha256(each.data).digest() for each in files)).hexdigest()
     known, count = _knowing(stack, files, names, cluster)
-    return known, RunsSource(files=places, sha256=digest, runs=count)
+    return known, RunsSource(files=places, sha256=_digest(files), runs=count)
+
+
+def _digest(files: Sequence[OwnFile]) -> str:
+    return sha256(b"\0".join(sha256(each.data).digest() for each in files)).hexdigest()
 
 
 def as_stated(job: Job, names: str) -> Job:

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands.completion import paths
+from optimizer.commands.completion import paths, presets_of
 from optimizer.commands.help_text import help_text
-from optimizer.commands.values import whole_number
+from optimizer.commands.values import COUNTS, whole_number
 from optimizer.commands.waiting import waiting
 
 NEEDED = ("starlette", "uvicorn")
@@ -38,17 +38,37 @@ NEEDED = ("starlette", "uvicorn")
     metavar="DIR",
     help="Serve nothing: write Learn, and the answers to a grid of questions, as files that open without a server.",
 )
-def page(*, port: int | None, no_browser: bool, learn_out: Path | None, store: str, static: Path | None) -> None:
+@click.option(
+    "--static-models",
+    default="",
+    metavar="NAME,...",
+    help="Models of that grid. [those of optimizer/page/offline.toml]",
+    shell_complete=presets_of("model"),
+)
+@click.option("--static-gpus", type=COUNTS, metavar="N,...", help="GPUs of that grid. [the same]")
+def page(
+    *,
+    port: int | None,
+    no_browser: bool,
+    learn_out: Path | None,
+    store: str,
+    static: Path | None,
+    static_models: str,
+    static_gpus: tuple[int, ...] | None,
+) -> None:
     """Serve until Ctrl-C or SIGTERM, or write a copy."""
     if static is not None:
         if port is not None or no_browser or learn_out is not None or store:
             raise click.UsageError("--static serves nothing: leave --port, --no-browser, --learn-out and --store out")
-        from optimizer.page.offline import write_offline
+        from optimizer.page.offline import questions, write_offline
 
+        grid = questions([name.strip() for name in static_models.split(",") if name.strip()], static_gpus or ())
         with waiting("working out every answer"):
-            size = write_offline(static)
+            size = write_offline(static, grid)
         click.echo(f"wrote {size / 1e6:.1f} MB to {static}: open {static / 'index.html'}", err=True)
         return
+    if static_models or static_gpus:
+        raise click.UsageError("--static-models and --static-gpus belong to --static DIR, which is missing")
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise InputError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.content import Values, content
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, nearest
 from optimizer.page.learn.act import Act
 from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.ledger import DEGREES, Visitor, answered, cells_of, designed, takeaways_view
@@ -37,33 +37,34 @@ TABS = (
 )
 
 
-def write_offline(folder: Path) -> int:
-    """Write the copy; its size [B].
+def write_offline(folder: Path, grid: Sequence[PlanQuestion] | None = None) -> int:
+    """Write the copy, with the answers to a grid of questions, the usual one without it; its size [B].
 
     Raises InputError for a folder with other files in it, and where it cannot be written.
     """
+    grid = questions() if grid is None else grid
     names = {*SCRIPTS, *(tab["place"] for tab in TABS)}
-    names |= {f"act-{number}.js" for number in ACTS} | {f"{asked.name}.html" for asked in questions()}
+    names |= {f"act-{number}.js" for number in ACTS} | {f"{asked.name}.html" for asked in grid}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if others := sorted(each.name for each in folder.iterdir() if each.name not in names):
             raise InputError(f"--static {folder}: {others[0]} is there already; name a new folder, or an earlier copy")
         size = 0
-        for name, text in files().items():
+        for name, text in files(grid).items():
             size += (folder / name).write_bytes(text)
     except OSError as error:
         raise InputError(f"--static {folder} cannot be written: {error.strerror}") from error
     return size
 
 
-def files() -> dict[str, bytes]:
+def files(grid: Sequence[PlanQuestion]) -> dict[str, bytes]:
     """Every file by its name."""
-    pages = {f"{asked.name}.html": report(asked) for asked in questions()}
+    pages = {f"{asked.name}.html": report(asked) for asked in grid}
     learn, answers = (
         filled(package, template, home="", tab=tab, tabs=TABS, answer={}, problem="", **values).encode()
         for tab, package, template, values in (
             (TABS[0], "optimizer.page.learn", "learn.html", page_values()),
-            (TABS[1], PACKAGE, "answers.html", {"script": "", **answers_values()}),
+            (TABS[1], PACKAGE, "answers.html", {"script": "", **answers_values(grid)}),
         )
     )
     return {
@@ -79,22 +80,28 @@ def offline() -> Values:
     return content(PACKAGE, "offline.toml")
 
 
-def questions() -> list[PlanQuestion]:
-    """The grid of questions."""
+def questions(models: Sequence[str] = (), gpus: Sequence[int] = ()) -> list[PlanQuestion]:
+    """The grid of these models and counts, or those of offline.toml; raises InputError for a model that is none."""
+    from optimizer.catalog import model_names
+
     grid = offline()["questions"]
+    for model in models:
+        if model not in model_names():
+            meant = "; did you mean ".join(("", *nearest(model, model_names())[:1]))
+            raise InputError(f"--static-models: {model!r} is no preset of a model{meant}: `optimize presets` has them")
     return [
-        PlanQuestion(model=model, gpus=gpus, cluster=grid["cluster"])
-        for model in grid["model"]
-        for gpus in grid["gpus"]
+        PlanQuestion(model=model, gpus=count, cluster=grid["cluster"])
+        for model in dict.fromkeys(models or grid["model"])
+        for count in dict.fromkeys(gpus or grid["gpus"])
     ]
 
 
-def answers_values() -> dict[str, Any]:
+def answers_values(grid: Sequence[PlanQuestion]) -> dict[str, Any]:
     """The table of the answers; each has a report, which its first cell names."""
     from optimizer.base.units import seconds
 
     rows = []
-    for asked in questions():
+    for asked in grid:
         answer = engine.answered(asked, whole=True).answer
         job, plan, estimate = answer.job, answer.plan, answer.estimate
         cells = ("no plan fits", "", "", "")

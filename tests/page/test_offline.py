@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from optimizer.base.errors import InputError
+from optimizer.cli import cli
 from optimizer.page import offline
 from optimizer.page.learn.acts import ACTS
 from optimizer.page.learn.panel import panel_view, reveal_view
 from optimizer.page.learn.question import LearnQuestion, asked
-from optimizer.page.offline import files, offered_by, pack, write_offline
+from optimizer.page.offline import files, offered_by, pack, questions, write_offline
 from tests.browser import axe, outside
 
 FEW = {
@@ -61,7 +63,7 @@ def test_every_stop_of_a_copy_is_one_that_its_control_has(number: int) -> None:
 def test_a_copy_holds_what_the_server_says_and_equal_bytes_twice(tmp_path: Path) -> None:
     assert write_offline(tmp_path / "copy") == sum(each.stat().st_size for each in (tmp_path / "copy").iterdir())
     found = {each.name: each.read_bytes() for each in (tmp_path / "copy").iterdir()}
-    assert found == files()
+    assert found == files(questions())
     act = opened(found["act-2.js"].decode())
     shown = "".join(act["blocks"][at] for at in act["panels"]["8,16,8,no"])
     served = panel_view(asked("", [("act", "2"), ("tp", "8"), ("pp", "16"), ("microbatches", "8")]))["html"]
@@ -82,6 +84,20 @@ def test_a_copy_holds_what_the_server_says_and_equal_bytes_twice(tmp_path: Path)
         write_offline(tmp_path / "copy")
     with pytest.raises(InputError, match="cannot be written"):
         write_offline(tmp_path / "copy" / "mine.txt")
+
+
+def test_a_grid_is_of_the_models_and_counts_that_are_named(tmp_path: Path) -> None:
+    assert [each.name for each in questions(["llama3-8b", "gpt3"], (8, 64, 8))] == [
+        *("llama3-8b-8", "llama3-8b-64"),
+        *("gpt3-8", "gpt3-64"),
+    ]
+    assert {each.gpus for each in questions(["gpt3"])} == set(offline.offline()["questions"]["gpus"])
+    for options, told in (
+        (["--static", str(tmp_path / "x"), "--static-models", "llama3-8bb"], "did you mean llama3-8b"),
+        (["--static-gpus", "8"], "--static DIR, which is missing"),
+    ):
+        result = CliRunner().invoke(cli, ["page", *options])
+        assert (result.exit_code, told in result.output) == (2, True)
 
 
 @pytest.mark.usefixtures("few")

@@ -1,17 +1,21 @@
-"""Models, clusters and several files of a visitor's own: read as one launch, carried in the address, never a path."""
+"""Models, clusters, runs and several files of a visitor's own: one launch, carried in the address, never a path."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, OptimizerError
+from optimizer.commands.own_runs import with_own_runs
 from optimizer.page.improve.question import LaunchQuestion
 from optimizer.page.improve.view import improve_view
 from optimizer.page.plan.own_files import FILE, LARGEST, kind_of, packed, unpacked
 from optimizer.page.plan.question import PlanQuestion, asked
+from optimizer.page.plan.views.answer import answer_view
 
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -34,6 +38,9 @@ size = 8
 [[tiers]]
 name = "network"
 bandwidth_one_way = "200 Gb/s"
+"""
+RUNS = """model,gpu,gpus,tp,pp,micro_batch,global_batch,seq_len,recompute,dtype,step_time_s
+llama3-8b,H100,64,1,1,1,256,8192,none,bf16,5.2
 """
 ZERO = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
 ACCELERATE = "distributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
@@ -105,3 +112,27 @@ def test_files_are_bounded() -> None:
         improve_view(LaunchQuestion(), body(*[("a.sh", "x" * 1_000_000)] * 3))
     with pytest.raises(InputError, match="16,000 bytes"):
         improve_view(LaunchQuestion(), body(("cluster.toml", CLUSTER + "# " + "x" * LARGEST)))
+
+
+def test_runs_of_my_own_are_known_to_the_plan_and_leave_no_path(tmp_path: Path) -> None:
+    before = improve_view(LaunchQuestion(plan="model=llama3-8b&gpus=64"), RUNS.encode())
+    asks = question(before)
+    assert "--gpus 64 --runs ./runs.csv" in asks.flags()
+    job, _ = asks.job()
+    assert (job.own_runs.files, job.own_runs.runs) == ("runs.csv", 1)
+    path = tmp_path / "runs.csv"
+    path.write_text(RUNS)
+    assert job.own_runs.sha256 == with_own_runs(replace(job, own_runs=None), str(path)).own_runs.sha256
+    shown = answer_view(asks)["answer"]
+    assert '<p id="own-runs">Your 1 run: ' in shown
+    assert "own-runs" not in answer_view(asked([("model", "llama3-8b"), ("gpus", "64")]))["answer"]
+    without = [(name, value) for name, value in parse_qsl(before["plan"]) if name != "runs"]
+    assert asked(without).address() == "model=llama3-8b&gpus=64"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("step_time_s,x\n1,2\n", "column gpus is missing"), (RUNS.partition("\n")[0], "none of 0 rows")]
+)
+def test_a_table_that_says_nothing_of_runs_is_told(text: str, told: str) -> None:
+    with pytest.raises(OptimizerError, match=told):
+        asked([("runs", FILE), ("runs_file", packed(text))]).job()

@@ -34,6 +34,51 @@ def test_every_tab_keeps_its_policy_and_nobody_out_at_any_width(served: Served, 
         page.set_viewport_size({"width": 1440, "height": 1000})
 
 
+NUMBERED = """() => {
+    for (const each of document.querySelectorAll("details:not([data-view])")) each.open = true;
+    const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")];
+    const can = all.filter((each) => !each.matches(":disabled, [type=hidden]") && each.checkVisibility());
+    can.forEach((each, at) => (each.dataset.number = each.type === "radio" ? each.name : at)); // a group is one
+    return new Set(can.map((each) => each.dataset.number)).size;
+}"""
+FOCUSED = """() => {
+    const each = document.activeElement, box = each.getBoundingClientRect(), style = getComputedStyle(each);
+    const at = document.elementFromPoint(box.left + 4, Math.min(Math.max(box.top, 0) + 4, innerHeight - 1));
+    const covered = at && at.closest("#short, .stand") && !at.contains(each) && !each.contains(at);
+    const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    const seen = ring && box.bottom > 0 && box.top < innerHeight;
+    return [each.dataset.number || null, seen && !covered, each.outerHTML.slice(0, 120)];
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 420])
+def test_every_control_is_reached_and_seen_by_keyboard_alone(served: Served, visit: Any, width: int) -> None:
+    page = visit(width).page
+    page.goto(served.room("/plan/"))
+    for tab in TABS:
+        page.goto(f"{served.home}/{tab}/")
+        answered = {"improve": ".start", "learn": "#stand dl"}.get(tab, "#answer:not([data-pending]) .headline")
+        page.wait_for_selector(answered)
+        if tab == "improve":
+            page.locator("#pasted").focus()
+            page.keyboard.insert_text(SCRIPT.read_text(encoding="utf-8"))
+            page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#answer .headline")
+        for act in (1, 2) if tab == "learn" else ():
+            page.locator(f'.act[data-act="{act}"] form.ask input').first.focus()
+            for key in ("Space", "ArrowDown", "Enter"):
+                page.keyboard.press(key)
+            page.wait_for_selector(f"[data-reveals=act-{act}]:focus")  # where a reader goes on
+        reached, hidden, count = set(), [], page.evaluate(NUMBERED)
+        for _ in range(count + 3):  # once around, by way of the browser's own
+            page.keyboard.press("Tab")
+            number, seen, html = page.evaluate(FOCUSED)
+            reached |= {number} - {None}
+            hidden += [html] if number and not seen else []
+        assert (len(reached), hidden) == (count, []), tab
+
+
 def test_a_script_is_read_patched_shared_and_planned(served: Served, visit: Any) -> None:
     visitor = visit()
     page = visitor.page

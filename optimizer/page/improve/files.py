@@ -17,6 +17,7 @@ LOG_ENDINGS = (".log", ".out", ".err")
 # How a text without a name ends that looks so; the first that fits.
 LOOKS = {
     ".sh": r"\A#!.*sh\b|^\s*(?:srun|torchrun|export|deepspeed|accelerate)\s|^#SBATCH\b|\\$",
+    ".csv": r"\A[^\n]*\b(?:step_time_s|mem_gb)\b",
     ".json": r"\A\s*\{",
     ".log": r"^\W*(?:\d{4}-\d\d-\d\d[ T]|\d\d:\d\d:\d\d)|\b(?:iteration|step)\b.*\b(?:loss|elapsed|tokens|tflops)\b",
     ".py": r"^(?:import|from|def|class|@)\b",

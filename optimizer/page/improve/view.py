@@ -35,8 +35,8 @@ from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.plan_words import pins_of_plan
 from optimizer.reports.report import Pairs, Report, section
 
-Own = Mapping[str, str]  # texts of files that describe a model or a cluster, by kind
-DESCRIBING = (".json", ".toml")  # how they end
+Own = Mapping[str, str]  # texts of files that describe a model, a cluster or runs, by kind
+DESCRIBING = (".json", ".toml", ".csv")  # how they end
 TAKES = {"one": "The best single edit", "two": "The best two", "all": "All of them"}
 LOGGED = ("gpus", "seq_len", "global_batch")  # what a log may say of the question
 DEGREES = ("tp", "cp", "ep", "pp", "vpp", "micro_batch")
@@ -68,7 +68,7 @@ def improve_view(asks: LaunchQuestion, body: bytes = b"") -> dict[str, Any]:
 
 
 def _parted(files: Sequence[Named]) -> tuple[list[Named], dict[str, str]]:
-    """The files of a launch or a log, and the texts of those that describe a model or a cluster."""
+    """The files of a launch or a log, and the texts of those that describe a model, a cluster or runs."""
     rest, own = [], dict[str, str]()
     for name, data in files:
         text = data.decode("utf-8", "replace")
@@ -82,7 +82,8 @@ def _parted(files: Sequence[Named]) -> tuple[list[Named], dict[str, str]]:
 def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Path) -> dict[str, Any]:
     """What launch.html shows."""
     stated: dict[str, Any] = {kind: getattr(asks, kind) for kind in ("model", "cluster")}
-    for kind, text in own.items():
+    for kind in stated.keys() & own.keys():
+        text = own[kind]
         place = folder / f"own-{name_of(kind, text)}"
         place.write_text(text, encoding="utf-8")
         stated[kind] = str(place)
@@ -93,7 +94,7 @@ def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Pat
     if others:
         return _of_launch(asks, [File(str(folder / name), data) for name, data in others], stated, own)
     rows = [(kind, f"{name_of(kind, text)}, {len(text):,} characters") for kind, text in own.items()]
-    report = Report(title=f"A {' and a '.join(own)} of your own", sections=(section("", Pairs(rows)),))
+    report = Report(title=f"{' and '.join(own).capitalize()} of your own", sections=(section("", Pairs(rows)),))
     return {"report": report, "plan": _own_plan(asks, own)}
 
 
@@ -171,7 +172,7 @@ def _logged(facts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _own_plan(asks: LaunchQuestion, own: Own) -> str:
-    """The address on the Plan tab of the question there about a model or a cluster of the visitor's own."""
+    """The address on the Plan tab of the question there about a model, a cluster or runs of the visitor's own."""
     changes: dict[str, Any] = {**dict.fromkeys(own, FILE), **{f"{kind}_file": text for kind, text in own.items()}}
     return replace(asks.before(), **changes).address()
 

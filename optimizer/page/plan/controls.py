@@ -11,7 +11,7 @@ from optimizer.constraints.pin_text import Pinned, pins_text, written
 from optimizer.job.fields import FIELDS, Field
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
-from optimizer.page.plan.own_files import FILE, packed
+from optimizer.page.plan.own_files import FILE, RUNS, packed
 from optimizer.page.plan.question import CHOICES, PAGED, PlanQuestion
 from optimizer.studies.cells import powers
 
@@ -62,7 +62,7 @@ def form_values(
     locked = [name for name, value in asked.fix if name in TITLES and not isinstance(value, tuple | frozenset)]
     rest = {name: value for name, value in asked.fix if name not in locked}
     return {
-        "controls": [control(option, asked) for option in PAGED],
+        "controls": [control(option, asked) for option in PAGED if option.name != RUNS or asked.runs],
         "inforce": {name: inforce.get(name, getattr(asked, name) or "") for name in NUMBERS},
         "stops": {name: list((stops or {}).get(name, ())) for name in NUMBERS},
         "tokens": f"{asked.tokens / 1e9:.12g}e9",
@@ -92,7 +92,7 @@ def control(option: Field, asked: PlanQuestion) -> Control:
         name=name,
         label=option.label,
         value=f"{value or ''}",
-        usual=USUAL if ";" in usual else usual,
+        usual=USUAL if ";" in usual else "none" if name == RUNS else usual,
         groups=groups,
         unit=NUMBERS.get(name, ""),
     )

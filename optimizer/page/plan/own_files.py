@@ -1,6 +1,7 @@
-"""Models and clusters of a visitor's own: their text travels in the address, and lies on disk only while it is read.
+"""Models, clusters and tables of runs of a visitor's own: their text travels in the address.
 
-Nothing is kept on the server, so that a link restores the page and two visitors cannot see each other's files.
+It lies on disk only while it is read, and nothing is kept on the server, so that a link restores the page and two
+visitors cannot see each other's files.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.catalog.sealed import sealed, sealed_folder
 
-FILE = "file"  # as the name of a model or cluster: the one in the address
+FILE = "file"  # as the name of a model, a cluster or runs: the one in the address
 LARGEST = 16_000  # bytes of such a file
 MOST_PACKED = 12_000  # characters of it in an address
-KINDS = ("model", "cluster")
+RUNS = "runs"
+KINDS = ("model", "cluster", RUNS)
+MEASURED = {"step_time_s", "mem_gb"}  # columns, of which a table of runs has one
 # By which a description is told from a launch's config.
 KEYS = {
     "cluster": {"tiers", "gpus_per_node"},
@@ -74,20 +77,29 @@ def on_disk(texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 def name_of(kind: str, text: str) -> str:
     """What such a file is called.
 
-    >>> name_of("model", '{"hidden_size": 4096}'), name_of("cluster", "name = 'mine'")
-    ('model.json', 'cluster.toml')
+    >>> name_of("model", '{"hidden_size": 4096}'), name_of("cluster", "name = 'mine'"), name_of("runs", "gpu,gpus")
+    ('model.json', 'cluster.toml', 'runs.csv')
     """
+    if kind == RUNS:
+        return f"{RUNS}.csv"
     return f"{kind}.json" if text.lstrip().startswith("{") else f"{kind}.toml"
 
 
 def kind_of(text: str) -> str:
-    """Whether a text describes a model or a cluster, by its keys; "" where it is neither.
+    """Whether a text describes a model, a cluster or measured runs, by its keys or columns; "" where it is none.
 
     Raises InputError for a description that cannot be used.
 
     >>> kind_of('{"zero_optimization": {"stage": 2}}'), kind_of("torchrun train.py")
     ('', '')
+    >>> kind_of("model,gpu,gpus,step_time_s")
+    'runs'
     """
+    if MEASURED & {cell.strip(' "') for cell in text.partition("\n")[0].rstrip().split(",")}:
+        from optimizer.calibration.runs import rows_in
+
+        rows_in(unpacked(RUNS, packed(text)).encode(), name_of(RUNS, text))
+        return RUNS
     keys = _keys(text)
     kind = next((kind for kind, own in KEYS.items() if keys & own), "")
     if kind:

@@ -10,12 +10,13 @@ from urllib.parse import urlencode
 
 from optimizer.base.errors import InputError, UnknownName
 from optimizer.base.units import LARGEST, is_count, parse
+from optimizer.commands.own_runs import with_table
 from optimizer.commands.request import job_of, request_of
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
 from optimizer.job.fields import CHOICE, FIELDS, FORMATS, GPUS, NAME, SHARE, WHOLE
 from optimizer.job.job import DTYPES, Job
 from optimizer.job.stack import ROUTING
-from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, name_of, on_disk, packed, unpacked
+from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, RUNS, name_of, on_disk, packed, unpacked
 
 MOST_MINE = 4  # plans that are compared with the best
 LONGEST = 300  # characters of one value
@@ -51,6 +52,8 @@ class PlanQuestion:
     mine: tuple[str, ...] = ()  # plans to compare with the best, as pins
     model_file: str = ""  # the text of a file, where the model is FILE
     cluster_file: str = ""  # the same of the cluster
+    runs: str = ""  # FILE for measured runs of the visitor's own
+    runs_file: str = ""  # their table
 
     @property
     def pins(self) -> dict[str, Pinned]:
@@ -59,11 +62,15 @@ class PlanQuestion:
 
     def job(self) -> tuple[Job, tuple[str, ...]]:
         """The job and what was assumed; raises InputError as the command line does."""
-        asks = request_of({**{field.name: getattr(self, field.name) or None for field in PAGED}, "fix": self.fix})
-        if not self.files:
-            return job_of(asks)
-        with on_disk(self.files) as places:
-            return job_of(replace(asks, **places))
+        given = {field.name: getattr(self, field.name) or None for field in PAGED if field.name != RUNS}
+        asks, described = request_of({**given, "fix": self.fix}), self.files
+        table = described.pop(RUNS, "")
+        if described:
+            with on_disk(described) as places:
+                job, assumed = job_of(replace(asks, **places))
+        else:
+            job, assumed = job_of(asks)
+        return (with_table(job, name_of(RUNS, table), table.encode()) if table else job), assumed
 
     @property
     def searched(self) -> PlanQuestion:
@@ -77,7 +84,7 @@ class PlanQuestion:
 
     @property
     def files(self) -> dict[str, str]:
-        """The texts of files that stand for a model or a cluster, by kind."""
+        """The texts of files that stand for a model, a cluster or runs, by kind."""
         return {kind: getattr(self, f"{kind}_file") for kind in KINDS if getattr(self, kind) == FILE}
 
     def flags(self) -> str:
@@ -176,6 +183,7 @@ def _name(kind: str, text: str) -> str:
         "model": model_names(),
         "stack": (*family_names(), *stack_names()),
         "cluster": (*cluster_names(), *device_names()),
+        RUNS: (),
     }[kind]
     if text in known or (text == FILE and kind in KINDS):
         return text

@@ -13,6 +13,7 @@ from optimizer.page.plan.controls import locks, steps
 from optimizer.page.plan.engine import Answered, answered, first
 from optimizer.page.plan.question import PAGED, PlanQuestion
 from optimizer.page.plan.views.shown import fragment
+from optimizer.reports.known_values import runs_words
 from optimizer.reports.plan_brief import warnings
 from optimizer.reports.plan_charts import memory_chart, waterfall
 from optimizer.reports.plan_report import minimised, plan_rows, runner_up
@@ -71,6 +72,7 @@ def _of_plan(one: Answered, plan: Plan, estimate: Estimate) -> dict[str, Any]:
     ranked = enumerate(answer.alternatives, start=2)
     return {
         "tiles": tiles(job, plan, estimate, one.budget),
+        "own": runs_words(job, plan, estimate.step_time),
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [(*runner_up(job, rank, other), pins_of_plan(other.plan)) for rank, other in ranked],
