@@ -110,8 +110,8 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         except Gone:
             return PlainTextResponse("", status_code=499)
         except OptimizerError as error:
-            told = 200 if view in (*tab.opening, *tab.later) else 422  # the page tells it; browsers log what is no 200
-            return JSONResponse({"problem": str(error)}, status_code=told if error.exit_code == 2 else 500)
+            refused = 200 if view in (*tab.opening, *tab.later) else 422  # for browsers log what is no 200
+            return JSONResponse({"problem": str(error)}, status_code=refused if error.exit_code == 2 else 500)
 
     async def viewed(request: Request) -> Response:
         """One view, as JSON; of what a visitor sent with it nothing is remembered."""
