@@ -17,7 +17,7 @@ NANOCHAT = re.compile(
     r"(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
 MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:train_loss:([-\d.]+|nan|inf) )?train_time:(\d+)ms")
-GPU = re.compile(r"\bGPU: .* \| Peak FLOPS \(BF16\): ([\d.]+e\+?\d+|inf)")
+GPU = re.compile(r"\bGPU: .* \| Peak FLOPS \(BF16\): (\d\.\d+e\+\d+|inf)")
 # What MFUs are shares of [FLOP/s]: always in nanoGPT, and in nanochat where it does not print the GPU's own.
 A100, H100 = 312e12, 989e12
 PEAK = "peak"
