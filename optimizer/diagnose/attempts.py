@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isnan
 from statistics import median
+from typing import NamedTuple
 
 from optimizer.frameworks.log_line import LogLine
 
@@ -13,8 +14,7 @@ NEAR = 3  # log intervals by which ranks that write into one file may be apart
 LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """One step as printed: its reading, the place of its line and the line's time [s]."""
 
     reading: LogLine
@@ -69,7 +69,7 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
             _note(current, reading)
             values = (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm)
             if attempt and not reading.alone and any(value is not None for value in values):  # of the step before
-                attempt[-1] = replace(attempt[-1], reading=filled(attempt[-1].reading, reading))
+                attempt[-1] = attempt[-1]._replace(reading=filled(attempt[-1].reading, reading))
             continue
         if attempt:
             kind = _continues(current, attempt, record)
@@ -119,14 +119,15 @@ def _merge(run: Stream, attempt: list[Record], record: Record) -> None:
     """Another line on a step: the later state of it counts."""
     for place in range(len(attempt) - 1, -1, -1):
         if attempt[place].step == record.step:
-            attempt[place] = replace(attempt[place], reading=filled(record.reading, attempt[place].reading))
+            attempt[place] = attempt[place]._replace(reading=filled(record.reading, attempt[place].reading))
             break
     _note(run, record.reading)
 
 
 def _note(run: Stream, reading: LogLine) -> None:
     """Take what a line says of the whole run: settings and memory."""
-    run.facts.update(reading.facts)
+    if reading.facts:
+        run.facts.update(reading.facts)
     run.reserved = largest(run.reserved, reading.reserved)
     run.allocated = largest(run.allocated, reading.allocated)
 
@@ -137,9 +138,14 @@ def filled(reading: LogLine, other: LogLine) -> LogLine:
     >>> filled(LogLine(step=3), LogLine(step=2, seconds=1.5)).seconds
     1.5
     """
-    names = ("seconds", "elapsed", "tokens_rate", "sequences_rate", "loss", "grad_norm")
-    missing = {name: getattr(other, name) for name in names if getattr(reading, name) is None}
-    return replace(reading, **missing) if any(value is not None for value in missing.values()) else reading
+    return reading._replace(
+        seconds=other.seconds if reading.seconds is None else reading.seconds,
+        elapsed=other.elapsed if reading.elapsed is None else reading.elapsed,
+        tokens_rate=other.tokens_rate if reading.tokens_rate is None else reading.tokens_rate,
+        sequences_rate=other.sequences_rate if reading.sequences_rate is None else reading.sequences_rate,
+        loss=other.loss if reading.loss is None else reading.loss,
+        grad_norm=other.grad_norm if reading.grad_norm is None else reading.grad_norm,
+    )
 
 
 def largest(one: float | None, other: float | None) -> float | None:
@@ -148,8 +154,9 @@ def largest(one: float | None, other: float | None) -> float | None:
     >>> largest(None, 2.0), largest(3.0, 2.0), largest(None, None)
     (2.0, 3.0, None)
     """
-    known = [value for value in (one, other) if value is not None]
-    return max(known) if known else None
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
 
 
 def together(streams: Sequence[Stream]) -> Stream:
@@ -176,6 +183,6 @@ def _middle(record: Record, same: Sequence[Record]) -> Record:
     """A step with the median of the values that its ranks print, of a rank that prints them."""
     names = ("seconds", "tokens_rate", "sequences_rate")
     values = {name: [v for other in same if (v := getattr(other.reading, name)) is not None] for name in names}
-    return replace(
-        record, reading=replace(record.reading, **{name: median(known) for name, known in values.items() if known})
+    return record._replace(
+        reading=record.reading._replace(**{name: median(known) for name, known in values.items() if known})
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from optimizer.base.errors import InvalidFile
 from optimizer.base.files import MB, read_bytes
@@ -35,8 +36,7 @@ _TIME = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoggedLine:
+class LoggedLine(NamedTuple):
     """One line: its place in the file, its text, the process that wrote it ("" if none is named), its time [s].
 
     suspect: it may tell of a failure.
@@ -82,8 +82,9 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
     lower = whole.lower()
     suspects = _with(lower if len(lower) == len(whole) else whole, signals)
     ends = [match.start() for match in re.finditer("\n", whole)]
+    ranks = tuple(pattern for pattern in RANKS if pattern.search(whole))
     lines = tuple(
-        line_of(bisect_left(ends, end) + 1, whole[start:end], suspect=start in suspects)
+        line_of(bisect_left(ends, end) + 1, whole[start:end], suspect=start in suspects, ranks=ranks)
         for start, end in sorted({**_with(whole, marks), **suspects}.items())
     )
     return LogText(
@@ -122,8 +123,8 @@ def _with(text: str, wanted: Sequence[Mark]) -> dict[int, int]:
     return spans
 
 
-def line_of(number: int, row: str, suspect: bool = False) -> LoggedLine:
-    r"""One line without colours and without the labels of its launcher.
+def line_of(number: int, row: str, suspect: bool = False, ranks: Sequence[re.Pattern[str]] = RANKS) -> LoggedLine:
+    r"""One line without colours and without the labels of its launcher; `ranks` are how programs name a process.
 
     >>> line_of(7, "\x1b[32m[rank3]:\x1b[0m 2026-01-02 10:00:01,500 step:  5").rank
     '3'
@@ -135,8 +136,8 @@ def line_of(number: int, row: str, suspect: bool = False) -> LoggedLine:
     for label in _LABELS:
         if match := label.match(text):
             rank, text = rank or match[1], text[match.end() :]
-    if not rank:
-        rank = next((match[1] for pattern in RANKS if (match := pattern.search(text[:200]))), "")
+    if ranks and not rank:
+        rank = next((match[1] for pattern in ranks if (match := pattern.search(text[:200]))), "")
     return LoggedLine(number=number, text=text, rank=rank, time=time_of(text), suspect=suspect)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from optimizer.base.content import in_words
@@ -116,8 +116,8 @@ def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     numbered, count = [], 0
     for line, record in rows:
         count += record.reading.alone
-        reading = replace(record.reading, step=count) if record.reading.alone else record.reading
-        numbered.append((line, replace(record, reading=reading)))
+        reading = record.reading._replace(step=count) if record.reading.alone else record.reading
+        numbered.append((line, record._replace(reading=reading)))
     return numbered
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
+from math import ceil, isfinite
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from optimizer.frameworks.log_line import LogLine
 from optimizer.objectives.arrays import FloatArray
 
 PRINTED, RATE, CLOCK = "printed", "rate", "clock"
+CLOCK_TICKS = (1.0, 1e-3)  # of clocks in logs [s]
+TICKS = 100  # of a clock that tell a time to a hundredth
+PARTS = 20  # of a run, of which each tells a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
-        for record in attempt:
+        for record in attempt[:: stride(attempt, sizes)]:
             gap = record.step - before.step if before else 1
             seconds, basis = _seconds(record.reading, sizes), PRINTED
             if seconds is not None and record.reading.seconds is None:
@@ -60,6 +63,25 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     ways = [step.basis for step in timed]
     usual = max(set(ways), key=ways.count, default=PRINTED)
     return [step for step in timed if step.basis == usual]
+
+
+def stride(attempt: Sequence[Record], sizes: Mapping[str, int]) -> int:
+    """Lines from one that counts to the next: where only a clock times them, so many that its ticks tell their time.
+
+    >>> lines = [Record(reading=LogLine(step=step, elapsed=5 * step // 2), line=step) for step in range(1, 2001)]
+    >>> sizes = dict.fromkeys(("global_batch", "seq_len", "gpus"), 0)
+    >>> stride(lines, sizes), stride(lines[:100], sizes), stride([Record(reading=LogLine(seconds=1.0), line=1)], sizes)
+    (40, 5, 1)
+    """
+    if any(_seconds(one.reading, sizes) is not None for one in attempt):
+        return 1
+    for clock in ([one.reading.elapsed for one in attempt], [one.time for one in attempt]):
+        known = [value for value in clock if value is not None]
+        pace = (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
+        if pace > 0:
+            exact = (tick for tick in CLOCK_TICKS if all(abs(one / tick - round(one / tick)) < 0.01 for one in known))
+            return max(1, min(ceil(TICKS * next(exact, 0.0) / pace), len(known) // PARTS))
+    return 1
 
 
 def _seconds(reading: LogLine, sizes: Mapping[str, int]) -> float | None:

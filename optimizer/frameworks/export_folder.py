@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from optimizer.base.content import in_words
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
 from optimizer.catalog.readers.text import readable
@@ -21,6 +22,7 @@ from optimizer.objectives.expected import risk_to_accept
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
 
+BATCH = in_words([name for name, own in TARGETS.items() if any(file.endswith(".sbatch") for file in own.files)], "or")
 FILES = tuple(dict.fromkeys(name for target in TARGETS.values() for name in target.files))
 
 
@@ -107,7 +109,7 @@ def write_exports(
         own, refused = readable(like, "give a batch script of Slurm"), dict(exports.refused)
         liked = {name: alike(text, own, Path(like).name) for name, text in texts.items()}
         if liked == texts:
-            refused["--like"] = "none of these files is a batch script of Slurm: `--target megatron-lm` writes one"
+            refused["--like"] = f"none of these files is a batch script of Slurm: --target {BATCH} writes one"
         return write_texts(liked, folder, force=force), refused
     return write_texts(texts, folder, force=force), exports.refused
 

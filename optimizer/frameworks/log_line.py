@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 Mark = str | re.Pattern[str]
 BAR_RATE = re.compile(r"\|[^|]*\[[\d:]+<[\d:?]+,\s*([\d.]+)\s?(s/it|it/s)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogLine:
-    """The values of one line; None stands for what it does not say.
+class LogLine(NamedTuple):
+    """The values of one line; None stands for what it does not say. A tuple, since a log has a hundred thousand.
 
     step, last_step: number of the step and of the run's last. micro_batch: number of the micro-batch, of a line that is
     of one. seconds: of one step [s]; `averaged` over all steps since the line before; `alone`: such a time counts only
@@ -38,7 +39,7 @@ class LogLine:
     nans: int = 0
     reserved: float | None = None
     allocated: float | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = MappingProxyType({})
 
 
 def nothing_to_settle(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
@@ -78,8 +79,17 @@ def rate_of_bar(text: str) -> float | None:
     (0.4, None)
     """
     match = BAR_RATE.search(text)
-    rate = float(match[1]) if match else 0.0
-    return (rate if match[2] == "s/it" else 1.0 / rate) if match and rate else None
+    return seconds_of(match[1], match[2]) if match else None
+
+
+def seconds_of(rate: str, unit: str) -> float | None:
+    """The seconds of a step at the rate of a progress bar, None for a rate of nothing [s].
+
+    >>> seconds_of("2.50", "it/s"), seconds_of("0.00", "s/it")
+    (0.4, None)
+    """
+    value = float(rate)
+    return (value if unit == "s/it" else 1.0 / value) if value else None
 
 
 def tera(text: str | None) -> float | None:

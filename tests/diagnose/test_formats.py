@@ -295,6 +295,18 @@ MORE: list[tuple[str, str, Callable[[int, float], str]]] = [
         ),
     ),
     (
+        "build-nanogpt",
+        "nanoGPT",
+        lambda step, clock: (
+            f"step {step:4d} | loss: 9.123456 | lr 6.0000e-05 | norm: 27.0145 | dt: 2000.00ms | tok/sec: 143130.26"
+        ),
+    ),
+    (
+        "modded-nanogpt",
+        "nanoGPT",
+        lambda step, clock: f"step:{step}/5100 train_loss:6.4148 train_time:{2000 * step}ms step_avg:146.14ms",
+    ),
+    (
         "litgpt, every micro-batch",
         "litgpt",
         lambda step, clock: "\n".join(

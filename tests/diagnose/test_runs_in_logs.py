@@ -1,6 +1,7 @@
 """Restarts, several runs in a file, ranks side by side, files of ranks and failures are told apart."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,23 @@ def test_a_first_step_alone_is_warm_up_and_no_pace(tmp_path: Path) -> None:
     found = first(log)
     assert (found["step_time_s"], found["status"]) == (None, "ok")
     assert any("the first step alone" in warning for warning in found["warnings"])
+
+
+@pytest.mark.parametrize(("each", "steps"), [(0.3, 2000), (2.4, 300), (0.0614, 2000)])
+def test_a_coarse_clock_tells_the_time_of_many_steps(each: float, steps: int, tmp_path: Path) -> None:
+    """Of whole seconds in LLaMA-Factory's lines, or milliseconds in modded-nanogpt's, no single step can be told."""
+    log = tmp_path / "run.log"
+    if each < 0.1:
+        text = "".join(
+            f"step:{step}/{steps} train_time:{each * step * 1e3:.0f}ms step_avg:1.00ms\n"
+            for step in range(1, steps + 1)
+        )
+    else:
+        text = "".join(
+            f'{{"current_steps": {step}, "total_steps": {steps}, "loss": 0.5, "elapsed_time": '
+            f'"{timedelta(seconds=int(each * step))}", "remaining_time": "0:01:00"}}\n'
+            for step in range(1, steps + 1)
+        )
+    log.write_text(text)
+    (run,) = read_runs_of([log], {})
+    assert run.step_time == pytest.approx(each, rel=0.01)

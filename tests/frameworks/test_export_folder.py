@@ -9,8 +9,9 @@ import pytest
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
-from optimizer.catalog import load_model, load_stack
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import WRITTEN, aimed
+from optimizer.frameworks.bash.like import alike
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports, write_texts
 from optimizer.frameworks.megatron.sbatch import AT_STAKE, sbatch_script
@@ -87,12 +88,73 @@ def test_the_batch_script_asks_for_the_nodes_and_is_valid_shell(gpt3_answer: Ans
         assert f"#SBATCH --{option}" in script
 
 
+CONFIGS = {"maxtext": "maxtext-gpu-2024", "nanotron": "nanotron-2024", "primus": "primus"}  # programs and stacks
+
+
+def batch_scripts(gpt3_answer: Answer) -> dict[str, str]:
+    """The script of each program, by its name."""
+    texts = {"megatron.sbatch": sbatch_script(gpt3_answer)}
+    for program, stack in CONFIGS.items():
+        cluster = "mi300x-8" if program == "primus" else "dgx-h100"
+        job = replace(gpt3_answer.job, stack=load_stack(stack), model=load_model("llama3-8b"), gpus=64, global_batch=64)
+        plan = Plan(dp=64, zero_stage=3 if program == "maxtext" else 1)
+        texts |= exported(replace(gpt3_answer, job=replace(job, cluster=load_cluster(cluster)), plan=plan)).texts
+    return {name: text for name, text in texts.items() if name.endswith(".sbatch")}
+
+
+@pytest.mark.parametrize("program", CONFIGS)
+def test_each_node_starts_the_program_on_the_config_of_the_folder(
+    gpt3_answer: Answer, tmp_path: Path, program: str
+) -> None:
+    """With stand-ins for Slurm's commands and the program: what a node is told, and what it starts."""
+    if (bash := shutil.which("bash")) is None:
+        pytest.skip("no bash")
+    script = batch_scripts(gpt3_answer)[f"{program}.sbatch"]
+    (folder := tmp_path / "the program").mkdir()
+    told = 'printf "%s\\n" "$0" "$@" "${JAX_COORDINATOR_IP:-}" "${NNODES:-}" "${GPUS_PER_NODE:-}" >"$CALLS"'
+    for path, text in {
+        "scontrol": "echo node-1",
+        "srun": 'while [[ $1 == -* ]]; do shift; done; "$@"',
+        "torchrun": told,
+        "python3": told,
+        "the program/primus-cli": told,
+    }.items():
+        (tmp_path / path).write_text(f"#!{bash}\n{text}\n")
+        (tmp_path / path).chmod(0o755)
+    (path := tmp_path / "script").write_text(script)
+    more = ["run_name=a b"] if program == "maxtext" else []
+    nodes = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node-[1-8]", "SLURM_NNODES": "8", "SLURM_NODEID": "0"}
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls"), **nodes}
+    command = [bash, str(path), str(folder), *more]
+    assert subprocess.run(command, env=variables, cwd=tmp_path, check=False, capture_output=True).returncode == 2
+    config = "maxtext.yml" if program == "maxtext" else f"{program}.yaml"
+    (tmp_path / config).touch()
+    subprocess.run(command, env=variables, cwd=tmp_path, check=True)
+    words = (tmp_path / "calls").read_text().splitlines()
+    assert config in words
+    if program == "maxtext":
+        assert words[1:] == ["-u", "-m", "maxtext.trainers.pre_train.train", config, "run_name=a b", "node-1", "8", ""]
+    elif program == "nanotron":
+        assert {"--nnodes=8", "--nproc-per-node=8", "--master-addr=node-1", f"{folder}/run_train.py"} <= {*words}
+    else:
+        assert words[:3] == [f"{folder}/primus-cli", "direct", "--"]
+        assert words[-2:] == ["8", "8"]
+
+
+def test_nodes_of_a_config_s_program_are_alike(gpt3_answer: Answer) -> None:
+    job = replace(gpt3_answer.job, stack=load_stack("nanotron-2024"), model=load_model("llama3-8b"), gpus=12)
+    exports = exported(replace(gpt3_answer, job=replace(job, global_batch=12), plan=Plan(dp=12, zero_stage=1)))
+    assert exports.texts.keys() == {"nanotron.yaml"}
+    assert "12 GPUs are no whole nodes of 8" in exports.refused["nanotron.sbatch"]
+
+
 def test_shellcheck_has_nothing_to_say(gpt3_answer: Answer, tmp_path: Path) -> None:
     checker = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
     if checker is None:
         pytest.skip("no shellcheck")
-    (path := tmp_path / "script.sh").write_text(sbatch_script(gpt3_answer))
-    scripts = [str(path), str(CHECKOUT / ".ci" / "run"), str(CHECKOUT / ".ci" / "launchers")]
+    for name, text in batch_scripts(gpt3_answer).items():
+        (tmp_path / name).write_text(text)
+    scripts = [*map(str, tmp_path.iterdir()), str(CHECKOUT / ".ci" / "run"), str(CHECKOUT / ".ci" / "launchers")]
     found = subprocess.run([checker, *scripts], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (0, "")
 
@@ -179,7 +241,8 @@ def test_no_file_of_another_program_than_was_priced_is_written(gpt3_answer: Answ
 def test_a_program_of_its_own_writes_its_own_file_alone(gpt3_answer: Answer, stack: str, file: str) -> None:
     job = replace(gpt3_answer.job, stack=load_stack(stack), model=load_model("llama3-8b"), gpus=64, global_batch=64)
     plan = Plan(dp=64, zero_stage=3 if file == "maxtext.yml" else 1)
-    assert exported(replace(gpt3_answer, job=job, plan=plan)).texts.keys() == {file}
+    script = f"{Path(file).stem}.sbatch"
+    assert exported(replace(gpt3_answer, job=job, plan=plan)).texts.keys() == {file, script}
     with pytest.raises(InputError, match=r"cannot run this plan: .*; --target \w+ plans what it can"):
         write_exports(replace(gpt3_answer, job=job, plan=replace(plan, zero_stage=2)), Path("none"))
 
@@ -212,6 +275,17 @@ def test_a_script_like_the_user_s_own_keeps_what_its_site_asks_for(gpt3_answer: 
     assert ': "${CONTAINER:=nvcr.io#nvidia/pytorch:25.04}"\n: "${MOUNTS:=/data:/data,/work:/work}"\n' in script
     if bash := shutil.which("bash"):
         subprocess.run([bash, "-n", str(tmp_path / "out" / "megatron.sbatch")], check=True)
+
+
+def test_scripts_of_every_program_are_like_the_user_s_own(gpt3_answer: Answer, tmp_path: Path) -> None:
+    for name, text in batch_scripts(gpt3_answer).items():
+        script = alike(text, OWN, "own.sh")
+        assert "#SBATCH -A proj_123\n" in script
+        assert ': "${CONTAINER:=nvcr.io#nvidia/pytorch:25.04}"\n' in script
+        assert script.count("#SBATCH --nodes=") == 1
+        (tmp_path / name).write_text(script)
+        if bash := shutil.which("bash"):
+            subprocess.run([bash, "-n", str(tmp_path / name)], check=True)
 
 
 @pytest.mark.parametrize(("text", "why"), [("echo hello\n", "no line begins with #SBATCH"), (None, "cannot be read")])

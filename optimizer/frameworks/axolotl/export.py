@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     OUTPUT,
     TuningProgram,
+    adapters,
     checkpoints,
     every_module,
     export_files,
@@ -55,17 +55,15 @@ def axolotl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         **own.switched(job, plan),
         "attn_implementation": "flash_attention_2",
     }
-    if method.adapts:
-        values |= {"adapter": "qlora" if base == "nf4" else "lora", "lora_r": method.rank}
-        values |= {"lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
-        values |= {"lora_target_linear": True} if every_module(job) else {"lora_target_modules": modules(job)}
-        values |= {"peft_use_dora": True} if method.name == "dora" else {}
+    targets = {"lora_target_linear": True} if every_module(job) else {"lora_target_modules": modules(job)}
+    dora = {"peft_use_dora": True} if method.name == "dora" else {}
+    values |= adapters(job, "lora_r", adapter="qlora" if base == "nf4" else "lora", **targets, **dora)
     if base in ("nf4", "int8"):
         values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
     if sharded(plan):
         values |= {"fsdp_version": 2, "fsdp_config": _fsdp(plan)}
     command = launched(plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}")
-    return yaml_file([f"{own.title}: {plan.summary()}", command], values)
+    return own.yaml(plan, command, values)
 
 
 def _fsdp(plan: Plan) -> dict[str, object]:

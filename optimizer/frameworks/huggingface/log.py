@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from optimizer.base.units import GiB, is_count
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, rate_of_bar
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, seconds_of
 
-BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[\d:?]+,\s*[\d.]+(?:s/it|it/s)")
+BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[\d:]+<[\d:?]+,\s*([\d.]+)(s/it|it/s)")
 VALUE = re.compile(r"""['"]([\w/() ]+)['"]: ['"]?([-\w./:, ]*[\w])['"]?(?=, ['"]|\})""")
 CLOCK = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)$")
 STEPS, SPEED, PACE = "global_step/max_steps", "train_speed(iter/s)", "train_speed(s/it)"
@@ -32,8 +32,10 @@ def read(text: str) -> LogLine | None:
     2.0
     """
     if match := BAR.match(text):
-        return LogLine(step=int(match[1]), last_step=int(match[2]), seconds=rate_of_bar(text), averaged=True)
-    if match := SUMMARY.search(text):
+        return LogLine(
+            step=int(match[1]), last_step=int(match[2]), seconds=seconds_of(match[3], match[4]), averaged=True
+        )
+    if "train_steps_per_second" in text and (match := SUMMARY.search(text)):
         rate = float(match[1])
         return LogLine(seconds=1.0 / rate, alone=True) if rate > 0 else None
     if "loss" in text and (place := text.find("{")) >= 0:
@@ -52,11 +54,12 @@ def _values(values: Mapping[str, str]) -> LogLine | None:
     """
     if decimal(values.get("loss")) is None:
         return None
-    factory = f"{values.get('current_steps', '')}/{values.get('total_steps', '')}"
-    step, _, last = values.get(STEPS, factory).partition("/")
+    step, last = values.get("current_steps", ""), values.get("total_steps", "")
+    if STEPS in values:
+        step, _, last = values[STEPS].partition("/")
     numbered = is_count(step) and is_count(last)
     elapsed = None
-    if clock := CLOCK.search(values.get("elapsed_time", "")):
+    if "elapsed_time" in values and (clock := CLOCK.search(values["elapsed_time"])):
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
         elapsed = float(((days * 24 + hours) * 60 + minutes) * 60 + rest)
     speed, pace = decimal(values.get(SPEED)), decimal(values.get(PACE))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
@@ -50,7 +49,7 @@ def steps_of(readings: Sequence[LogLine]) -> list[LogLine | None]:
         done = reading.micro_batch - (before.micro_batch or 0 if before else 0)
         each = done / passed if passed > 0 and done > 0 else 1.0
         mean = sum(printed) / len(printed)
-        steps.append(replace(reading, seconds=mean * each))
+        steps.append(reading._replace(seconds=mean * each))
         before, printed = reading, []
     return steps
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
+    adapters,
     checkpoints,
     every_module,
     export_files,
@@ -46,18 +46,16 @@ def llama_factory_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         **own.switched(job, plan),
         "disable_gradient_checkpointing": not checkpoints(plan),
     }
-    if method.adapts:
-        values |= {"lora_rank": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
-        values |= {"lora_target": "all" if every_module(job) else ",".join(modules(job))}
-        values |= {"use_dora": method.name == "dora"}
-    else:
+    targets = "all" if every_module(job) else ",".join(modules(job))
+    values |= adapters(job, "lora_rank", lora_target=targets, use_dora=method.name == "dora")
+    if not method.adapts:
         values["pure_bf16"] = whole_weights(job) == "bfloat16"
     if base in ("nf4", "int8"):
         values |= {"quantization_method": "bnb", "quantization_bit": 4 if base == "nf4" else 8}
         values |= {"quantization_type": "nf4", "double_quantization": True} if base == "nf4" else {}
     alone = "llamafactory-cli train llama-factory.yaml"
     several = "accelerate launch --config_file accelerate.yaml src/train.py llama-factory.yaml"
-    return yaml_file([f"{own.title}: {plan.summary()}", launched(plan, alone, several)], values)
+    return own.yaml(plan, launched(plan, alone, several), values)
 
 
 FILES = export_files("llama-factory", {"llama-factory.yaml": llama_factory_yaml}, accelerate=True)

@@ -25,6 +25,7 @@ from optimizer.frameworks.maxtext.config import (
     policy,
 )
 from optimizer.frameworks.refusal import lacks, runnable
+from optimizer.frameworks.sbatch import config_script
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 HARDWARE = {"Google": "tpu", "NVIDIA": "gpu", "AMD": "gpu"}
 ALWAYS = ("ici_fsdp_parallelism", "dcn_data_parallelism")  # which are "what is left" in base.yml
+TASK = """export JAX_COORDINATOR_IP=$MASTER_ADDR JAX_COORDINATOR_PORT=$MASTER_PORT
+    export NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
+    exec python3 -u -m maxtext.trainers.pre_train.train "$@\""""
 OWN_FP8 = ("mi300x", "mi325x")  # whose 8-bit formats are their own
 
 
@@ -132,4 +136,27 @@ def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]
     return lacks(missing)
 
 
-FILES = ExportFiles(files={"maxtext.yml": maxtext_yaml})
+def maxtext_sbatch(answer: Answer) -> str:
+    """Slurm's script around it: one process a node, which has all GPUs of the node.
+
+    Source: the same, src/maxtext/utils/max_utils.py (initialize_jax_for_gpu).
+
+    Nothing for TPUs, which are no GPUs to Slurm.
+
+    Raises InputError when the answer holds no plan, one that MaxText cannot run, or one of nodes that are not full.
+    """
+    job, plan = runnable(answer, "MaxText", unexpressed)
+    if HARDWARE[job.cluster.device.vendor] != "gpu":
+        return ""
+    script = config_script(
+        "MaxText",
+        "maxtext.yml",
+        task=TASK,
+        words="maxtext.yml",
+        environment={"PYTHONPATH": '"$program/src${PYTHONPATH:+:$PYTHONPATH}"'},
+        arguments="run_name=... base_output_directory=...",
+    )
+    return script.text(job, plan)
+
+
+FILES = ExportFiles(files={"maxtext.yml": maxtext_yaml, "maxtext.sbatch": maxtext_sbatch})

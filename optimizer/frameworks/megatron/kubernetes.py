@@ -1,7 +1,8 @@
 """A PyTorchJob of Kubeflow's training operator that launches a plan with Megatron-LM, one pod a node.
 
 Source of the fields and of what the operator sets in each pod (MASTER_ADDR, MASTER_PORT, RANK as the pod's place):
-kubeflow/trainer v1.9, manifests/base/crds/kubeflow.org_pytorchjobs.yaml, pkg/controller.v1/pytorch/envvar.go.
+kubeflow/trainer v1.9, manifests/base/crds/kubeflow.org_pytorchjobs.yaml, pkg/controller.v1/pytorch/envvar.go. The label
+by which Kueue queues it: kubernetes-sigs/kueue, pkg/controller/constants/constants.go (QueueLabel).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from optimizer.frameworks.megatron.export import (
     megatron_arguments,
 )
 from optimizer.frameworks.megatron.sbatch import environment, run_arguments
+from optimizer.frameworks.sbatch import MEETING
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
@@ -54,7 +56,7 @@ def pytorchjob(answer: Answer) -> str:
         {
             "apiVersion": "kubeflow.org/v1",
             "kind": "PyTorchJob",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "${QUEUE}"}},
             "spec": {
                 "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 10},
                 "pytorchReplicaSpecs": {
@@ -85,7 +87,7 @@ def _pod(answer: Answer, name: str, per_node: int, nodes: int) -> dict[str, Any]
         " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT /opt/megatron-lm/pretrain_gpt.py"
         f" --save /checkpoints --load /checkpoints {run_arguments(answer)} {shlex.join(arguments)} ${{TRAINING}}"
     )
-    variables = {key: value for key, value in environment(job, plan).items() if not key.startswith("MASTER")}
+    variables = {key: value for key, value in environment(job, plan).items() if key not in MEETING}
     mounts = {"checkpoints": "/checkpoints", "memory": "/dev/shm", "settings": SETTINGS}
     text = communicators(job, answer.knobs)
     volumes: list[dict[str, Any]] = [

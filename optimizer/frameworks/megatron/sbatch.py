@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -16,16 +15,20 @@ from optimizer.frameworks.megatron.export import (
     megatron_arguments,
 )
 from optimizer.frameworks.megatron.export_model import differing
+from optimizer.frameworks.sbatch import MEETING, BatchScript
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Answer
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
 
-CPUS_PER_GPU = 8
-LIMIT = "04:00:00"
-WARNING = 600  # seconds before the time limit in which a checkpoint is written
 AT_STAKE = 1800.0  # seconds of work between checkpoints; assumed
+USAGE = f"""usage: sbatch [options of sbatch] THIS_FILE MEGATRON CHECKPOINTS [arguments of pretrain_gpt.py]
+  MEGATRON     folder of Megatron-LM {RELEASE}
+  CHECKPOINTS  folder that every node sees; a run goes on from the last checkpoint there
+  arguments    data and training, such as --data-path ... --tokenizer-type ... --train-iters ... --lr ..."""
+TASK = """export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+    exec python3 -u "$@\""""
 
 
 def sbatch_script(answer: Answer) -> str:
@@ -35,26 +38,26 @@ def sbatch_script(answer: Answer) -> str:
     """
     arguments = megatron_arguments(answer)
     job, plan = answer.job, exported_plan(answer)
-    per_node = min(job.gpus, job.cluster.gpus_per_node)
-    rows, variables = argument_rows(arguments), environment(job, plan)
-    return template("optimizer.frameworks.megatron", "sbatch.txt").format(
-        name=one_word(job.model.name),
-        nodes=-(-job.gpus // per_node),
-        gpus=job.gpus,
-        gpus_per_node=per_node,
-        cpus=CPUS_PER_GPU,
-        limit=LIMIT,
-        warning=WARNING,
-        release=RELEASE,
-        summary=plan.summary(),
-        notes="".join(f"\n# {note}" for note in differing(job.model)),
-        environment="\n".join(f"{name}={value}" for name, value in variables.items())
-        + f"\nexport {' '.join(variables)}",
+    given = template("optimizer.frameworks.megatron", "sbatch.txt").format(
         communicators_file=COMMUNICATORS,
         communicators=communicators(job, answer.knobs),
-        arguments="\n".join(f"    {row}" for row in rows),
+        arguments="\n".join(f"    {row}" for row in argument_rows(arguments)),
         run=run_arguments(answer),
     )
+    script = BatchScript(
+        title=f"Megatron-LM {RELEASE}",
+        unready="(($# < 2))",
+        usage=USAGE,
+        places='mkdir -p "$2"\nmegatron=$(realpath "$1") checkpoints=$(realpath "$2")\nshift 2',
+        mounts="$megatron:$megatron,$checkpoints:$checkpoints",
+        environment=environment(job, plan),
+        task=TASK,
+        words='"$megatron/pretrain_gpt.py" "${arguments[@]}" "${run[@]}"',
+        each_gpu=True,
+        notes="".join(f"\n# {note}" for note in differing(job.model)),
+        given=given,
+    )
+    return script.text(job, plan)
 
 
 def run_arguments(answer: Answer) -> str:
@@ -69,15 +72,6 @@ def run_arguments(answer: Answer) -> str:
     return f"--save-interval {interval} --exit-signal-handler --log-interval 10 --log-throughput"
 
 
-def one_word(name: str) -> str:
-    r"""A name in which no sign means anything to a shell or to Slurm.
-
-    >>> one_word("gpt3; rm -rf /\n")
-    'gpt3-rm-rf'
-    """
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-") or "model"
-
-
 def environment(job: Job, plan: Plan) -> dict[str, str]:
     """Environment variables that the plan asks for, and where the ranks find each other.
 
@@ -85,8 +79,7 @@ def environment(job: Job, plan: Plan) -> dict[str, str]:
     Hopper, and not with FSDP; Transformer Engine's offloading), megatron/core/transformer/moe/README.md (several
     connections for an all-to-all that is overlapped); vendors.toml.
     """
-    values = {"MASTER_ADDR": '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "MASTER_PORT": "29500"}
-    values |= content("optimizer.frameworks.megatron", "vendors.toml").get(job.cluster.device.vendor, {})
+    values = {**MEETING, **content("optimizer.frameworks.megatron", "vendors.toml").get(job.cluster.device.vendor, {})}
     if plan.overlap_exchange:
         values["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
     elif (plan.tp > 1 or plan.cp > 1) and plan.zero_stage < 2:

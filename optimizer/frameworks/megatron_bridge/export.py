@@ -17,6 +17,7 @@ from optimizer.base.content import content
 from optimizer.frameworks.megatron.export import MOMENTS, plan_flags, recipe_flags, unexpressed_plan
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.refusal import lacks, runnable
+from optimizer.frameworks.sbatch import MEETING
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def bridge_overrides(answer: Answer, release: str) -> str:
     )
     values = override_values(job, plan, answer.knobs, release)
     variables = environment(job, plan).items()
-    exports = " ".join(f"{name}={value}" for name, value in variables if not name.startswith("MASTER"))
+    exports = " ".join(f"{name}={value}" for name, value in variables if name not in MEETING)
     lines = [
         f"# Megatron-Bridge {release}: {plan.summary()}",
         f"# On every rank, in the folder of this file: {f'export {exports}; ' if exports else ''}"

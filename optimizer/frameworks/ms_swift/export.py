@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
+    adapters,
     checkpoints,
     every_module,
     export_files,
@@ -46,10 +46,8 @@ def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         **own.switched(job, plan),
         "gradient_checkpointing": checkpoints(plan),
     }
-    if method.adapts:
-        values |= {"lora_rank": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
-        values |= {"target_modules": ["all-linear"] if every_module(job) else modules(job)}
-        values |= {"use_dora": method.name == "dora"}
+    targets = ["all-linear"] if every_module(job) else modules(job)
+    values |= adapters(job, "lora_rank", target_modules=targets, use_dora=method.name == "dora")
     if base in ("nf4", "int8"):
         values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
         values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}
@@ -57,7 +55,7 @@ def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
         values |= {"fsdp_config": _fsdp(plan)}
     command = "sft" if job.training_loss.name == SFT else "rlhf"
-    return yaml_file([f"{own.title}: {plan.summary()}", f"swift {command} ms-swift.yaml"], values)
+    return own.yaml(plan, f"swift {command} ms-swift.yaml", values)
 
 
 def _fsdp(plan: Plan) -> dict[str, object]:

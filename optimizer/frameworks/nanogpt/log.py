@@ -1,39 +1,84 @@
-"""Lines of nanoGPT and of nanochat.
+"""Lines of nanoGPT, of nanochat, and of what began as nanoGPT: build-nanogpt and modded-nanogpt.
 
-Source: karpathy/nanoGPT, train.py; karpathy/nanochat, scripts/base_train.py.
+Source: karpathy/nanoGPT, train.py and model.py (estimate_mfu); karpathy/nanochat, scripts/base_train.py;
+karpathy/build-nanogpt, train_gpt2.py; KellerJordan/modded-nanogpt, train_gpt.py.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
-NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf), time ([\d.]+)ms")
+NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf), time ([\d.]+)ms(?:, mfu ([\d.]+)%)?")
 NANOCHAT = re.compile(
-    r"\bstep (\d+)(?:/(\d+))? \([\d.]+%\) \| loss: ([-\d.]+|nan|inf) \|.*?\bdt: ([\d.]+)ms \| tok/sec: [\d,]+"
+    r"\bstep +(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *\| loss: ([-\d.]+|nan|inf) \|.*?\bdt: ([\d.]+)ms \| tok/sec: [\d,.]+"
+    r"(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
+MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:train_loss:([-\d.]+|nan|inf) )?train_time:(\d+)ms")
+GPU = re.compile(r"\bGPU: .* \| Peak FLOPS \(BF16\): (\d\.\d+e\+\d+|inf)")
+# What MFUs are shares of [FLOP/s]: always in nanoGPT, and in nanochat where it does not print the GPU's own.
+A100, H100 = 312e12, 989e12
+PEAK = "peak"
 
 
 def read(text: str) -> LogLine | None:
-    """A step's line, all its micro-batches in it.
+    """A step's line, all its micro-batches in it, or that of the GPU whose peak nanochat counts with.
 
-    >>> read("iter 1631: loss 4.0863, time 562.00ms, mfu 41.20%").seconds
-    0.562
+    >>> found = read("iter 1631: loss 4.0863, time 562.00ms, mfu 41.20%")
+    >>> found.seconds, round(found.flops_rate / 1e12, 1)
+    (0.562, 128.5)
     >>> found = read("step 00010/21400 (0.05%) | loss: 9.1 | lrm: 1.00 | dt: 512.50ms | tok/sec: 1,023,000 | mfu: 47.5")
-    >>> found.step, found.last_step, found.seconds
-    (10, 21400, 0.5125)
+    >>> found.step, found.last_step, found.seconds, round(found.flops_rate / 1e12, 1)
+    (10, 21400, 0.5125, 469.8)
+    >>> read("step:19/5100 train_loss:6.4148 train_time:1315ms step_avg:146.14ms").elapsed
+    1.315
     """
     if match := NANOGPT.search(text):
-        return LogLine(step=int(match[1]), loss=decimal(match[2]), seconds=float(match[3]) / 1e3)
+        step, loss, milliseconds, mfu = match.groups()
+        return _timed(step, None, loss, milliseconds, mfu, A100)
     if match := NANOCHAT.search(text):
-        return LogLine(
-            step=int(match[1]),
-            last_step=int(match[2]) if match[2] else None,
-            loss=decimal(match[3]),
-            seconds=float(match[4]) / 1e3,
-        )
+        step, last, loss, milliseconds, mfu = match.groups()
+        return _timed(step, last, loss, milliseconds, mfu, H100)
+    if match := MODDED.search(text):
+        step, last, loss, milliseconds = match.groups()
+        return LogLine(step=int(step), last_step=int(last), loss=decimal(loss), elapsed=float(milliseconds) / 1e3)
+    if match := GPU.search(text):
+        return LogLine(facts={PEAK: match[1]})
     return None
 
 
-LOG = LogFormat(name="nanoGPT", marks=(": loss ", "| dt: "), read=read)
+def _timed(step: str, last: str | None, loss: str, milliseconds: str, mfu: str | None, peak: float) -> LogLine:
+    return LogLine(
+        step=int(step),
+        last_step=int(last) if last else None,
+        loss=decimal(loss),
+        seconds=float(milliseconds) / 1e3,
+        flops_rate=float(mfu) / 100 * peak if mfu else None,
+    )
+
+
+def of_the_gpu(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
+    """Operations per second by the peak that the log names; none where that is of no GPU.
+
+    >>> found = of_the_gpu([LogLine(facts={PEAK: "3.12e+14"}), LogLine(step=1, flops_rate=H100 / 2)])
+    >>> found[0], found[1].flops_rate / 1e12
+    (None, 156.0)
+    """
+    settled: list[LogLine | None] = []
+    peak = H100
+    for reading in readings:
+        if PEAK in reading.facts:
+            peak = float(reading.facts[PEAK])
+            settled.append(None)
+        elif reading.flops_rate and peak != H100:
+            settled.append(
+                reading._replace(flops_rate=reading.flops_rate / H100 * peak if peak < float("inf") else None)
+            )
+        else:
+            settled.append(reading)
+    return settled
+
+
+LOG = LogFormat(name="nanoGPT", marks=(": loss ", "| dt: ", " train_time:", "Peak FLOPS"), read=read, settle=of_the_gpu)

@@ -7,6 +7,7 @@ room for experts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.catalog.readers.yaml_nodes import yaml_file
@@ -14,6 +15,7 @@ from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.llama import unlike_llama
 from optimizer.frameworks.megatron.layout import stage_layers
 from optimizer.frameworks.refusal import lacks, runnable
+from optimizer.frameworks.sbatch import config_script
 from optimizer.job.plan import Knobs
 from optimizer.objectives.pipeline.stages import filled_stages
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 MB = 1e6
+CONNECTIONS: Mapping[str, str] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+TASK = """exec torchrun --nnodes="$SLURM_NNODES" --node-rank="$SLURM_NODEID" --nproc-per-node={gpus} \\
+        --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@\""""
 WARMUP, STEPS = 100, 1000  # of the schedule, which is yours
 
 
@@ -72,9 +77,10 @@ def nanotron_yaml(answer: Answer) -> str:
     }
     per_node = min(job.gpus, job.cluster.gpus_per_node)
     processes = f"--nnodes {-(-job.gpus // per_node)} --nproc_per_node {per_node}"
+    variables = " ".join(f"{name}={value}" for name, value in CONNECTIONS.items())
     head = [
         f"nanotron: {plan.summary()}",
-        f"CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun {processes} run_train.py --config-file nanotron.yaml",
+        f"{variables} torchrun {processes} run_train.py --config-file nanotron.yaml",
         "Add tokenizer, data_stages and checkpoints.",
     ]
     return yaml_file(head, values)
@@ -133,4 +139,20 @@ def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]
     return lacks(missing)
 
 
-FILES = ExportFiles(files={"nanotron.yaml": nanotron_yaml})
+def nanotron_sbatch(answer: Answer) -> str:
+    """Slurm's script around it: torchrun on each node.
+
+    Raises InputError when the answer holds no plan, one that nanotron cannot run, or one of nodes that are not full.
+    """
+    job, plan = runnable(answer, "nanotron", unexpressed)
+    script = config_script(
+        "nanotron",
+        "nanotron.yaml",
+        task=TASK.format(gpus=min(job.gpus, job.cluster.gpus_per_node)),
+        words='"$program/run_train.py" --config-file nanotron.yaml',
+        environment=CONNECTIONS,
+    )
+    return script.text(job, plan)
+
+
+FILES = ExportFiles(files={"nanotron.yaml": nanotron_yaml, "nanotron.sbatch": nanotron_sbatch})

@@ -17,6 +17,7 @@ from optimizer.frameworks.megatron.export import COMMUNICATORS, communicators_fi
 from optimizer.frameworks.megatron.export import unexpressed as unexpressed_by_megatron
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.refusal import lacks, runnable
+from optimizer.frameworks.sbatch import MEETING, config_script
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.primus", "keys.toml")
 LISTS = ("--recompute-modules", "--offload-modules", "--cuda-graph-scope")
 TEXTS = ("--pipeline-model-parallel-layout", "--moe-layer-freq")
+TASK = """export NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID GPUS_PER_NODE={gpus}
+    exec "$@\""""
 DEEPEP = {"enable_primus_turbo": True, "use_turbo_deepep": True}
 
 
@@ -49,8 +52,7 @@ def primus_yaml(answer: Answer) -> str:
         "workspace": "./output",
         "modules": {"pre_trainer": trainer},
     }
-    variables = environment(job, plan).items()
-    exports = " ".join(f"{name}={value}" for name, value in variables if not name.startswith("MASTER"))
+    exports = " ".join(f"{name}={value}" for name, value in environment(job, plan).items() if name not in MEETING)
     command = f"{exports} primus-cli direct -- train pretrain --config primus.yaml".lstrip()
     return yaml_file([f"Primus: {plan.summary()}", command, "Add tokenizer_type, tokenizer_model and data."], values)
 
@@ -102,7 +104,25 @@ def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]
     return (*unexpressed_by_megatron(job, plan, knobs), *lacks(missing))
 
 
+def primus_sbatch(answer: Answer) -> str:
+    """Slurm's script around it: Primus' own launcher on each node.
+
+    Source: the same, runner/primus-cli-direct.sh.
+
+    Raises InputError when the answer holds no plan, one that Primus cannot run, or one of nodes that are not full.
+    """
+    job, plan = runnable(answer, "Primus", unexpressed)
+    script = config_script(
+        "Primus",
+        "primus.yaml",
+        task=TASK.format(gpus=min(job.gpus, job.cluster.gpus_per_node)),
+        words='"$program/primus-cli" direct -- train pretrain --config primus.yaml',
+        environment=environment(job, plan),
+    )
+    return script.text(job, plan)
+
+
 FILES = ExportFiles(
-    files={COMMUNICATORS: communicators_file, "primus.yaml": primus_yaml},
+    files={COMMUNICATORS: communicators_file, "primus.yaml": primus_yaml, "primus.sbatch": primus_sbatch},
     companions=(COMMUNICATORS,),
 )

@@ -6,7 +6,6 @@ Source: AMD-AGI/Primus, primus/backends/megatron/patches/training_log (print_ran
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
@@ -33,7 +32,7 @@ def read(text: str) -> LogLine | None:
     if line is None:
         return None
     used = [decimal(match[1]) or 0.0 for pattern in (USED, BUSIEST) if (match := pattern.search(text))]
-    return replace(line, reserved=max(used) * GiB if used else None)
+    return line._replace(reserved=max(used) * GiB if used else None)
 
 
 LOG = LogFormat(name="Primus", marks=megatron_lm.MARKS, read=read, rank=RANK)

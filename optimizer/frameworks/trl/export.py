@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.tuning.program import (
     DATASET,
     TuningProgram,
+    adapters,
     checkpoints,
     every_module,
     export_files,
@@ -43,10 +43,9 @@ def trl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         **own.switched(job, plan),
         "gradient_checkpointing": checkpoints(plan),
     }
-    if method.adapts:
-        targets: object = "all-linear" if every_module(job) else modules(job)
-        values |= {"use_peft": True, "lora_r": method.rank, "lora_alpha": 2 * method.rank, "lora_dropout": 0.0}
-        values |= {"lora_target_modules": targets, "use_dora": method.name == "dora"}
+    targets = "all-linear" if every_module(job) else modules(job)
+    dora = method.name == "dora"
+    values |= adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
     if base == "nf4":
         values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
         values |= {"bnb_4bit_quant_storage": "bfloat16"} if sharded(plan) else {}
@@ -59,7 +58,7 @@ def trl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
         values["lora_task_type"] = "SEQ_CLS"
     several = f"accelerate launch --config_file accelerate.yaml -m trl.scripts.{loss} --config trl.yaml"
     command = launched(plan, f"trl {loss} --config trl.yaml", several)
-    return yaml_file([f"{own.title}: {plan.summary()}", command], values)
+    return own.yaml(plan, command, values)
 
 
 FILES = export_files("trl", {"trl.yaml": trl_yaml}, accelerate=True)

@@ -95,6 +95,10 @@ class TuningProgram:
     def _hosts(self, plan: Plan) -> bool:
         return bool(self.hosted) and plan.activation_offload == 100 and plan.recompute == "full"
 
+    def yaml(self, plan: Plan, command: str, values: Mapping[str, object]) -> str:
+        """A configuration under the plan and the command that launches it."""
+        return yaml_file([f"{self.title}: {plan.summary()}", command], dict(values))
+
     def text(self, answer: Answer, write: Text) -> str:
         """A launch file. Raises InputError when the answer holds no plan, or one that the program cannot run."""
         return write(*runnable(answer, self.title, self.unexpressed), self)
@@ -178,6 +182,12 @@ def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object
         "bf16": True,
         "optim": own.optimizer(job),
     }
+
+
+def adapters(job: Job, rank: str, **others: object) -> dict[str, object]:
+    """What PEFT takes of adapters by the program's key of the rank, and `others`; nothing for whole weights."""
+    sizes = {rank: job.method.rank, "lora_alpha": 2 * job.method.rank, "lora_dropout": 0.0}
+    return {**sizes, **others} if job.method.adapts else {}
 
 
 def packs(job: Job) -> bool:

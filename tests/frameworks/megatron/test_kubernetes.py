@@ -30,6 +30,7 @@ def test_one_pod_a_node_with_its_gpus_and_the_plan(gpt3_answer: Answer) -> None:
     assert "--nccl-communicator-config-path /etc/megatron/megatron-nccl.json" in run
     assert list(settings["data"]) == ["megatron-nccl.json"]
     assert {"name": "CUDA_DEVICE_MAX_CONNECTIONS", "value": "1"} in container["env"]
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "${QUEUE}"}
 
 
 def test_nodes_that_are_not_full_are_refused(gpt3_answer: Answer) -> None:
