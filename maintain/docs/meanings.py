@@ -87,7 +87,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "scenarios": "names of scenarios",
         **{
             name: AXES[name]
-            for name in ("models", "clusters", "devices", "dtypes", "stacks", *TRAINED, "lengths", "packings")
+            for name in ("models", "clusters", "devices", "dtypes", "stacks", *TRAINED, "losses", "lengths", "packings")
         },
         **dict.fromkeys(("gpus", "seq_lens", "global_batches"), 'numbers, or comparisons such as ">= 4096"'),
     },

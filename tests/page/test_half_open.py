@@ -43,6 +43,8 @@ def exchanged(parts: list[bytes], pause: float = 0) -> bytes:
             await asyncio.sleep(pause)
         try:
             return await asyncio.wait_for(reader.read(), 5)
+        except ConnectionResetError:  # closed with bytes unread
+            return b""
         finally:
             writer.close()
             server.should_exit = True
