@@ -50,8 +50,7 @@ def price_words(job: Job, plan: Plan, estimate: Estimate) -> str:
 
 def believed(job: Job, plan: Plan, step_time: float) -> float:
     """A predicted step time with what the user's own runs say of it [s]; as predicted without such runs."""
-    span = interval(job, plan, step_time)
-    return sqrt(span.low * span.high)
+    return interval(job, plan, step_time).middle
 
 
 def learning_words(answer: Answer, *, always: bool = True) -> str:

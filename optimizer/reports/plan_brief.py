@@ -137,10 +137,10 @@ def _tuned(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str
         f"{plan.activation_offload}% of activations on the host": plan.activation_offload > 0,
     }
     yield "step", cut(", ".join(part for part, holds in parts.items() if holds), LINE)
-    rate, low, high = (job.tokens / value for value in (estimate.step_time, time.high, time.low))
+    rate, low, high = (job.tokens / value for value in (time.middle, time.high, time.low))
     yield "rate", f"{rate:,.0f} tokens/s ({low:,.0f} to {high:,.0f} at {LEVEL:.0%})"
     memory = interval(job, plan, estimate.reserved, "memory")
-    peak = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f} at {LEVEL:.0%})"
+    peak = f"{memory.middle / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f} at {LEVEL:.0%})"
     yield "peak", f"{peak} of {job.usable_memory / GB:.1f}, fits with {chance(job, estimate)}"
 
 
@@ -148,7 +148,7 @@ def _run(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget) -> Iter
     """Hours and dollars of a whole run, failures included."""
     time = interval(answer.job, plan, estimate.step_time)
     middle, low, high = (
-        budget.charged(budget.tokens * step / answer.job.tokens) for step in (estimate.step_time, time.low, time.high)
+        budget.charged(budget.tokens * step / answer.job.tokens) for step in (time.middle, time.low, time.high)
     )
     yield "run", f"{count(budget.tokens)} tokens: {seconds(middle[0])} ({seconds(low[0])} to {seconds(high[0])})"
     if middle[1] is not None and low[1] is not None and high[1] is not None:

@@ -83,9 +83,9 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
         )
         for index, (name, value) in enumerate(terms)
     ]
-    ends = {"array": [(span.high - estimate.reserved) / GB], "arrayminus": [(estimate.reserved - span.low) / GB]}
+    ends = {"array": [(span.high - span.middle) / GB], "arrayminus": [(span.middle - span.low) / GB]}
     total = points(
-        [estimate.reserved / GB],
+        [span.middle / GB],
         ["memory"],
         INK,
         name=f"sum, {LEVEL:.0%} interval",
@@ -98,7 +98,7 @@ def memory_chart(job: Job, plan: Plan, estimate: Estimate) -> Chart:
     limit = f"{usable / GB:.1f} GB usable" + (f", {safe / GB:.1f} GB at this risk" if safe < usable else "")
     largest = in_words([f"{label(name)} {value / GB:.1f} GB" for name, value in terms[:3]])
     words = (
-        f"{estimate.reserved / GB:.1f} GB on the fullest GPU ({span.low / GB:.1f} to {span.high / GB:.1f} GB at "
+        f"{span.middle / GB:.1f} GB on the fullest GPU ({span.low / GB:.1f} to {span.high / GB:.1f} GB at "
         f"{LEVEL:.0%}), {largest} foremost; {limit}. "
         f"The {'lines are' if safe < usable else 'line is'} the limit{'s' * (safe < usable)}."
     )

@@ -35,10 +35,10 @@ def tiles(job: Job, plan: Plan, estimate: Estimate, budget: Budget | None = None
     """MFU, step, rate and chance to fit, and of a budget the run."""
     time = interval(job, plan, estimate.step_time)
     memory = interval(job, plan, estimate.reserved, "memory")
-    rate = job.tokens / estimate.step_time
+    rate = job.tokens / time.middle
     step = f"{seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
-    reserved = f"{estimate.reserved / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f}) of "
-    rates = (f"{rate:,.0f}", f"{estimate.tokens_per_s_per_gpu:,.0f} per GPU")
+    reserved = f"{memory.middle / GB:.1f} GB ({memory.low / GB:.1f} to {memory.high / GB:.1f}) of "
+    rates = (f"{rate:,.0f}", f"{rate / job.gpus:,.0f} per GPU")
     if not time.known:
         rates = (NOT_KNOWN, f"{job.tokens / time.high:,.0f} to {job.tokens / time.low:,.0f} at {LEVEL:.0%}")
     decisive = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, sqrt
 from statistics import NormalDist
 
 from optimizer.job.job import Job
@@ -40,6 +40,11 @@ class Interval:
     def kind(self) -> str:
         """Whether the runs behind the stack surround the job, or it lies outside of them."""
         return EXTRAPOLATED if self.reasons else INTERPOLATED
+
+    @property
+    def middle(self) -> float:
+        """What is believed: as likely too low as too high."""
+        return sqrt(self.low * self.high)
 
     @property
     def known(self) -> bool:
