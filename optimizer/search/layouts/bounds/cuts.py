@@ -37,12 +37,12 @@ def cut_bound(problem: LayoutProblem, floor: StepFloor, limit: float) -> float:
     # By their end and their number, the layers between two cuts.
     end, width = np.meshgrid(np.arange(len(busy)), np.arange(most + 1), indexing="ij")
     start = np.maximum(end - width, 0)
-    held = {kind: number[end] - number[start] for kind, number in before.items()}
+    by_kind = {kind: number[end] - number[start] for kind, number in before.items()}
     # Numbers of first layers that stages recompute, up to all of theirs, and last with the MTP layers.
     options = np.append(np.arange(1, most + 1), len(names)) if problem.alike else np.zeros(1, dtype=np.int64)
     until = np.minimum(start + options[:, None, None], end)
     extra = {kind: before[kind][until] - before[kind][start] for kind in recomputable(problem) if kind in before}
-    cuts = _Cuts(problem=problem, start=start, possible=width <= end, held=held, extra=extra, longest=longest)
+    cuts = _Cuts(problem=problem, start=start, possible=width <= end, by_kind=by_kind, extra=extra, longest=longest)
     slowest = np.minimum.reduce([cuts.slowest(ahead) for ahead in _aheads(problem)])
     least = min((problem.kinds[kind].recompute for kind in extra), default=0.0)
     share = np.minimum(options / max(most, 1), 1.0)
@@ -63,13 +63,13 @@ def _aheads(problem: LayoutProblem) -> Iterator[int]:
 class _Cuts:
     """start: of the layers between two cuts, by their end and their number; possible: whether there are so many.
 
-    held: of each kind; extra: those recomputed, of every option. longest: that a stage may take [s].
+    by_kind: of each kind; extra: those recomputed, of every option. longest: that a stage may take [s].
     """
 
     problem: LayoutProblem
     start: IntArray
     possible: BoolArray
-    held: Mapping[str, IntArray]
+    by_kind: Mapping[str, IntArray]
     extra: Mapping[str, IntArray]
     longest: float
 
@@ -84,13 +84,13 @@ class _Cuts:
         reached[:, 0] = 0.0
         for stage in range(problem.pp):
             ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == last - ahead)}
-            counts = {**self.held, **{kind: np.full(self.start.shape, n) for kind, n in ends.items() if n}}
+            counts = {**self.by_kind, **{kind: np.full(self.start.shape, n) for kind, n in ends.items() if n}}
             recomputed = dict(self.extra)
             if MTP in counts and MTP in recomputable(problem):
                 recomputed[MTP] = np.zeros((len(reached), 1, 1), dtype=np.int64)
                 recomputed[MTP][-1] = predicting
-            held = sum(n * problem.kinds[kind].seconds for kind, n in counts.items())
-            seconds = np.asarray(problem.seconds + held) + sum(
+            by_kind = sum(n * problem.kinds[kind].seconds for kind, n in counts.items())
+            seconds = np.asarray(problem.seconds + by_kind) + sum(
                 n * problem.kinds[kind].recompute for kind, n in recomputed.items()
             )
             reserved = memory.reserved(counts, recomputed, problem.in_flight[stage])

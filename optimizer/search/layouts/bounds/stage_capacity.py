@@ -128,7 +128,7 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
     kinds, shares = [costs.kinds[kind] for kind in both], (1 - usual.share, usual.share)
     saved = each(both, lambda kind: memory.saved(kind, passes))
     times = each(both, lambda kind: costs.kinds[kind].seconds)
-    held = each(both, lambda kind: memory.of(kind, passes))
+    reserved = each(both, lambda kind: memory.of(kind, passes))
     recompute_each = np.minimum(*(kind.recompute for kind in kinds))
     left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
     rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
@@ -144,7 +144,7 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
         obliged_recompute=obliged * recompute_each,
         recompute_each=recompute_each,
         memory=left,
-        fewer=usual.less(held[0], held[1], unlike),
+        fewer=usual.less(reserved[0], reserved[1], unlike),
         spare=needs.spare,
         whole=needs.whole,
         least=needs.layer,
