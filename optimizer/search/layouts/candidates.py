@@ -24,6 +24,7 @@ from optimizer.search.lattice.knobs import at_most_offload, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
 from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
+from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
     Prospects,
@@ -462,6 +463,10 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
     # Every other layout is listed, and takes no less than the bound of all of them.
     if bound * objective.listed >= search.limit * (1 + SAME):
         return split if split and split.value < search.limit else search.limit
+    if bounded(problem) and search.limit < np.inf:
+        least = cut_bound(problem, floors.floor_at(index, float(prospects.low[position])), search.limit / listed)
+        if least * listed >= search.limit * (1 + SAME):
+            return split if split and split.value < search.limit else search.limit
     try:
         if problem.vpp == 1 and fitting_layout(problem.at_most_offload, search.deadline.left) is None:
             return np.inf

@@ -58,6 +58,10 @@ class PlanFloors(Rows):
         """The floors of the same plans where memory has other room."""
         return self.changed(layer_costs=layer_costs, floor=self.floor.of(layer_costs))
 
+    def floor_at(self, plan: int, share: float) -> StepFloor:
+        """The floor of one plan with this share of the optimizer state on the host [1]."""
+        return self.floor.take(np.array([plan])).offloaded(np.array([share]))
+
     def bounds(self, plan: IntArray, low: FloatArray, high: FloatArray, limit: float) -> FloatArray:
         """Values that no layout of some of the plans beats with these shares on the host [unit of the objective].
 

@@ -13,7 +13,7 @@ from optimizer.job.plan import IntArray, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.bounds.stage_needs import SLACK, both_kinds, common, each, entries, needs_of
+from optimizer.search.layouts.bounds.stage_needs import SLACK, apart, both_kinds, common, each, entries, needs_of
 from optimizer.search.layouts.costs import StageCosts
 
 FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
@@ -122,12 +122,13 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
     usual, needs = common(job.model), needs_of(job, plans, costs.memory)
     plan, stage = needs.plan, np.arange(len(needs.plan)) - needs.first[needs.plan]
     costs, obliged = costs.take(plan), obliged_layers(job, plans)[0][plan]
-    plans = plans.take(plan)
+    plans, unlike = plans.take(plan), apart(job, plans)[plan]
     memory, passes, last = needs.memory, needs.passes, plans.pp == stage + 1
     both = both_kinds(memory)
     kinds, shares = [costs.kinds[kind] for kind in both], (1 - usual.share, usual.share)
     saved = each(both, lambda kind: memory.saved(kind, passes))
     times = each(both, lambda kind: costs.kinds[kind].seconds)
+    reserved = each(both, lambda kind: memory.of(kind, passes))
     recompute_each = np.minimum(*(kind.recompute for kind in kinds))
     left, nothing = safe_memory(job) - needs.bare, np.zeros(len(plan))
     rare, others, mtp = DENSE if usual.share else both[1], job.model.layers - usual.count, job.model.mtp_layers
@@ -138,12 +139,12 @@ def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> Sta
         plan=plan,
         lost=left < 0,
         outside_layers=costs.seconds + np.where(last, costs.kinds[HEAD].seconds, 0.0),
-        less=plans.vpp * usual.less(*times),
+        less=usual.less(times[0], times[1], unlike),
         layer=usual.mean(*times),
         obliged_recompute=obliged * recompute_each,
         recompute_each=recompute_each,
         memory=left,
-        fewer=plans.vpp * usual.less(*each(both, lambda kind: memory.of(kind, passes))),
+        fewer=usual.less(reserved[0], reserved[1], unlike),
         spare=needs.spare,
         whole=needs.whole,
         least=needs.layer,

@@ -3,50 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optimizer.job.job import Job
 from optimizer.job.model import Model
-from optimizer.job.plan import IntArray, Plans
+from optimizer.job.plan import IntArray, Plans, virtual_stages
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
-from optimizer.objectives.step.linear_stage import LinearStage
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, kinds_of, layer_sequence, moe_pattern
+from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
+from optimizer.search.layouts.problem import FEW, LayoutProblem
+from optimizer.search.layouts.solve.shapes import shapes_of
 
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """The layers by which bounds count: those of one kind, or all of a model in which every k-th layer is an MoE layer.
+    """The layers by which bounds count: those of one kind, or all of a model whose kinds alternate.
 
-    `share` of them are MoE layers. Of n consecutive layers of such a model n / k are MoE layers, (k - 1) / k more or
-    fewer, so that they cost at least n times the mean less (k - 1) / k of the difference.
+    `share` of them are MoE layers. Of n consecutive layers of such a model n times the share are MoE layers, up to
+    `apart` more or fewer, so that they cost at least n times the mean less `apart` times the difference. Where every
+    k-th layer is an MoE layer that is (k - 1) / k.
     """
 
     count: int
     share: float
+    apart: float = 0.0
 
     def mean(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
         """Cost of a layer in the mean."""
         return dense + self.share * (moe - dense) if self.share else dense
 
-    def less(self, dense: FloatArray, moe: FloatArray) -> FloatArray:
-        """By how much consecutive layers may cost less than so many in the mean."""
-        return np.abs(moe - dense) * (1 - self.share) if self.share else np.zeros_like(dense)
+    def less(self, dense: FloatArray, moe: FloatArray, apart: FloatArray) -> FloatArray:
+        """By how much layers may cost less than so many in the mean, `apart` MoE layers more or fewer than these."""
+        return np.abs(moe - dense) * apart if self.apart else np.zeros_like(dense)
 
 
+@cache
 def common(model: Model) -> Common:
-    """All layers where kinds alternate from the first one on, else those of the more frequent kind."""
-    experts = model.experts
-    if experts and experts.every > 1 and not experts.first_dense_layers and model.layers % experts.every == 0:
-        return Common(count=model.layers, share=1 / experts.every)
-    mostly_moe = model.moe_layers >= model.dense_layers
-    return Common(count=max(model.moe_layers, model.dense_layers), share=float(mostly_moe))
+    """All layers where there are more than FEW runs of layers of one kind, else those of the more frequent kind.
+
+    >>> from optimizer.catalog import load_model
+    >>> common(load_model("deepseek-v3")), common(load_model("llama4-maverick"))
+    (Common(count=58, share=1.0, apart=0.0), Common(count=48, share=0.5, apart=0.5))
+    """
+    pattern = moe_pattern(model)
+    if 1 + np.count_nonzero(np.diff(pattern)) > FEW:
+        share = float(pattern.mean())
+        beyond = np.cumsum([0.0, *(pattern - share)])
+        return Common(count=model.layers, share=share, apart=float(np.ptp(beyond)))
+    return Common(count=max(model.moe_layers, model.dense_layers), share=float(model.moe_layers >= model.dense_layers))
+
+
+def apart(job: Job, plans: Plans) -> FloatArray:
+    """How many MoE layers more or fewer than the share of its common layers a stage may hold, in any layout of each
+    plan [layers].
+    """
+    if not common(job.model).apart:
+        return np.zeros(len(plans))
+    most, even = int(plans.vpp.max(initial=0)) + 1, not job.stack.features.uneven_stages
+    pairs, row = np.unique(plans.pp * most + plans.vpp, return_inverse=True)
+    beyond = [_apart(job.model, *divmod(pair, most), even=even) for pair in pairs.tolist()]
+    return np.asarray(np.array(beyond, dtype=np.float64)[row])
+
+
+@lru_cache(maxsize=1024)
+def _apart(model: Model, pp: int, vpp: int, *, even: bool) -> float:
+    """The same of one number of stages and virtual stages: interleaved, of the layouts that are compared.
+
+    >>> from optimizer.catalog import load_model
+    >>> hybrid = load_model("nemotron-3-super-120b-a12b")
+    >>> [round(_apart(hybrid, 2, vpp, even=False), 2) for vpp in (1, 2, 11)]
+    [1.18, 1.09, 3.09]
+    """
+    usual, unlike = common(model), (pp * vpp > model.layers + 2) or bool(even and model.layers % (pp * vpp))
+    if not usual.apart or vpp == 1 or unlike:
+        return vpp * usual.apart
+    weightless = LayerBytes(**dict.fromkeys((each.name for each in fields(LayerBytes)), 0.0))
+    free = LinearStage(layers=dict.fromkeys(kinds_of(model), weightless), fixed=0.0, offload=0.0)
+    problem = LayoutProblem(
+        kinds={},
+        memory=free,
+        sequence=layer_sequence(model),
+        pp=pp,
+        vpp=vpp,
+        microbatches=1,
+        in_flight=(1.0,) * pp,
+        usable=0.0,
+        even=even,
+    )
+    evenly = np.array([virtual_stages((), model.layers, pp, vpp)])
+    counts = np.concatenate([evenly, shapes_of(problem).counts])
+    before, end = np.cumsum([0, *moe_pattern(model)]), np.cumsum(counts, axis=1)
+    beyond = before[end] - before[end - counts] - usual.share * counts
+    return float(np.abs(beyond.reshape(len(counts), vpp, pp).sum(axis=1)).max())
 
 
 def entries(depth: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -126,7 +181,7 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
         layer=usual.mean(*least),
         whole=usual.mean(*whole),
         obliged_recompute=np.where(freed > 0, 0.0, np.minimum.reduce(once)),
-        spare=plans.vpp[plan].astype(np.float64) * np.maximum(usual.less(*least), usual.less(*whole)),
+        spare=np.maximum(*(usual.less(kinds[0], kinds[1], apart(job, plans)[plan]) for kinds in (least, whole))),
         chosen=memory.layers[DENSE].chosen > 0,
         count=usual.count,
     )
@@ -134,9 +189,8 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
 
 def mean_need(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> FloatArray:
     """What stages reserve at least in the mean, each with one micro-batch in flight: a looser bound, soon known [B]."""
-    usual = common(job.model)
-    least = [memory.of(kind, 1.0, recomputed=True) for kind in both_kinds(memory)]
-    layers = usual.count * usual.mean(*least) - plans.pp * plans.vpp * usual.less(*least)
+    counts = kinds_of(job.model)
+    layers = sum(counts[kind] * memory.of(kind, 1.0, recomputed=True) for kind in set(both_kinds(memory)))
     ends = memory.layers[HEAD].static + memory.layers[EMBEDDING].static
     return np.asarray((memory.fixed + (layers + ends) / plans.pp) * (1 - SLACK))
 

@@ -28,7 +28,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import needed_offload
 from optimizer.search.layouts.bounds.stage_capacity import obliged_layers, stage_capacity
-from optimizer.search.layouts.bounds.stage_needs import SLACK, common
+from optimizer.search.layouts.bounds.stage_needs import SLACK, apart, common
 from optimizer.search.layouts.costs import StageCosts
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
@@ -127,13 +127,15 @@ class StepFloor(Rows):
     def uneven(self) -> FloatArray:
         """Least value of a step whose stages do not all hold as many layers, 0 where they cannot [unit of objective].
 
-        Layers of one kind that pp divides can: any other layout has a stage with one more of them.
+        Layers that pp divides can: any other layout has a stage with one more of them, or other kinds of them on
+        virtual stages that are no longer alike.
         """
-        model, share = self.job.model, self.job.model.layers / self.plans.pp
-        if common(model).count != model.layers or model.mtp_layers:
+        model, share, usual = self.job.model, self.job.model.layers / self.plans.pp, common(self.job.model)
+        if usual.count != model.layers or model.mtp_layers:
             return np.zeros(len(self.plans))
         bound = self.value(self.outside_layers + (share + 1) * self.layer - self.less)
-        return np.where(model.layers % self.plans.pp == 0, bound, 0.0)
+        known = (model.layers % self.plans.pp == 0) & ((self.plans.vpp == 1) | (usual.apart == 0))
+        return np.where(known, bound, 0.0)
 
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
         """A slowest stage with which the value is at least `limit`: solved for it, all filled [s]."""
@@ -232,7 +234,7 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         job=job,
         plans=plans,
         layer=usual.mean(dense, moe),
-        less=plans.vpp * usual.less(dense, moe),
+        less=usual.less(dense, moe, apart(job, plans)),
         head=seconds[HEAD],
         outside_layers=layer_costs.stage_seconds,
         whole=whole + obliged_layers(job, plans)[1] * recompute_time,

@@ -41,6 +41,12 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
     In the order of their times where no stage waits; the schedules of those that may be fastest are run.
     """
     shapes = shapes_of(problem)
+    if at_most < inf:
+        # Recomputing takes time and what lies on the host too: without either, most shapes take too long already.
+        roomy = Loads(problem=replace(problem, usable=inf), by_kind=shapes.by_kind, recomputed={})
+        shapes = shapes.take(np.flatnonzero(roomy.pipeline + roomy.once <= at_most))
+        if not len(shapes):
+            return None
     options = [_within(option, at_most) for option in _options(problem, shapes)]
     row, first = (np.concatenate([getattr(option, name) for option in options]) for name in ("row", "first"))
     loads = Loads.joined([option.loads for option in options])

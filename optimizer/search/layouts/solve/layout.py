@@ -214,13 +214,14 @@ def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *
     most = max(counts)
     first = min(first, most) if first < most or predicting else 0
     recomputed: list[Counter[str]] = [Counter() for _ in range(problem.pp)]
+    choosable = recomputable(problem)
     for virtual, (stage_runs, count) in enumerate(zip(runs, counts, strict=True)):
         here, names = names[:count], names[count:]
         to_recompute = [
             *here[: first or count],
             *(MTP for kind, n in stage_runs for _ in range(n) if kind == MTP and not first),
         ]
-        recomputed[virtual % problem.pp].update(kind for kind in to_recompute if kind in recomputable(problem))
+        recomputed[virtual % problem.pp].update(kind for kind in to_recompute if kind in choosable)
     return assess(problem, runs, recomputed, proven=proven, first=first)
 
 

@@ -7,7 +7,7 @@ They depend on the model and the pipeline, and not on what anything costs: what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -38,6 +38,11 @@ class StageShapes:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    def take(self, rows: IntArray) -> StageShapes:
+        """Some of them."""
+        by_kind = {kind: number[rows] for kind, number in self.by_kind.items()}
+        return replace(self, counts=self.counts[rows], ahead=self.ahead[rows], by_kind=by_kind)
 
     def first(self, layers: int) -> dict[str, IntArray]:
         """How many of each kind each stage holds in the first so many layers of its virtual stages."""

@@ -1,0 +1,80 @@
+"""Bounds of hybrid models, whose kinds of layers alternate, against layouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from optimizer.base.errors import Infeasible, TimeLimit
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.job import Job
+from optimizer.job.model import Model
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.pipeline.stages import moe_pattern
+from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
+from optimizer.search.layouts.bounds.shares import plan_floors
+from optimizer.search.layouts.bounds.stage_needs import apart, common
+from optimizer.search.layouts.problem import LayoutProblem, layout_problem
+from optimizer.search.layouts.solve.layout import best_assignment
+
+HYBRIDS = ("nemotron-3-super-120b-a12b", "llama4-maverick", "deepseek-v3")
+PLANS = [
+    Plan(pp=pp, ep=8, dp=dp, num_microbatches=microbatches, recompute=recompute, zero_stage=1)
+    for pp, dp in ((4, 16), (8, 8))
+    for microbatches in (3, 32)
+    for recompute in ("none", "full")
+]
+
+
+def job_of(model: Model) -> Job:
+    cluster, stack = load_cluster("dgx-h100"), load_stack("megatron-core")
+    return Job(model=model, cluster=cluster, stack=stack, gpus=64, seq_len=4096, global_batch=512)
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_consecutive_layers_hold_the_share_of_moe_layers_but_for_so_many(name: str) -> None:
+    model = load_model(name)
+    usual, before = common(model), np.cumsum([0, *moe_pattern(model)])
+    if usual.count != model.layers:
+        assert usual.apart == 0
+        return
+    beyond = [
+        abs(before[end] - before[start] - usual.share * (end - start))
+        for start in range(model.layers)
+        for end in range(start + 1, model.layers + 1)
+    ]
+    assert max(beyond) == pytest.approx(usual.apart)
+    interleaved = apart(job_of(model), Plans.of([Plan(pp=4, vpp=vpp) for vpp in (1, 2, 4)]))
+    assert (interleaved <= usual.apart * np.array([1, 2, 4]) + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("room", [1.1, 3.0])
+def test_no_layout_beats_the_bound_of_its_cuts(name: str, room: float) -> None:
+    job = job_of(load_model(name))
+    floors, solved = plan_floors(layer_costs_of(job, Plans.of(PLANS)), Knobs()), 0
+    for index, plan in enumerate(PLANS):
+        problem = layout_problem(job, plan)
+        if not bounded(problem):
+            continue
+        problem = replace(problem, usable=room * _mean_need(problem))
+        try:
+            layout = best_assignment(problem, effort=0.1)
+        except (Infeasible, TimeLimit):
+            continue
+        value, floor = floors.floor.value_of(layout.objective, index), floors.floor_at(index, 0.0)
+        for limit in (inf, value * (1 + 1e-6)):
+            assert cut_bound(problem, floor, limit) <= value * (1 + 1e-9)
+        assert cut_bound(problem, floor, value / 100) == inf
+        solved += 1
+    assert solved
+
+
+def _mean_need(problem: LayoutProblem) -> float:
+    """What a stage needs in the mean with all of its micro-batches in flight, nothing recomputed [B]."""
+    memory, flying = problem.memory, float(np.mean(problem.in_flight))
+    return memory.fixed + sum(n * memory.of(kind, flying) for kind, n in problem.sequence) / problem.pp
