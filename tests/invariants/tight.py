@@ -91,9 +91,11 @@ def varied(job: Job, random: Random) -> Job:
             loss_chunks=random.choice((1, 1, 0, 4)),
         )
         shard = {"shard": random.choice((2, 4))} if random.random() < 0.2 else {}
+        mixed = "".join(random.choice("de") for _ in range(job.model.layers)) if job.model.experts else ""
         try:
             return replace(
                 job,
+                model=replace(job.model, feed_forwards=mixed if "e" in mixed else ""),
                 stack=replace(job.stack, features=features),
                 dtype=random.choice(("bf16", "bf16", "fp8", "fp4")),
                 train=random.choice(TRAINED),
