@@ -151,10 +151,10 @@ def _conflict(answer: Answer, *, whole: bool) -> Section:
 
 
 def plan_rows(answer: Answer, plan: Plan, estimate: Estimate) -> list[tuple[str, str]]:
-    """The plan: parallelism, micro-batches, layers, knobs, rates, what MFU counts, interval, safety."""
+    """The plan: parallelism, micro-batches, layers, knobs, rates, what MFU counts, interval, safety, the next run."""
     job = answer.job
     rates = f"{show(estimate.flops_per_gpu, 'FLOP/s')} and {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, "
-    learning = learning_words(answer)
+    learning = learning_words(answer) if answer.certificate else ""  # what is on its way to a proof is not kept waiting
     bracket = f"{seconds(estimate.all_hidden)} if all overlappable communication hides, "
     return [
         ("parallelism", plan.summary()),
