@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import hypot
 
 import numpy as np
@@ -160,10 +160,14 @@ def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
 
 def published(quantity: str, *roots: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
-    others = set(roots) - {
-        row.root for row in published_errors()
-    }  # the table of fine-tuning has no root of the other's
-    return _published(quantity, bool(others) and any(row.root in others for row in published_errors(TUNING)))
+    return _published(quantity, not _built_for_tuning().isdisjoint(roots))
+
+
+@cache
+def _built_for_tuning() -> frozenset[str]:
+    """Software of the table of fine-tuning that the other one has not."""
+    tuning, others = ({row.root for row in rows} for rows in (published_errors(TUNING), published_errors()))
+    return frozenset(tuning - others)
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))
