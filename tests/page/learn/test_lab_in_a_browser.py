@@ -207,7 +207,7 @@ def test_a_reload_unlocks_nothing_and_locks_nothing_new(enter: Callable[[], Stud
     student.page.once("dialog", lambda dialog: dialog.accept())
     student.page.click("#restart")
     student.page.wait_for_function("!document.getElementById('act-2-reveal')")
-    assert student.text("footer-act2") == "open"
+    student.becomes("footer-act2", "open")
 
 
 LOCKED = {"kind": "prediction", "time": "t"}
