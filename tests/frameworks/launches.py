@@ -310,6 +310,30 @@ ddp:
   use_distributed_optimizer: true
 """
 
+BRIDGE_LORA = """model:
+  recipe: qwen3_8b
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 1
+  context_parallel_size: 1
+  sequence_parallel: true
+  seq_length: 2048
+train:
+  micro_batch_size: 1
+  global_batch_size: 32
+ddp:
+  use_distributed_optimizer: true
+  overlap_grad_reduce: false
+dataset:
+  enable_offline_packing: true
+peft:
+  _target_: megatron.bridge.peft.lora.LoRA
+  dim: 8
+  alpha: 16
+  dropout: 0.0
+  dropout_position: pre
+  target_modules: [linear_qkv, linear_proj]
+"""
+
 PRIMUS = """exp_name: ${EXP:mine}
 modules:
   pre_trainer:
@@ -524,6 +548,7 @@ SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "llm-foundry": ({"mpt.yaml": LLM_FOUNDRY}, 64),
     "NeMo": ({"nemo.yaml": NEMO}, None),
     "Megatron-Bridge": ({"bridge.yaml": BRIDGE}, 64),
+    "Megatron-Bridge with adapters": ({"run_config.yaml": BRIDGE_LORA}, 8),
     "Primus": ({"primus.yaml": PRIMUS}, 8),
     "MaxText": ({"maxtext.yml": MAXTEXT}, None),
     "torchtune": ({"full.yaml": TORCHTUNE}, 8),

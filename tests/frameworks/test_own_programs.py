@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import WRITTEN, aimed
 from optimizer.commands.launch.improve import patch_of
@@ -204,3 +205,39 @@ def test_ms_swift_is_given_no_argument_that_its_parser_lacks() -> None:
         assert source.lacking(changes_of(source, question, edit)) == ""
     change = FlagChange(flag="moe_flex_dispatcher_backend", before=None, after="deepep")
     assert source.lacking([change]) == "ms-swift has no moe_flex_dispatcher_backend"
+
+
+def test_adapters_of_megatron_bridge_are_priced() -> None:
+    launch = read(launches.BRIDGE_LORA, "run_config.yaml")
+    assert (launch.settings["train"], launch.settings["packing"], launch.unpriced) == ("lora:8:q+k+v+o", True, [])
+    latent = launches.BRIDGE_LORA.replace("linear_qkv", "linear_q_proj, linear_kv_up_proj")
+    assert read(latent, "run_config.yaml").settings["train"] == "lora:8:q+k+v+o"
+    other = read(launches.BRIDGE_LORA.replace("lora.LoRA", "vera.VeRA"), "run_config.yaml")
+    assert "train" not in other.settings
+    assert any("VeRA" in each for each in other.unpriced)
+
+
+@pytest.mark.parametrize(
+    ("words", "train"),
+    [
+        ("--recipe qwen3_8b_sft_4gpu_h100_bf16_config", None),
+        ("--recipe qwen3_8b_peft_config", "lora:32"),
+        ("--recipe qwen3_8b_peft_config --mode dora", "dora:32"),
+        ("--recipe qwen3_8b_pretrain_config", None),
+    ],
+)
+def test_a_recipe_is_what_its_name_and_mode_say(words: str, train: str | None) -> None:
+    command = f"torchrun --nproc-per-node 8 scripts/training/run_recipe.py {words} train.global_batch_size=128"
+    launch = read(f"{command} model.tensor_model_parallel_size=2", "run.sh")
+    tunes = "pretrain" not in words
+    assert (launch.settings["model"], launch.settings.get("train")) == ("qwen3-8b", train)
+    assert launch.settings.get("seq_len", 0) == (2048 if tunes else 0)
+    assert bool(launch.settings.get("reduce_overlap")) is not tunes
+    with pytest.raises(InvalidFile, match="give the run_config"):
+        read(command, "run.sh")
+
+
+def test_a_recipe_alone_says_no_plan() -> None:
+    command = "./scripts/training/train.sh --nodes 1 --gpus-per-node 8 --recipe qwen3_8b_sft_32k_config --mode sft"
+    with pytest.raises(InvalidFile, match="Megatron-Bridge: a recipe's own settings"):
+        read(command, "run.sh")

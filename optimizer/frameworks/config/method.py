@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.base.content import content
@@ -13,6 +13,7 @@ from optimizer.job.method import FULL, LORA, QLORA, RANK, method_of
 
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.config", "methods.toml")
 KEYS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in TABLES["keys"].items()}
+MODULES: Mapping[str, Sequence[str]] = TABLES["modules"]
 OPTIMIZERS: Mapping[str, str] = TABLES["optimizers"]
 LOSSES: Mapping[str, Mapping[str, str]] = TABLES["losses"]
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
@@ -83,6 +84,7 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         ["optimizer"] if "optimizer" in stated and note_optimizer(launch, stated["optimizer"], at["optimizer"]) else []
     )
     method = str(stated.get("method") or (LORA if stated.get("peft") is True else FULL)).lower()
+    method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
     if method == LORA and stated.get("dora") is True:
@@ -111,4 +113,4 @@ def _targets(stated: Mapping[str, Any]) -> str:
         return ""
     targets = stated["targets"]
     words = targets if isinstance(targets, list) else str(targets).split(",")
-    return "+".join(str(word).strip() for word in words)
+    return "+".join(name for word in words for name in MODULES.get(str(word).strip(), (str(word).strip(),)))

@@ -50,6 +50,7 @@ SWITCHES = {
 }
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
+STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 RECIPES = (
     *("recipe", "model.recipe", "model_recipe_name", "recipe_name"),
     *("pretrained_checkpoint", "model.name", "training", "model"),
@@ -72,11 +73,16 @@ def is_nemo(values: Values) -> bool:
     return {"trainer", "model"} <= {path.partition(".")[0] for path in values if "." in path}
 
 
+def is_recipe(values: Values) -> bool:
+    """Whether a command runs a recipe of Megatron-Bridge by the name of its function."""
+    return str(values.get("recipe", "")).endswith("_config")
+
+
 def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
-    return known or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
+    return known or is_recipe(values) or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +192,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
     if program == BRIDGE:
-        flags += _of_recipes(launch, has, paths)
+        flags += _of_recipes(launch, values, has, paths)
     if "--num-query-groups" in has:
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
@@ -209,7 +215,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     launch.program = program
     launch.settings.pop("gpus_given", None)
     launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
-    method = ("swift", *note_method(launch, values)) if program == SWIFT else ()
+    method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else ()
     for path in others:
         if values[path] is not None and path not in method:
             launch.ignore(path)
@@ -219,21 +225,32 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 
-def _of_recipes(launch: Launch, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
-    """What overrides leave to the recipe: its distributed optimizer and overlaps, and micro-batches of one.
+def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
+    """What overrides leave to the recipe: its distributed optimizer, overlaps where it pretrains, its degrees.
 
-    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py.
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py, scripts/training/run_recipe.py.
     """
+    recipe = str(values.get("recipe", ""))
+    tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
+    if TUNED.get(tunes):
+        launch.say("train", TUNED[tunes], "mode" if "mode" in values else "recipe")
+    if tunes and "--seq-length" not in paths:
+        launch.assumed.append("sequences of 2,048 tokens, which the recipe may have otherwise")
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
-    alone = DDP[0] in paths and DDP[0] not in has
-    flags = [_flag(name) for name in DDP if name not in paths and not (alone and name == DDP[1])]
+    alone = tunes or (DDP[0] in paths and DDP[0] not in has)
+    usual = DDP[2:] if tunes else DDP
+    flags = [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
     if flags:
         names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
-        launch.assumed.append(f"{names} as in Megatron-Bridge's pretraining recipes")
-    if "--micro-batch-size" not in has:
-        launch.assumed.append("micro-batches of 1, which the recipe may have otherwise")
-        flags.append(_flag("--micro-batch-size", "1"))
-    return flags
+        launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
+    left = [name for name in ("--micro-batch-size", *(DEGREES if is_recipe(values) else ())) if name not in paths]
+    if is_recipe(values) and not {*DEGREES} - {*left}:
+        launch.problems.append(OWN_SETTINGS)
+    elif left:
+        names = ", ".join(name[2:].replace("-", "_") for name in left)
+        launch.assumed.append(f"{names} 1, which the recipe may have otherwise")
+    given = {"--micro-batch-size": "1"} | ({"--seq-length": "2048"} if tunes else {})
+    return flags + [_flag(name, value) for name, value in given.items() if name not in has]
 
 
 def _flag(name: str, *values: str) -> Flag:
@@ -271,7 +288,8 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
     """The preset that a config names."""
     for path in ("modules.pre_trainer.model", *RECIPES):
         if isinstance(values.get(path), str):
-            text = str(values[path]).removesuffix(".yaml").replace("_pretrain_config", "")
+            text = str(values[path]).removesuffix(".yaml")
+            text = STEM.sub("", text)
             name = named(text) or named(text.replace("/", "-"))
             if name:
                 launch.say("model", name, path)
@@ -287,6 +305,12 @@ SWIFT_DEFAULTS = (("--use-distributed-optimizer",), ("--bf16",), ("--recompute-g
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
+DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
+TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
+OWN_SETTINGS = (
+    "its own settings are in the recipe's Python: give the run_config.yaml that a run of it writes beside its "
+    "checkpoints, or its degrees as overrides"
+)
 SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
 
 
