@@ -213,7 +213,7 @@ def test_adapters_of_megatron_bridge_are_priced() -> None:
     latent = launches.BRIDGE_LORA.replace("linear_qkv", "linear_q_proj, linear_kv_up_proj")
     assert read(latent, "run_config.yaml").settings["train"] == "lora:8:q+k+v+o"
     unfused = read(launches.BRIDGE_LORA.replace("model:\n", "model:\n  apply_rope_fusion: false\n"), "run_config.yaml")
-    assert any("rotated one by one" in each for each in unfused.unpriced)
+    assert any("reads the lengths" in each for each in unfused.unpriced)
     other = read(launches.BRIDGE_LORA.replace("lora.LoRA", "vera.VeRA"), "run_config.yaml")
     assert "train" not in other.settings
     assert any("VeRA" in each for each in other.unpriced)

@@ -220,7 +220,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         if values[path] is not None and path not in method:
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
-        launch.unpriced.append("model.apply_rope_fusion false: packed documents are rotated one by one")
+        launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
