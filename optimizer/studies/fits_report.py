@@ -49,14 +49,14 @@ def _longest(study: FitsStudy) -> list[str]:
 
 def _row(fit: Fit) -> Sequence[Value]:
     method = method_words(fit.job.train, fit.job.optimizer)
-    rate, plan = (fit.tokens_per_second, _plan_words(fit)) if fit.fits else (None, NONE)
+    rate, plan = (fit.tokens_per_second, _plan_words(fit)) if fit.fits else (None, "")
     return (method, fit.job.seq_len, fit.reserved, fit.chance, rate, fit.card or "none", plan)
 
 
 def _plan_words(fit: Fit) -> str:
     sharded = f", ZeRO-{fit.plan.zero_stage}" if fit.job.gpus > 1 else ""
     recomputed = "" if fit.plan.recompute == "none" else f", {fit.plan.recompute} recompute"
-    recomputed += ", inputs of layers on the host" if fit.plan.activation_offload else ""
+    recomputed += ", inputs on host" if fit.plan.activation_offload else ""
     switched = f", {fit.switched}" if fit.switched else ""
     return f"micro-batch {fit.plan.micro_batch}{sharded}{recomputed}{switched}"
 
