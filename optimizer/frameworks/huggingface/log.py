@@ -2,7 +2,8 @@
 
 Source: huggingface/transformers, src/transformers/trainer_utils.py (speed_metrics); axolotl-ai-cloud/axolotl,
 src/axolotl/core/trainers/base.py; hiyouga/LLaMA-Factory, src/llamafactory/train/callbacks.py (trainer_log.jsonl);
-modelscope/ms-swift, swift/trainers/patcher.py (the mean speed since the run began).
+modelscope/ms-swift, swift/trainers/patcher.py (the mean speed since the run began); tqdm/tqdm,
+tqdm/std.py (EMA, close).
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ CLOCK = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)$")
 STEPS, SPEED, PACE = "global_step/max_steps", "train_speed(iter/s)", "train_speed(s/it)"
 RESERVED = ("memory(GiB)", "memory/device_reserved (GiB)", "vram_reserved")
 LOSSES = ("{'loss'", '{"loss"', '{"current_steps"', "'loss':")
+SMOOTHING = 0.3  # weight of the last step in a bar's running mean
+FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
+DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
 
@@ -102,6 +106,38 @@ def longest_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
     return [reading if counted else None for reading, counted in zip(readings, counts, strict=True)]
 
 
+def steps_of_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
+    """The longest bars, whose first states say what each step took.
+
+    A bar prints the running mean, which has the slow first step for long, and as it closes that of all steps.
+
+    mean of n steps x (1 - (1 - s)^n) = s x last step + (1 - s) x the same of n - 1 steps
+
+    >>> means = (5.54, 2.41, 1.41, 1 / 1.06, 1 / 1.46, 1 / 1.46, 0.66)
+    >>> bars = [LogLine(step=n, last_step=9, seconds=s, averaged=True) for n, s in zip((1, 2, 3, 4, 5, 5, 5), means)]
+    >>> [round(bar.seconds or 0.0, 2) for bar in steps_of_bars(bars) if bar]
+    [5.54, 0.22, 0.22, 0.23, 0.23, 0.23, 0.23]
+    """
+    bars = longest_bars(readings)
+    # Of each bar: its last state, the sum of its steps with their weights, and the last step [s].
+    states: dict[int | None, tuple[int, float, float]] = {}
+    for place, reading in enumerate(bars):
+        if reading is None or reading.step is None or reading.seconds is None or not reading.averaged:
+            continue
+        step, (drawn, before, seconds) = reading.step, states.get(reading.last_step, (0, 0.0, 0.0))
+        if step == 1 < drawn:  # the run began again
+            drawn, before = 0, 0.0
+        if step == drawn + 1 and step <= FORGOTTEN and reading.seconds >= DRAWN:
+            total = reading.seconds * (1.0 - (1.0 - SMOOTHING) ** step)
+            seconds = (total - (1.0 - SMOOTHING) * before) / SMOOTHING
+            states[reading.last_step] = step, total, seconds
+        elif step != drawn:
+            continue
+        if seconds > 0:
+            bars[place] = reading._replace(seconds=seconds)
+    return bars
+
+
 def _repeats(before: LogLine, reading: LogLine) -> bool:
     """Whether two summaries are of one run."""
     pair = (before.seconds, reading.seconds) if before.alone and reading.alone else (None, None)
@@ -112,6 +148,6 @@ LOG = LogFormat(
     name="Hugging Face Trainer",
     marks=("it/s", "s/it", "train_steps_per_second", *LOSSES),
     read=read,
-    settle=longest_bars,
+    settle=steps_of_bars,
     remark="the bar's rate is a running mean: the spread of single steps is larger",
 )
