@@ -112,8 +112,10 @@ def _device(
         why = "the best product that was measured counts as its peak (--device)"
         notes.append(f"no catalogue has {machine.name!r}: {why}")
     else:
-        efficiency = curve_for(base, dtype).memory_efficiency
-        unit = replace(base, memory=machine.memory, memory_bandwidth=stream / efficiency)
+        # Where kernels reach more of the memory's peak than the catalogue's did, the share is larger, not the peak.
+        bandwidth = max(stream, min(base.memory_bandwidth, stream / curve_for(base, dtype).memory_efficiency))
+        efficiency = stream / bandwidth
+        unit = replace(base, memory=machine.memory, memory_bandwidth=bandwidth)
         unit = replace(unit, memory_nominal=max(unit.memory_nominal, unit.memory))
         if best > base.peak(dtype):
             notes.append(f"products run above the peak of {base.name}: is it another device? (--device)")
