@@ -58,7 +58,7 @@ class Fault:
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    r"""Every fault of a file that is still Python; types, texts and decorators are left as they are.
+    r"""Every fault of a file that is still Python; types, texts, decorators and what only asserts are left as they are.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp()) / "x.py"
@@ -96,12 +96,13 @@ def faults(path: Path) -> Iterator[Fault]:
 
 
 def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are run: no annotations, no decorators, no formatted texts."""
+    """The nodes that are run: no annotations, no decorators, no formatted texts, not the `strict` of zip."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr):
+            asserts = isinstance(node, ast.keyword) and node.arg == "strict"
+            if isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr) and not asserts:
                 yield node
                 yield from _calculations(node)
 

@@ -111,9 +111,7 @@ def _groups(name: str) -> Mapping[str, Sequence[tuple[str, str]]]:
     if name == "cluster":
         named = {"Device, on its usual cluster": device_names(), "Cluster": cluster_names()}
         return {heading: [(each, each) for each in names] for heading, names in named.items()}
-    known = {"stack": family_names, "train": lambda: ADAPTERS, "optimizer": optimizers}.get(
-        name, lambda: CHOICES.get(name, ())
-    )()
+    known = {**CHOICES, "stack": family_names(), "train": ADAPTERS, "optimizer": tuple(optimizers())}.get(name, ())
     return {"": [(each, each) for each in known if each != FIELDS[name].default]}
 
 
