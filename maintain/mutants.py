@@ -1,10 +1,10 @@
 """Random faults of one operator, comparison or constant, and whether the tests see them.
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
-the other, into a copy of the code, and runs the tests that name the file, then the quick ones of its folder. A fault
-that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A test that fails
-without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of a folder's
-faults live.
+the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
+folder. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
+test that fails without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of
+a folder's faults live.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def nearest(path: Path) -> tuple[list[str], list[str]]:
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     while not (ROOT / folder).is_dir():
         folder = folder.parent
-    return [str(path.relative_to(ROOT)), *map(str, naming)], [str(folder), "-m", "quick"]
+    return [str(path.relative_to(ROOT)), *map(str, naming), "-m", "not slow"], [str(folder), "-m", "quick"]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:

@@ -25,8 +25,8 @@ def test_a_schedule_is_a_choice_only_where_software_offers_more_than_the_usual_o
     assert [SCHEDULES[code] for code in domains(offered)["schedule"]] == ["1f1b", "interleaved", "zero-bubble"]
 
 
-# Of 8 GPUs, 12 layers, 48 sequences of 4,096 tokens: degrees divide 8, contexts have 1,024 tokens or more, micro-batches
-# are at most twice 16, virtual stages share 12 to 14 places (embedding and loss are two).
+# Of 8 GPUs, 12 layers, 48 sequences of 4,096 tokens: degrees divide 8, contexts have 1,024 tokens or more,
+# micro-batches are at most twice 16, virtual stages share 12 to 14 places (embedding and loss are two).
 DOMAINS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("tp", "pp"), (1, 2, 4, 8)),
     **{"cp": (1, 2, 4), "micro_batch": (1, 2, 3, 4, 6, 8, 12, 16, 24), "vpp": (1, 2, 3, 4, 6, 7, 12, 13, 14)},

@@ -682,7 +682,7 @@ DOORS = (
     Door(name="pasted", inputs=pastes(), enter=pasted),
     *(
         Door(name=f"/{name}", inputs=addresses(said, values).map(partial(_named, name)), enter=tab, cost=cost)
-        for (name, (said, values)), cost in zip(TABS.items(), (5, 5, 1, 5, 2), strict=True)
+        for (name, (said, values)), cost in zip(TABS.items(), (5, 10, 1, 5, 2), strict=True)
     ),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
