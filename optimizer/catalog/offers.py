@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -284,7 +285,7 @@ def _possible(term: str, value: float, where: str = "") -> None:
 def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
     try:
         rows = csv_rows(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
     problems, offers = [], []

@@ -75,6 +75,7 @@ FOUND = (
     ("options", ["--model", "llama3-8b", "--gpus", "8", "--train", f"lora:{LONG}"]),
     ("quotes.csv", "device,term,value,unit,date\nh100,on_demand,2,USD/h,2026-02-31\n"),
     ("quotes.csv", f"device,term,value,unit,sold\nh100,on_demand,2,USD/h,{LONG}\n"),
+    ("quotes.csv", "x" * 140_000),
     ("topo", (DATA / "topo_h100.txt").read_text().replace("NV18", f"NV{LONG}")),
     *(("bash", 60_000 // len(part) * part) for part in ("1|", "a |\n", "<", "(DP=", "a=(\n", "<<E\n")),
 )
