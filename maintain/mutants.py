@@ -1,10 +1,10 @@
 """Random faults of one operator, comparison or constant, and whether the tests see them.
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
-the other, into a copy of the code, and runs the tests that name the file, then the quick ones of its folder. A fault
-that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A test that fails
-without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of a folder's
-faults live.
+the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
+folder. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
+test that fails without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of
+a folder's faults live.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Fault:
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    r"""Every fault of a file that is still Python, types and texts left as they are.
+    r"""Every fault of a file that is still Python; types, texts, decorators and what only asserts are left as they are.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp()) / "x.py"
@@ -96,12 +96,13 @@ def faults(path: Path) -> Iterator[Fault]:
 
 
 def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are run: no annotations, no formatted texts."""
+    """The nodes that are run: no annotations, no decorators, no formatted texts, not the `strict` of zip."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns"):
+        if name in ("annotation", "returns", "decorator_list"):
             continue
         for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr):
+            asserts = isinstance(node, ast.keyword) and node.arg == "strict"
+            if isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr) and not asserts:
                 yield node
                 yield from _calculations(node)
 
@@ -118,7 +119,7 @@ def nearest(path: Path) -> tuple[list[str], list[str]]:
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     while not (ROOT / folder).is_dir():
         folder = folder.parent
-    return [str(path.relative_to(ROOT)), *map(str, naming)], [str(folder), "-m", "quick"]
+    return [str(path.relative_to(ROOT)), *map(str, naming), "-m", "not slow"], [str(folder), "-m", "quick"]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.base.units import HUGE, YEAR, factor, parse
+from optimizer.base.units import HUGE, YEAR, factor, is_count, parse
 from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.catalog.hardware import cluster_names, device_names, load_cluster
 from optimizer.catalog.rows import plain
@@ -30,7 +31,7 @@ COLUMNS = (
     *("provider", "offer", "region", "device", "cluster", "term", "value", "low", "high", "unit", "gpus"),
     *("sold", "sold_as", *EXTRAS, "fabric", "source", "date", "grade", "note"),
 )
-_DATE = re.compile(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?$")
+_DATE = re.compile(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?$", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,7 @@ class Offer:
     @property
     def day(self) -> datetime.date | None:
         """Its date, the first of its month or year where no more is said; None without one."""
-        match = _DATE.match(self.date)
-        return datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+        return _first_day(self.date)
 
     def age(self, today: datetime.date) -> int | None:
         """Days since its date, None without one."""
@@ -285,7 +285,7 @@ def _possible(term: str, value: float, where: str = "") -> None:
 def _read(path: Path, name: str, *, own: bool) -> tuple[Offer, ...]:
     try:
         rows = csv_rows(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidFile(name, [f"cannot be read: {reason}"]) from None
     problems, offers = [], []
@@ -330,10 +330,10 @@ def _offer(cells: Mapping[str, str], row: str, own: bool) -> Offer:
     extras: Any = {name: _number(name, get(name, ""), kind) for name, kind in EXTRAS.items() if get(name)}
     if extras.get("residual", 0.0) >= 1 or extras.get("pue", 1.0) < 1:
         raise InputError("residual must be below 1 (a share of the price), and pue at least 1")
-    if get("date") and not _DATE.match(get("date", "")):
+    if get("date") and not _first_day(get("date", "")):
         raise InputError(f"date {get('date')!r} must be written as 2026-07-16, 2026-07 or 2026")
     sizes = get("sold", "").split()  # "72" or "4 8 16"
-    if not all(word.isdecimal() and int(word) > 0 for word in sizes):
+    if not all(is_count(word) and int(word) > 0 for word in sizes):
         raise InputError(
             f"sold {get('sold', '')!r} must be the GPUs that are sold together: 72, or several sizes as in 4 8 16"
         )
@@ -364,6 +364,19 @@ def _device(name: str, cluster: str) -> str:
     if not name:
         raise InputError("names neither a device nor a cluster, such as h100 or gb200-nvl72")
     return plain(name) if plain(name) in device_names() else load_cluster(name).device.name
+
+
+def _first_day(text: str) -> datetime.date | None:
+    """The first day of a date, month or year; None for what is none.
+
+    >>> _first_day("2026-07"), _first_day("2026-02-31")
+    (datetime.date(2026, 7, 1), None)
+    """
+    match = _DATE.match(text)
+    try:
+        return datetime.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)) if match else None
+    except ValueError:
+        return None
 
 
 def _number(name: str, text: str, dimension: str) -> float:

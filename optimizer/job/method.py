@@ -9,6 +9,7 @@ from functools import cache
 
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
+from optimizer.base.units import is_count
 
 ADAMW = "adamw"
 FULL, LORA, DORA, QLORA, FROZEN = "full", "lora", "dora", "qlora", "frozen"
@@ -165,7 +166,7 @@ def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:
 def _rank(text: str, train: str) -> int:
     if not text:
         return RANK
-    if not text.isdigit() or not 1 <= int(text) <= MOST_RANK:
+    if not is_count(text) or not 1 <= int(text) <= MOST_RANK:
         raise InputError(f"--train {train}: the rank must be a whole number from 1 to {MOST_RANK:,}, but got {text!r}")
     return int(text)
 

@@ -10,6 +10,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from optimizer.base.units import is_count
+
 TOKEN = "access_token"
 HOSTS = ("127.0.0.1", "localhost")
 LARGEST_BODY = 8 * 2**20  # of a request [B]: a log that is uploaded travels in base64
@@ -52,7 +54,7 @@ class Guard:
             answer = _refused(403, "this server answers on 127.0.0.1 and localhost alone.")
         elif not self._is_known(asked):
             answer = _refused(401, "open the address that `optimize page` printed; it carries the access_token.")
-        elif not length.isdecimal() or int(length) > LARGEST_BODY:
+        elif not is_count(length) or int(length) > LARGEST_BODY:
             answer = _refused(413, f"more than {LARGEST_BODY >> 20} MiB.")
         elif scope["type"] == "http" and (scope["path"] in ("/", *self.tabs) or TOKEN in asked.query_params):
             answer = self._redirected(asked)

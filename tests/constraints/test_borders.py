@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from optimizer.constraints.given_layout import given_layouts
+from optimizer.constraints.given_layout import given_layouts, placements
 from optimizer.constraints.program import Program
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.space import domains
+from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.step.host_memory import node_memory
-from tests.search.jobs import small_job
+from tests.search.jobs import DENSE, MIXTURE, small_job
 
 
 def test_a_schedule_is_a_choice_only_where_software_offers_more_than_the_usual_ones() -> None:
     assert "schedule" not in domains(small_job())
     offered = small_job(features=Features(schedules=("1f1b", "interleaved", "zero-bubble")))
     assert [SCHEDULES[code] for code in domains(offered)["schedule"]] == ["1f1b", "interleaved", "zero-bubble"]
+
+
+# Of 8 GPUs, 12 layers, 48 sequences of 4,096 tokens: degrees divide 8, contexts have 1,024 tokens or more,
+# micro-batches are at most twice 16, virtual stages share 12 to 14 places (embedding and loss are two).
+DOMAINS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("tp", "pp"), (1, 2, 4, 8)),
+    **{"cp": (1, 2, 4), "micro_batch": (1, 2, 3, 4, 6, 8, 12, 16, 24), "vpp": (1, 2, 3, 4, 6, 7, 12, 13, 14)},
+    **dict.fromkeys(("ep", "etp"), (1,)),
+    **{"sequence_parallel": (0, 1), "zero_stage": (0, 1, 2, 3), "recompute": (0, 2)},
+    **dict.fromkeys(("shard", "overlap_exchange", "activation_offload"), (0,)),
+}
+EXPERTS = {"ep": (1, 2, 4, 8), "etp": (1, 2, 4, 8)}
+OVERLAPS, FSDP = Features(offers_overlap=True), Features(zero_stages=(0, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("job", "other"),
+    [
+        (small_job(), {}),
+        (small_job(model=MIXTURE), EXPERTS),
+        (small_job(model=MIXTURE, features=OVERLAPS), {**EXPERTS, "overlap_exchange": (0, 1)}),
+        (small_job(features=OVERLAPS), {}),
+        (small_job(features=FSDP), {"shard": (0, 1, 2, 4, 8)}),
+        (small_job(features=Features(zero_stages=(0, 2))), {}),
+        (small_job(ranges={"shard": (0, 3)}), {"shard": (0, 1, 2, 4, 8)}),
+        (small_job(min_cp_tokens=4096), {"cp": (1, 2)}),
+        (small_job(min_cp_tokens=1), {"cp": (1, 2, 4, 8)}),
+        (small_job(max_micro_batch=2), {"micro_batch": (1, 2, 3, 4)}),
+        (small_job(max_vpp=2), {"vpp": (1, 2)}),
+        (small_job(fixed={"tp": 3, "layout": "even"}), {"tp": (3,)}),
+        (small_job(choices={"tp": (3, 8)}), {"tp": (1, 2, 3, 4, 8)}),
+        (small_job(ranges={"activation_offload": (0, 60)}), {"activation_offload": (0, 25, 50, 60, 75, 100)}),
+        (small_job(gpus=128), {"tp": (1, 2, 4, 8, 16, 32, 64)}),
+    ],
+)
+def test_values_of_every_variable(job: Job, other: dict[str, tuple[int, ...]]) -> None:
+    assert domains(job) == {**DOMAINS, **other}
+
+
+def test_values_for_several_numbers_of_gpus_and_batches() -> None:
+    """What divides 8 or 12, and 12 or 64, up to twice the largest micro-batch."""
+    either, sizes = (1, 2, 3, 4, 6, 8, 12), (1, 2, 3, 4, 6, 8, 12, 16, 32)
+    assert domains(small_job(), gpus=np.array([8, 12]), batches=np.array([12, 64])) == {
+        **DOMAINS,
+        **{"tp": either, "pp": either, "cp": (1, 2, 3, 4), "micro_batch": sizes},
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "recomputed"),
+    [("stage", (3, 3, 3, 3)), ("virtual stage", ()), ("all layers", ())],
+)
+def test_what_each_stage_recomputes_is_said_where_software_is_told_of_stages(
+    by: str, recomputed: tuple[int, ...]
+) -> None:
+    job = small_job(features=Features(recompute_by=by))
+    given = placements(job, Plans.of([Plan(pp=4, recompute="full"), Plan(pp=4), Plan(pp=1, recompute="full")]))
+    assert [place.layers for place in given] == [(3, 3, 3, 3), (3, 3, 3, 3), (12,)]
+    assert [place.recomputed for place in given] == [recomputed, (), (12,) if recomputed else ()]
+
+
+@pytest.mark.parametrize(("counts", "beyond"), [("1,1,1", False), ("1,2,1", False), ("2,1,1", True), ("2,2", False)])
+def test_layers_that_no_plan_recomputes_are_beyond_the_software(counts: str, beyond: bool) -> None:
+    """4 layers on three stages are 1, 2 and 1; each virtual stage recomputes as many of its first layers."""
+    features = Features(recompute_by="virtual stage")
+    job = small_job(model=replace(DENSE, layers=4), features=features, fixed={"recompute_layers": counts})
+    (rule,) = given_layouts(job)
+    assert rule.beyond(job) is beyond
+    assert not rule.beyond(small_job(fixed={"recompute_layers": counts}))  # software that is told of stages
 
 
 def test_activations_that_fill_the_host_exactly_fit() -> None:

@@ -112,6 +112,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ZeroStage(), FSDP, {"pp": 2, "zero_stage": 1}),
     (Shard(), ASKED, {"dp": 8, "shard": 4}),
     (Shard(), replace(FSDP, gpus=16), {"dp": 16, "shard": 8, "zero_stage": 3}),  # a node's
+    (Shard(), replace(FSDP, gpus=16), {"dp": 8, "cp": 2, "shard": 8, "zero_stage": 3}),  # contexts count
     (Recompute(), SELECTIVE, {"recompute": "selective"}),
     (ActivationOffload(), OFFLOADS, {"activation_offload": 50}),
     (OverlapAllToAll(), OVERLAPS, {"ep": 2, "overlap_exchange": True}),

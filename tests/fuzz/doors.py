@@ -8,10 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import parse_qsl
 
 import click
 from click.testing import CliRunner
@@ -158,9 +159,7 @@ def nccl_file(path: Path) -> object:
 
 
 def topo_file(path: Path) -> object:
-    from optimizer.catalog.readers.nvidia_topo import read_topo
-
-    return read_topo(path)
+    return command(["topology", path.name, "--device", "h100"], path.parent)
 
 
 def answer_file(path: Path) -> object:
@@ -171,15 +170,81 @@ def answer_file(path: Path) -> object:
 
 
 def quotes_file(path: Path) -> object:
-    from optimizer.catalog.offers import read_quotes
-
-    return read_quotes(path)
+    return command(["prices", "--prices", path.name, "--device", "h100"], path.parent)
 
 
 def trials_file(path: Path) -> object:
     from optimizer.trial.folder import read_folder
 
     return read_folder(path.parent).chosen
+
+
+def own_runs(texts: tuple[str, str], folder: Path) -> object:
+    """Enter by `--runs` with a table alone, or a log and what started it."""
+    from optimizer.base.errors import OptimizerError
+    from optimizer.catalog import load_stack
+    from optimizer.commands.own_runs import with_known_runs
+
+    first, second = texts
+    files = [written(folder, "first", first), *([written(folder, "second.sh", second)] if second else [])]
+    try:
+        stack, _ = with_known_runs(load_stack("megatron-core"), ",".join(map(str, files)), "dgx-h100")
+    except OptimizerError as error:
+        return told(str(error))
+    if nan_in(stack):
+        raise Trouble("NaN in what runs say")
+    return stack
+
+
+def batch_script(path: Path) -> object:
+    """What `--like` takes of a script; twice the same, since what it writes is a batch script again."""
+    from optimizer.catalog.readers.text import readable
+    from optimizer.frameworks.bash.like import alike
+    from tests.frameworks.launches import SLURM
+
+    once = alike(SLURM, readable(path, "give a batch script of Slurm"), path.name)
+    return alike(SLURM, once, path.name)
+
+
+def pasted(text: str, folder: Path) -> object:
+    """What a visitor pastes on the page into /improve, which is also the text of a link."""
+    from optimizer.base.errors import OptimizerError
+    from optimizer.page.improve.question import asked
+    from optimizer.page.task import PageTask
+    from optimizer.page.views import result
+
+    body = text.encode("utf-8", "surrogatepass")
+    with no_search():
+        try:
+            found = result(PageTask(view="improve", asked=asked([("cluster", "dgx-h100")]), body=body))
+        except OptimizerError as error:
+            return told(str(error))
+        except click.exceptions.Exit:
+            return None
+    if nan_in(found):
+        raise Trouble(f"NaN in {found!r:.300}")
+    return None
+
+
+def tab(asked: tuple[str, list[tuple[str, str]]], folder: Path) -> object:
+    """A tab of the page with what its address says, and every view that opens with it, to the end."""
+    from optimizer.base.errors import OptimizerError
+    from optimizer.page.tabs import tabs_of
+    from optimizer.page.task import PageTask
+    from optimizer.page.views import result
+
+    name, pairs = asked
+    tab = next(each for each in tabs_of(None) if each.name == name)
+    try:
+        question = tab.asked(pairs)
+        if tab.asked(parse_qsl(question.address())).address() != question.address():
+            raise Trouble(f"another question is at {question.address()!r:.300}")
+        for view in tab.opening or ("panel",):
+            if name != "improve" and nan_in(result(PageTask(view=view, asked=question))):
+                raise Trouble(f"NaN in the view {view}")
+    except OptimizerError as error:
+        return told(str(error))
+    return None
 
 
 def portfolio_file(path: Path) -> object:
@@ -259,6 +324,33 @@ def tables() -> st.SearchStrategy[str]:
     return damaged_text([RUNS, more])
 
 
+def own_texts() -> st.SearchStrategy[tuple[str, str]]:
+    """A table of runs; or a log with the script that started it, whole or damaged."""
+    from tests.frameworks.launches import ARRAYS, SLURM
+
+    scripts = st.one_of(st.sampled_from((Path(SCRIPT).read_text(), SLURM, "x", "")), damaged_text([ARRAYS, SLURM]))
+    return st.one_of(st.tuples(tables(), st.just("")), st.tuples(logs(), scripts))
+
+
+def batch_scripts() -> st.SearchStrategy[str]:
+    from tests.frameworks.launches import HYDRA_COMMAND, READ_DOCUMENT, SLURM
+
+    own = "#!/bin/bash\n#SBATCH -A me -t 1-0 --gres=gpu:8\nmodule load cuda\nsrun --container-image='a b' x\n"
+    return damaged_text([own, SLURM, HYDRA_COMMAND, READ_DOCUMENT])
+
+
+def pastes() -> st.SearchStrategy[str]:
+    """Launch files and logs as they are pasted: bare, with `==> name <==` between them, or as JSON."""
+    one = st.one_of(launches(""), logs(), tables(), st.sampled_from(HOSTILE))
+    name = st.sampled_from(("a.sh", "b.log", "c.yaml", "../d", *HOSTILE))
+    files = st.lists(st.tuples(name, one).map(list), max_size=3)
+    return st.one_of(
+        one,
+        files.map(lambda found: json.dumps({"pasted": found})),
+        files.map(lambda found: "\n".join(f"==> {name} <==\n{text}" for name, text in found)),
+    )
+
+
 def quotes() -> st.SearchStrategy[str]:
     return damaged_text([(ROOT / "examples" / "quotes.csv").read_text()])
 
@@ -333,13 +425,22 @@ def options(*words: str, values: Mapping[str, tuple[str, ...]]) -> st.SearchStra
     )
 
 
-def addresses() -> st.SearchStrategy[list[tuple[str, str]]]:
-    """Names and values as an address of the page gives them."""
+def addresses(
+    said: list[tuple[str, str]], values: Mapping[str, tuple[str, ...]]
+) -> st.SearchStrategy[list[tuple[str, str]]]:
+    """Names and values as an address of the page gives them, after those that are always said."""
     odd = st.sampled_from((*NUMBERS, *HOSTILE))
-    pairs = [st.tuples(st.just(name), st.one_of(st.sampled_from(good), odd)) for name, good in ADDRESS.items()]
-    return st.lists(st.one_of(*pairs, st.tuples(odd, odd)), max_size=6)
+    pairs = [st.tuples(st.just(name), st.one_of(st.sampled_from(good), odd)) for name, good in values.items()]
+    return st.lists(st.one_of(*pairs, st.tuples(odd, odd)), max_size=6).map(lambda found: [*said, *found])
 
 
+def _named(name: str, pairs: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    return name, pairs
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT, LOG, QUOTES = (str(ROOT / "examples" / name) for name in ("llama3-8b.sh", "slow-run.log", "quotes.csv"))
+RUNS_TABLE = str(Path(__file__).with_name("runs.csv"))
 JOB: Mapping[str, tuple[str, ...]] = {
     "--model": ("llama3-8b",),
     "--gpus": ("8", "64"),
@@ -357,7 +458,7 @@ JOB: Mapping[str, tuple[str, ...]] = {
         "full",
         "lora",
         "lora:64",
-        "lora:8:qkv,down",
+        "lora:8:q_proj,down_proj",
         "lora::",
         "qlora:16:all",
         "dora",
@@ -365,7 +466,20 @@ JOB: Mapping[str, tuple[str, ...]] = {
         "frozen:",
     ),
     "--base": ("bf16", "nf4", "mxfp4"),
-    "--optimizer": ("adamw", "muon", "paged-adamw-8bit", "sgd"),
+    "--optimizer": ("adamw", "muon", "paged-adamw-8bit", "sgd", "adamw:in-backward", "lion:", ":in-backward"),
+    "--loss": (
+        "sft",
+        "dpo",
+        "kto",
+        "reward",
+        "distillation:llama3-8b",
+        "distillation:",
+        "dpo:x",
+        "distillation:/dev/zero",
+    ),
+    "--lengths": ("700", "700:300", "p50:400,p95:1900", "p50:400,p95:1", "700:", "p50:0,p95:0", "-1:2", "1e400:1"),
+    "--packing": ("on", "off"),
+    "--runs": (RUNS_TABLE, f"{LOG},{SCRIPT}", f"{LOG},{LOG}", f"{SCRIPT},", ",,", f"{RUNS_TABLE},{RUNS_TABLE}"),
     "--set": (
         "layers=4",
         "device.memory=96GB",
@@ -394,6 +508,10 @@ PLAN = JOB | {
     "--flex": ("batch=5%", "batch=", "seq=1"),
     "--why-not": ("tp=4,pp=8",),
     "--export": ("out",),
+    "--like": (SCRIPT,),
+    "--samples": ("50k",),
+    "--epochs": ("3",),
+    "--tokens": ("1e12",),
 }
 ADDRESS = {
     **{"model": ("gpt3", "llama3-8b"), "gpus": ("64", "1k"), "fix": ("tp=8", "pp=2..8"), "mine": ("tp=8,pp=8",)},
@@ -401,9 +519,41 @@ ADDRESS = {
     **{"cluster": ("dgx-h100",), "stack": ("megatron-core",), "oom_risk": ("10%",), "hbm_limit": ("75GB",)},
     **{"set": ("layers=4",), "routing": ("1.3",), "bubble_ceiling": ("10%",), "show": ("map",)},
 }
+# What stands in the address of each tab; what is in the first of a pair is always said, so that answers take no time.
+TABS: Mapping[str, tuple[list[tuple[str, str]], Mapping[str, tuple[str, ...]]]] = {
+    "plan": (
+        [("model", "llama3-8b"), ("gpus", "8")],
+        {
+            **ADDRESS,
+            **{"train": ("lora", "qlora:8"), "base": ("nf4",), "optimizer": ("muon", "sgd"), "minimize": ("cost",)},
+            **{"tokens": ("1e12",), "price": ("2",), "prefer": ("fast",), "runs": ("file",), "model": ("llama3-8b",)},
+            **{"runs_file": ("",), "model_file": ("",), "cluster_file": ("eJwrSS0uAQAEXQHB",), "gpus": ("1", "16")},
+        },
+    ),
+    "fits": (
+        [("model", "llama3-8b"), ("gpus", "1"), ("context", "2048")],
+        {
+            **{"cluster": ("h100", "rtx-4090"), "gpus": ("1", "8"), "context": ("2048:8192", "8k,2k")},
+            **{"global-batch": ("64",), "dtype": ("bf16", "fp8"), "oom-risk": ("10%",)},
+        },
+    ),
+    "improve": ([("gpus", "64")], {"model": ("gpt3",), "cluster": ("h100",), "plan": ("gpus=8",), "files": ("eJw",)}),
+    "buy": (
+        [("model", "llama3-8b"), ("tokens", "1e12"), ("hardware", "h100"), ("gpus", "8")],
+        {
+            **{"deadline": ("30d",), "budget": ("200M",), "power": ("1MW",), "racks": ("4",), "buy": ("yes",)},
+            **{"term": ("spot",), "provider": ("aws",), "rent.h100": ("2.5",), "tokens": ("15T",), "gpus": ("8,16",)},
+        },
+    ),
+    "learn": (
+        [],
+        {
+            **{"act": ("1", "2", "5", "9"), "context": ("data parallel",), "question": ("x",), "key": ("y",)},
+            **{"tp": ("4", "8"), "pp": ("2",), "gpus": ("64",), "micro_batch": ("1",), "seq": ("8192",)},
+        },
+    ),
+}
 SMALL = ("--model", "llama3-8b", "--gpus", "8")
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT, LOG, QUOTES = (str(ROOT / "examples" / name) for name in ("llama3-8b.sh", "slow-run.log", "quotes.csv"))
 STUDY = str(Path(__file__).with_name("study.toml"))
 STUDIES = {
     "timeline": options("timeline", *SMALL, values=JOB | {"--layout": ("even", "best")}),
@@ -483,6 +633,12 @@ EACH = SCARCE | {
     "--global-batch": ("1", "64"),
     "--dtype": ("any",),
     "--train": ("lora",),
+    "--loss": ("dpo", "reward", "distillation:llama3-8b"),
+    "--lengths": ("700:300",),
+    "--packing": ("on",),
+    "--optimizer": ("muon", "sgd"),
+    "--runs": (RUNS_TABLE,),
+    "--stack": ("megatron-core@0.12", "hf-2026", "nemo", "deepspeed"),
 }
 PAGES = {
     "plan": options(*SMALL, "--trials", "0", values=EACH | {"--gpus": ("1", "16"), "--within": ("3%",)}),
@@ -520,7 +676,14 @@ DOORS = (
     Door(name="quotes.csv", inputs=quotes(), enter=read(quotes_file, "quotes.csv")),
     Door(name="portfolio.csv", inputs=portfolios(), enter=read(portfolio_file, "portfolio.csv")),
     Door(name="trials.json", inputs=documents("trials.json"), enter=read(trials_file, "trials.json")),
-    Door(name="address", inputs=addresses(), enter=address),
+    Door(name="address", inputs=addresses([], ADDRESS), enter=address),
+    Door(name="own runs", inputs=own_texts(), enter=own_runs),
+    Door(name="like", inputs=batch_scripts(), enter=read(batch_script, "own.sh")),
+    Door(name="pasted", inputs=pastes(), enter=pasted),
+    *(
+        Door(name=f"/{name}", inputs=addresses(said, values).map(partial(_named, name)), enter=tab, cost=cost)
+        for (name, (said, values)), cost in zip(TABS.items(), (5, 10, 1, 5, 2), strict=True)
+    ),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
     *(Door(name=f"{name} page", inputs=inputs, enter=page, cost=5) for name, inputs in PAGES.items()),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.readers.test_damage import DATA
 from tests.frameworks.launches import DEEPSPEED, TORCHTITAN
 from tests.fuzz.doors import DOORS, Door
 from tests.fuzz.run import tried, trouble
@@ -59,6 +60,24 @@ FOUND = (
     ("answer", '{"schema_version": 1, "status": "optimal", "plan": ' + "[" * 5000 + "}"),
     ("model.toml", "x = " + "[" * 5000),
     ("deepspeed.json", "[" * 200 + "]" * 200),
+    *(
+        (name, text)
+        for name in ("model.toml", "torchtitan.toml", "pasted")
+        for text in (
+            f"{'a.' * 60_000}a = 1\n",
+            f"layers = 4\nx = {{ {'a . ' * 60_000}a = 1}}\n",
+            f"[{'b.' * 60_000}b]\n",
+        )
+    ),
+    ("/plan", ("plan", [("optimizer", "muon")])),
+    ("/plan", ("plan", [("train", '"')])),
+    ("options", ["--model", "llama3-8b", "--gpus", "8", "--train", "lora:²"]),
+    ("options", ["--model", "llama3-8b", "--gpus", "8", "--train", f"lora:{LONG}"]),
+    ("quotes.csv", "device,term,value,unit,date\nh100,on_demand,2,USD/h,2026-02-31\n"),
+    ("quotes.csv", f"device,term,value,unit,sold\nh100,on_demand,2,USD/h,{LONG}\n"),
+    ("quotes.csv", "x" * 140_000),
+    ("topo", (DATA / "topo_h100.txt").read_text().replace("NV18", f"NV{LONG}")),
+    *(("bash", 60_000 // len(part) * part) for part in ("1|", "a |\n", "<", "(DP=", "a=(\n", "<<E\n")),
 )
 
 

@@ -56,6 +56,8 @@ def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
         (("cluster", "./mine.toml"), "unknown cluster"),
         (("dtype", "fp7"), "dtype must be one of bf16, fp16, fp8, fp4"),
         (("routing", "evenly"), "routing must be one of forced, trained, fresh"),
+        (("train", "lore"), "--train must be one of full, lora, dora, qlora, frozen"),
+        (("optimizer", '"'), "the optimizer must be one of adamw,"),
         (("oom_risk", "0.7"), "oom risk must be above 0 and at most 50%"),
         (("tokens", "-1"), "tokens must be a number above zero"),
         (("price", "nan"), "price must be a number above zero"),
@@ -86,8 +88,23 @@ def test_every_option_of_the_page_is_asked_and_answered() -> None:
         shown = control(option, question)
         values = [value for choices in shown.groups.values() for value, _ in choices]
         assert shown.unit or shown.value in ("", *values)
+        assert shown.unit or option.name == "runs" or values  # something to choose
+        for value in values:
+            assert getattr(asked([(option.name, value)]), option.name) is not None
     with pytest.raises(InputError, match="minimize must be one of time, energy, cost"):
         asked([("minimize", "money")])
+
+
+def test_ways_of_training_are_asked_as_on_the_command_line() -> None:
+    question = asked(
+        [("model", "llama3-8b"), ("gpus", "8"), ("train", "lora:8:mlp"), ("optimizer", "lion:in-backward")]
+    )
+    assert [control(FIELDS[name], question).groups["of the address"] for name in ("train", "optimizer")] == [
+        [("lora:8:mlp", "lora:8:mlp")],
+        [("lion:in-backward", "lion:in-backward")],
+    ]
+    asks = Request(model="llama3-8b", gpus=8, limits={}, train="lora:8:mlp", optimizer="lion:in-backward")
+    assert question.job()[0].method == job_of(asks)[0].method
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from optimizer.base.errors import InvalidFile
+from optimizer.base.units import is_count
 from optimizer.catalog.readers.text import readable
 from optimizer.job.lengths import LONGEST, quantile_text
 
@@ -25,7 +26,7 @@ def lengths_text(typed: str) -> str:
     sizes, wrong = [], []
     for number, line in enumerate(readable(typed, ADVICE).splitlines(), start=1):
         text = line.strip().rstrip(",")
-        if text.isdigit() and 1 <= int(text) <= LONGEST:
+        if is_count(text) and 1 <= int(text) <= LONGEST:
             sizes.append(float(text))
         elif text and (sizes or number > 1):
             wrong.append(f"line {number}: {text[:40]!r} is no length of 1 to {LONGEST:,} tokens; {ADVICE}")

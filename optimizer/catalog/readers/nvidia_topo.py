@@ -12,7 +12,7 @@ from optimizer.job.hardware import Link
 
 # from near to far: one PCIe switch, several, a host bridge, several bridges of one socket, another socket
 PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
-_NVLINK = re.compile(r"NV(\d+)$")
+_NVLINK = re.compile(r"NV(\d{1,3})$", re.ASCII)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tomllib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable
@@ -18,6 +19,10 @@ from optimizer.base.files import read_bytes
 # Keys that files of one kind alone have at their top.
 MARKS = {"tiers": "cluster", "features": "stack", "like": "device", "peak_flops": "device", "layers": "model"}
 DEEPEST = 60  # tables and lists in each other
+# A key of more tables than that, at which tomllib takes memory by the square.
+DEEP_KEY = re.compile(
+    rf"""(?:^|[\[{{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST}}}""", re.MULTILINE
+)
 T = TypeVar("T")
 ENCODINGS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 
@@ -93,6 +98,8 @@ def read_json(path: Path, advice: str = "give the path of a JSON file") -> dict[
 
 def toml_of(text: str, where: object) -> dict[str, Any]:
     """The tables in a TOML text; raises InvalidFile, which names `where`, for what is none or nested too deeply."""
+    if DEEP_KEY.search(text):
+        raise InvalidFile(where, [f"not TOML: nested more than {DEEPEST} deep"])
     return _parsed(tomllib.loads, text, "TOML", where)
 
 

@@ -25,7 +25,7 @@ from optimizer.frameworks.machines import LAUNCHER
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
-CONFIGS = re.compile(r"[^=\s]*?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json))$")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"

@@ -14,16 +14,20 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from optimizer.base.errors import InputError
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.flags import Flag, flags_of, flat
 from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
 from optimizer.frameworks.bash.words import Words
 
+MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
+MOST_OPENED = 2000  # arrays and here-documents of a script, for the same reason
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 MOST_ROUNDS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
+JOINED = re.compile(rb"[|<>(&]\s*|\n")
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
 STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
@@ -126,6 +130,16 @@ def _placed(arguments: Sequence[Word]) -> dict[str, list[Word]]:
 
 
 def _parsed(data: bytes) -> Any:
+    """The root of the syntax tree. Raises InputError for what is no script that anybody wrote."""
+    joined = most = 0
+    for match in JOINED.finditer(data):
+        joined = 0 if match[0] == b"\n" else joined + 1
+        most = max(most, joined)
+    if most > MOST_JOINED or data.count(b"=(") > MOST_OPENED or data.count(b"<<") > MOST_OPENED:
+        raise InputError(
+            f"a script may have {MOST_JOINED:,} operators such as | in one command, {MOST_OPENED:,} arrays and as many "
+            f"here-documents, but this one has more"
+        )
     import tree_sitter
     import tree_sitter_bash
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
+from optimizer.base.units import is_count
 from optimizer.catalog.models import model_names, model_spellings, preset_model
 from optimizer.catalog.offers import book_of
 from optimizer.catalog.readers.model_file import model_text
@@ -160,7 +161,7 @@ def _of_logs(
 def _logged(facts: Mapping[str, str]) -> dict[str, Any]:
     """What a log printed of the question."""
     whole = {name: value.removesuffix(".0") for name, value in facts.items()}
-    positive = {name: value for name, value in whole.items() if value.isdecimal() and int(value) > 0}
+    positive = {name: value for name, value in whole.items() if is_count(value) and int(value) > 0}
     changes: dict[str, Any] = {name: int(positive[name]) for name in LOGGED if name in positive}
     spelled = {key.lower(): name for key, name in model_spellings().items()}
     if model := spelled.get(facts.get("model", "").lower()):

@@ -10,9 +10,10 @@ from typing import Any
 from optimizer.constraints.pin_text import Pinned, pins_text, written
 from optimizer.job.fields import FIELDS, Field
 from optimizer.job.job import Job
+from optimizer.job.method import ADAPTERS, optimizers
 from optimizer.job.plan import Plan
 from optimizer.page.plan.own_files import FILE, RUNS, packed
-from optimizer.page.plan.question import CHOICES, PAGED, PlanQuestion
+from optimizer.page.plan.question import CHOICES, PAGED, READ_AS, PlanQuestion
 from optimizer.studies.cells import powers
 
 USUAL = "the usual one"  # what holds where one word does not say it
@@ -87,6 +88,8 @@ def control(option: Field, asked: PlanQuestion) -> Control:
         ]
     if value == FILE:
         groups["of your own"] = [(FILE, "of my own file")]
+    elif name in READ_AS and value and (value, value) not in groups[""]:
+        groups["of the address"] = [(value, value)]
     usual = "" if name == "model" else option.default or option.otherwise or USUAL
     return Control(
         name=name,
@@ -108,7 +111,7 @@ def _groups(name: str) -> Mapping[str, Sequence[tuple[str, str]]]:
     if name == "cluster":
         named = {"Device, on its usual cluster": device_names(), "Cluster": cluster_names()}
         return {heading: [(each, each) for each in names] for heading, names in named.items()}
-    known = family_names() if name == "stack" else CHOICES.get(name, ())
+    known = {**CHOICES, "stack": family_names(), "train": ADAPTERS, "optimizer": tuple(optimizers())}.get(name, ())
     return {"": [(each, each) for each in known if each != FIELDS[name].default]}
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import tempfile
-import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InputError, OptimizerError
+from optimizer.catalog.readers.text import json_of, toml_of
 from optimizer.catalog.sealed import sealed, sealed_folder
 
 FILE = "file"  # as the name of a model, a cluster or runs: the one in the address
@@ -114,7 +113,7 @@ def kind_of(text: str) -> str:
 def _keys(text: str) -> set[str]:
     """The first keys of a JSON or TOML text; none of another."""
     try:
-        values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-    except (ValueError, RecursionError):
+        values = (json_of if text.lstrip().startswith("{") else toml_of)(text, "")
+    except InputError:
         return set()
     return set(values) if isinstance(values, dict) else set()

@@ -15,6 +15,7 @@ from optimizer.commands.request import job_of, request_of
 from optimizer.constraints.pin_text import Pinned, pin_texts, pinned, pins_of, pins_text
 from optimizer.job.fields import CHOICE, FIELDS, FORMATS, GPUS, NAME, SHARE, WHOLE
 from optimizer.job.job import DTYPES, Job
+from optimizer.job.method import method_of, optimizer_of
 from optimizer.job.stack import ROUTING
 from optimizer.page.plan.own_files import FILE, KINDS, MOST_PACKED, RUNS, name_of, on_disk, packed, unpacked
 
@@ -172,12 +173,17 @@ def _pins(given: Sequence[tuple[str, str]]) -> tuple[tuple[str, Pinned], ...]:
 
 
 def _name(kind: str, text: str) -> str:
-    """The name of a preset; files of this machine are for the command line alone."""
+    """The name of a preset, or a word that says how the model is trained; files of this machine are for the command
+    line alone.
+    """
     from optimizer.catalog import cluster_names, device_names, family_names, model_names, stack_names
 
     if kind in CHOICES:
         if text not in CHOICES[kind]:
             raise InputError(f"{kind} must be one of {', '.join(CHOICES[kind])}, but got {text!r}")
+        return text
+    if kind in READ_AS:
+        READ_AS[kind](text)
         return text
     known = {
         "model": model_names(),
@@ -214,6 +220,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     **{"dtype": DTYPES, "routing": tuple(ROUTING)},
     **{field.name: field.choices for field in PAGED if field.choices},
 }
+READ_AS: Mapping[str, Callable[[str], object]] = {"train": method_of, "optimizer": optimizer_of}
 ORDER = {name: place for place, name in enumerate(("tp", "cp", "ep", "etp", "pp", "vpp", "dp", "micro_batch"))}
 _READ: Mapping[str, Callable[[str, str], object]] = {
     **dict.fromkeys((NAME, FORMATS, CHOICE), _name),

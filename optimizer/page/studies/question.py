@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from time import time
+from time import monotonic
 from typing import Any
 from urllib.parse import urlencode
 
@@ -130,7 +130,7 @@ def asked(tab: str, pairs: Sequence[Pair], store: str = "") -> StudyQuestion:
             options.append((key, text))
     chosen = dict(options).get("hardware", "").split(",")
     priced = [(key, text) for key, text in options if not key.startswith(f"{RENT}.") or key.partition(".")[2] in chosen]
-    moment = int(time() / FRESH) if store else 0
+    moment = int(monotonic() / FRESH) if store else 0
     return StudyQuestion(tab=tab, options=tuple(priced), store=store, moment=moment)
 
 
