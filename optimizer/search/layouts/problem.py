@@ -108,6 +108,20 @@ class LayoutProblem:
         waits = bubble(slowest, total, *(np.asarray(value) for value in (float(self.vpp), self.filled, 0.0)))
         return np.asarray(self.microbatches * slowest + waits)
 
+    @property
+    def whole(self) -> float:
+        """Time of all stages together for a micro-batch, nothing recomputed by choice [s]."""
+        return self.pp * self.seconds + sum(count * self.kinds[kind].seconds for kind, count in self.sequence)
+
+    def slowest_within(self, at_most: float) -> float:
+        """The longest that a stage without virtual ones takes for a micro-batch in pipelines of `at_most` [s].
+
+        1F1B takes m t of the slowest stage at least, and (m - 1 - pp) t + 2 x (the sum of t), where stages run ahead.
+        """
+        m, whole = self.microbatches, self.whole
+        steady, rest = (m - 1 - self.pp, 2 * whole) if self.alternates else (m - 1, whole - self.filled)
+        return min(at_most / m, (at_most - rest) / steady if steady > 0 else inf)
+
     def once(self, total: Callable[[str], FloatArray]) -> FloatArray:
         """What stages do once per step, beside what hides [s]; `total`: a field of LayerCosts, summed over a stage."""
         reduced, gathered, backward, forward = map(total, ("reduced", "gathered", "cover_backward", "cover_forward"))
