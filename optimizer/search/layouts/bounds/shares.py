@@ -162,6 +162,8 @@ def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
 
 
 def _between(floors: PlanFloors, plan: IntArray, low: IntArray, high: IntArray, limit: float) -> FloatArray:
+    if not len(plan):
+        return np.zeros(0)
     first, last = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (low, high))
     return floors.bounds(plan, first, last, limit)
 

@@ -38,6 +38,7 @@ HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 class StepFloor(Rows):
     """What a step of each plan takes whatever its layout, per plan, and the value of that.
 
+    rate: what any second of a step is worth [unit of the objective/s].
     surplus: what a step adds to the value of its seconds, recomputing only what has to be, least_surplus: the same at
     any knobs [unit of the objective].
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
@@ -55,6 +56,7 @@ class StepFloor(Rows):
 
     job: Job
     plans: Plans
+    rate: FloatArray
     layer: FloatArray
     less: FloatArray
     head: FloatArray
@@ -73,11 +75,6 @@ class StepFloor(Rows):
     collectives: FloatArray
     updated: FloatArray
     obliged: FloatArray
-
-    @cached_property
-    def rate(self) -> FloatArray:
-        """What any second of a step of each plan is worth [unit of the objective/s]."""
-        return objective_of(self.job).rates(self.job, self.plans)
 
     def value(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least value of a step whose slowest stage takes so long for one micro-batch, infinite where none can
@@ -233,6 +230,7 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     return StepFloor(
         job=job,
         plans=plans,
+        rate=objective_of(job).rates(job, plans),
         layer=usual.mean(dense, moe),
         less=usual.less(dense, moe, apart(job, plans)),
         head=seconds[HEAD],
