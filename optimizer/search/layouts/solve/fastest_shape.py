@@ -46,7 +46,7 @@ def fastest(problem: LayoutProblem, shapes: StageShapes, at_most: float = inf) -
         shapes = shapes.take(np.flatnonzero(roomy.least <= at_most))
     if not len(shapes):
         return None
-    options = [_within(option, at_most) for option in _options(problem, shapes)]
+    options = [_within(option, at_most) for option in _options(problem, shapes, at_most)]
     row, first = (np.concatenate([getattr(option, name) for option in options]) for name in ("row", "first"))
     loads = Loads.joined([option.loads for option in options])
     least = loads.least
@@ -84,16 +84,19 @@ def _within(option: _Option, at_most: float) -> _Option:
     return option.take(np.flatnonzero(loads.fits & (loads.least <= at_most)))
 
 
-def _options(problem: LayoutProblem, shapes: StageShapes) -> Iterator[_Option]:
-    """Every shape with all that it may recompute and that may be best: the fewer layers, the more lies on the host."""
+def _options(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Iterator[_Option]:
+    """Every shape with all that it may recompute and that may be best: the fewer layers, the more lies on the host.
+
+    Without more layers recomputed alike than leave a pipeline of `at_most` [s].
+    """
     every, none = np.arange(len(shapes)), Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
     if problem.alike:
-        settled = np.zeros(len(shapes), dtype=np.bool_)
         for layers in (*range(1, int(shapes.counts.max(initial=0)) + 1), 0):
             loads, may = _first(problem, shapes, layers)
-            index = np.flatnonzero(may & ~settled)
+            index = np.flatnonzero(may)
             yield _Option(loads=loads, row=every, first=np.full(len(shapes), layers)).take(index)
-            settled |= may & loads.fits & (loads.more == 0)
+            left = np.flatnonzero(~(may & loads.fits & (loads.more == 0)) & ~loads.late(at_most))
+            shapes, every = shapes.take(left), every[left]
         return
     for more in _shares(none):
         index = np.flatnonzero(more <= problem.more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from time import perf_counter
 
@@ -229,21 +229,30 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
     """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and MTP layers."""
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
     counts = [sum(n for kind, n in stage_runs if kind in (DENSE, MOE)) for stage_runs in runs]
     predicting = any(kind == MTP for kind, _ in problem.sequence)
     most = max(counts)
     first = min(first, most) if first < most or predicting else 0
-    recomputed: list[Counter[str]] = [Counter() for _ in range(problem.pp)]
-    choosable = recomputable(problem)
-    for virtual, (stage_runs, count) in enumerate(zip(runs, counts, strict=True)):
+    alike = _alike(problem.sequence, tuple(runs), problem.pp, first, recomputable(problem))
+    return assess(problem, runs, [dict(stage) for stage in alike], proven=proven, first=first)
+
+
+@lru_cache(maxsize=1024)  # thousands of plans share a few
+def _alike(
+    sequence: Runs, runs: tuple[Runs, ...], pp: int, first: int, choosable: tuple[str, ...]
+) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Layers of each kind that each stage recomputes."""
+    names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
+    recomputed: list[Counter[str]] = [Counter() for _ in range(pp)]
+    for virtual, stage_runs in enumerate(runs):
+        count = sum(n for kind, n in stage_runs if kind in (DENSE, MOE))
         here, names = names[:count], names[count:]
         to_recompute = [
             *here[: first or count],
             *(MTP for kind, n in stage_runs for _ in range(n) if kind == MTP and not first),
         ]
-        recomputed[virtual % problem.pp].update(kind for kind in to_recompute if kind in choosable)
-    return assess(problem, runs, recomputed, proven=proven, first=first)
+        recomputed[virtual % pp].update(kind for kind in to_recompute if kind in choosable)
+    return tuple(tuple(stage.items()) for stage in recomputed)
 
 
 def assess(

@@ -126,6 +126,8 @@ def every(limits: Limits, total: int) -> IntArray | None:
     >>> every(((1, 2), (0, 2), (0, 1)), 3).tolist()
     [[1, 1, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
     """
+    if any(low > high for low, high in limits):
+        return np.zeros((0, len(limits)), dtype=np.int64)
     ways, beyond = np.ones(1), total - sum(low for low, _ in limits)
     for low, high in limits:
         ways = np.convolve(ways, np.ones(high - low + 1))
