@@ -106,28 +106,28 @@ class StageCapacity:
         the memory left for layers [s], [B], a the bytes of a layer that is spared and d what recomputing saves of them,
         t and r the seconds of a layer and of recomputing it. Where some have to be, all are or at least `again`.
         """
-        beside = self._beside(others, predicting)
+        timeless = self._timeless(others, predicting)
         if others or predicting:
             seconds = seconds - others * self.other - predicting * self.predicted
         time = np.maximum(0.0, seconds)
-        fast = np.maximum((time - self.obliged_recompute) / self.layer, time / beside.all_recomputed)
-        mixed = (time + beside.bought) / beside.mixed
-        full = np.where(self.recomputes, np.minimum(mixed, beside.lean), beside.small)
-        chosen = np.where(fast <= beside.small, fast, np.minimum(fast, full))
+        fast = np.maximum((time - self.obliged_recompute) / self.layer, time / timeless.all_recomputed)
+        mixed = (time + timeless.bought) / timeless.mixed
+        full = np.where(self.recomputes, np.minimum(mixed, timeless.lean), timeless.small)
+        chosen = np.where(fast <= timeless.small, fast, np.minimum(fast, full))
         capacities = np.floor(np.maximum(chosen, 0.0) + SLACK)
         if others or predicting:
-            capacities[(seconds < 0) | beside.none] = -np.inf
+            capacities[(seconds < 0) | timeless.none] = -np.inf
         return capacities
 
-    def _beside(self, others: int, predicting: bool) -> _Beside:
+    def _timeless(self, others: int, predicting: bool) -> _Timeless:
         """What time does not move, found once for all times."""
         key = others, predicting
-        if key not in self._known:
+        if key not in self._timeless_parts:
             memory = self.memory
             if others or predicting:
                 memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
             space = np.maximum(memory + self.fewer, 0.0)
-            self._known[key] = _Beside(
+            self._timeless_parts[key] = _Timeless(
                 all_recomputed=self.layer + self.recompute_each,
                 bought=space * self.per_byte,
                 mixed=self.layer + self.whole * self.per_byte,
@@ -135,14 +135,14 @@ class StageCapacity:
                 lean=np.maximum(memory + self.spare, 0.0) / self.least,
                 none=memory + self.spare < 0,
             )
-        return self._known[key]
+        return self._timeless_parts[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[int, bool], _Beside]:
+    def _timeless_parts(self) -> dict[tuple[int, bool], _Timeless]:
         return {}
 
 
-class _Beside(NamedTuple):
+class _Timeless(NamedTuple):
     """all_recomputed: seconds of a layer that is recomputed, mixed: of one whose bytes are bought by recomputing [s];
     bought: what all bytes are worth so [s]. small, lean: layers that memory has room for, spared and recomputed [1];
     none: it has none for the other layers.
