@@ -48,6 +48,7 @@ class Optimizer:
     in_backward: bool = False  # its step is part of the backward pass, so that gradients live for one layer
 
 
+@cache
 def optimizer_of(text: str) -> Optimizer:
     """The optimizer that `--optimizer` says, AdamW where it says nothing.
 

@@ -131,8 +131,10 @@ def ranked(values: IntArray) -> tuple[IntArray, int]:
         return _sorted_ranks(values)
     seen = np.zeros(high - low + 1, dtype=bool)
     seen[values - low] = True
-    table = np.cumsum(seen) - 1
-    return table[values - low], int(table[-1]) + 1
+    present = np.flatnonzero(seen)
+    table = np.zeros(len(seen), dtype=np.int64)
+    table[present] = np.arange(len(present))
+    return table[values - low], len(present)
 
 
 def _sorted_ranks(values: IntArray) -> tuple[IntArray, int]:

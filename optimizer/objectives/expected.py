@@ -31,7 +31,7 @@ ROUNDING = 1e-8  # of memory: what fits a class to the last bits is of it
 ASSIGNED: float = TABLE["layout"]["assigned"]["cost"]
 ON_HOST: float = TABLE["layout"]["optimizer_on_host"]["cost"]
 _DUALPIPE = SCHEDULES.index("dualpipe")
-_ZERO_BUBBLE = (SCHEDULES.index("zero-bubble"), SCHEDULES.index("zero-bubble-2p"))
+_ZERO_BUBBLE = np.array([name in ("zero-bubble", "zero-bubble-2p") for name in SCHEDULES])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ HAS_PART: Mapping[str, Callable[[Job, Plans], BoolArray]] = {
     "zero_3_beside_pipelines": lambda job, plans: (plans.zero_stage == 3) & (job.stack.features.default_zero < 3),
     "replicated_shards": lambda job, plans: plans.shard > 0,
     "dualpipe": lambda job, plans: plans.schedule == _DUALPIPE,
-    "zero_bubble": lambda job, plans: np.isin(plans.schedule, _ZERO_BUBBLE),
+    "zero_bubble": lambda job, plans: _ZERO_BUBBLE[plans.schedule],
     "remainder": lambda job, plans: job.model.layers % (plans.pp * plans.vpp) != 0,
     "odd_degree": lambda job, plans: _odd(plans.tp, plans.cp, plans.ep, plans.etp),
     "modules_recomputed": lambda job, plans: plans.recompute >= len(MODES),

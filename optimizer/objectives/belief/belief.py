@@ -160,14 +160,14 @@ def posterior(about: RunError, own: tuple[RunError, ...]) -> Posterior:
 
 def published(quantity: str, *roots: str) -> tuple[tuple[RunError, ...], Places]:
     """The published errors of a quantity, and where they lie; of fine-tuning too for software that is built for it."""
-    return _published(quantity, not _built_for_tuning().isdisjoint(roots))
+    others = set(roots) - _roots()
+    return _published(quantity, bool(others) and not others.isdisjoint(_roots(TUNING)))
 
 
 @cache
-def _built_for_tuning() -> frozenset[str]:
-    """Software of the table of fine-tuning that the other one has not."""
-    tuning, others = ({row.root for row in rows} for rows in (published_errors(TUNING), published_errors()))
-    return frozenset(tuning - others)
+def _roots(*file: str) -> frozenset[str]:
+    """Software of a table of errors."""
+    return frozenset(row.root for row in published_errors(*file))
 
 
 @lru_cache(maxsize=2 * len(QUANTITIES))

@@ -56,6 +56,7 @@ def safe_memory(job: Job) -> float:
     return usable * margin(job, risk_of(job)) if usable > 0 else usable
 
 
+@lru_cache(maxsize=256)
 def margin(job: Job, risk: float) -> float:
     """Share of the usable memory that a plan may be predicted to reserve at this risk [1]."""
     mean, spread = memory_error(job)

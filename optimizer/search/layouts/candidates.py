@@ -179,21 +179,26 @@ def _slices(plans: Plans, bounds: FloatArray) -> Iterator[IntArray]:
 
 
 def place(
-    job: Job, plans: Plans, tuning: Tuning = Tuning(), *, time_limit: float | None = None
+    job: Job,
+    plans: Plans,
+    tuning: Tuning = Tuning(),
+    *,
+    time_limit: float | None = None,
+    own: OwnSettings | None = None,
 ) -> tuple[Candidate | None, ...]:
     """Each plan with the best layout that is found with little effort; None where none fits.
 
     When the time is over the plans that are left get none at all: the result is shorter.
     """
-    search = _search(job, tuning, time_limit, LITTLE)
+    search = _search(job, tuning, time_limit, LITTLE, own)
     if search.expired():
         return ()
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
-    own = _own(search, layer_costs)
+    floors_of_all = _own(search, layer_costs)
     every = [
         (floors, cache(prospects), scale)
         for each in risk_classes(job)
-        for floors in (own.of(at_risk(layer_costs, each.risk)),)
+        for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
         for prospects, scale in _prospects(search, floors, each.factor)
     ]
     by_number: list[Candidate | None] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, floor, inf
 
 import numpy as np
@@ -108,6 +109,20 @@ class LayoutProblem:
         waits = bubble(slowest, total, *(np.asarray(value) for value in (float(self.vpp), self.filled, 0.0)))
         return np.asarray(self.microbatches * slowest + waits)
 
+    @property
+    def whole(self) -> float:
+        """Time of all stages together for a micro-batch, nothing recomputed by choice [s]."""
+        return self.pp * self.seconds + sum(count * self.kinds[kind].seconds for kind, count in self.sequence)
+
+    def slowest_within(self, at_most: float) -> float:
+        """The longest that a stage without virtual ones takes for a micro-batch in pipelines of `at_most` [s].
+
+        1F1B takes m t of the slowest stage at least, and (m - 1 - pp) t + 2 x (the sum of t), where stages run ahead.
+        """
+        m, whole = self.microbatches, self.whole
+        steady, rest = (m - 1 - self.pp, 2 * whole) if self.alternates else (m - 1, whole - self.filled)
+        return min(at_most / m, (at_most - rest) / steady if steady > 0 else inf)
+
     def once(self, total: Callable[[str], FloatArray]) -> FloatArray:
         """What stages do once per step, beside what hides [s]; `total`: a field of LayerCosts, summed over a stage."""
         reduced, gathered, backward, forward = map(total, ("reduced", "gathered", "cover_backward", "cover_forward"))
@@ -127,7 +142,7 @@ def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts[floa
 
 def problem_of(job: Job, plan: Plan, costs: StageCosts[float], more: int = 0) -> LayoutProblem:
     """The problem of a plan whose layers cost so much, and so many OFFLOAD_STEPs `more` on the host."""
-    flying = in_flight(Plans.of([plan] * plan.pp), np.arange(plan.pp, dtype=np.float64))
+    flying = in_flight(Plans.of([plan]), np.arange(plan.pp, dtype=np.float64))
     counts = kinds_of(job.model)
     mean = sum(counts[kind] * costs.kinds[kind].weight for kind in LAYERS if kind in counts) / plan.pp
     passes = filled_passes(SCHEDULES.index(plan.schedule), plan.pp, plan.num_microbatches)
@@ -176,13 +191,18 @@ def firsts(sequence: Runs) -> tuple[int, ...]:
     return (*range(1, max(runs[:-1], default=0) + 1), sum(runs))
 
 
-def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[Runs]:
+def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> tuple[Runs, ...]:
     """What each virtual stage holds: so many transformer layers; MTP layers so many virtual stages before the
     last one.
     """
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    ends = [run for run in problem.sequence if run[0] not in (DENSE, MOE)]
-    places = {EMBEDDING: 0, MTP: problem.virtual_stages - 1 - ahead, HEAD: problem.virtual_stages - 1}
+    return _runs_of(problem.sequence, problem.virtual_stages, tuple(counts), ahead)
+
+
+@lru_cache(maxsize=1024)  # thousands of plans share a few
+def _runs_of(sequence: Runs, virtual_stages: int, counts: tuple[int, ...], ahead: int) -> tuple[Runs, ...]:
+    names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
+    ends = [run for run in sequence if run[0] not in (DENSE, MOE)]
+    places = {EMBEDDING: 0, MTP: virtual_stages - 1 - ahead, HEAD: virtual_stages - 1}
     runs: list[Runs] = []
     for virtual, count in enumerate(counts):
         stage_kinds, names = names[:count], names[count:]
@@ -190,7 +210,7 @@ def runs_of(problem: LayoutProblem, counts: Sequence[int], ahead: int) -> list[R
         before = [run for run in here if run[0] == EMBEDDING]
         after = [run for run in here if run[0] != EMBEDDING]
         runs.append((*before, *((kind, stage_kinds.count(kind)) for kind in dict.fromkeys(stage_kinds)), *after))
-    return runs
+    return tuple(runs)
 
 
 def recomputing_searched(job: Job) -> str:

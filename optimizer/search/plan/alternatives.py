@@ -19,6 +19,7 @@ from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
+from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.layouts.candidates import place
 
@@ -67,8 +68,11 @@ def alternatives(
     tuning: Tuning,
     *,
     time_limit: float | None = None,
+    own: OwnSettings | None = None,
 ) -> tuple[Alternative, ...]:
     """The runners-up of the best plan, whose `value` is in the unit of the objective, each at its own knobs.
+
+    own: settings of the job's plans as far as they are known.
 
     The first of them, while there is time, get their best layouts; those that the search for the best plan has laid out
     stay as they are.
@@ -77,7 +81,7 @@ def alternatives(
     chosen = [points.plans.plan(position) for position in positions]
     searched = [] if job.layout_given else chosen[:PLACED]
     missing = [plan for plan in searched if plan not in layouts.placed]
-    placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit) if missing else ()
+    placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own) if missing else ()
     placed = {**layouts.placed, **dict(zip(missing, placed_now, strict=False))}
     pool = [other for plan in searched if (other := placed.get(plan))]
     pool += [other for other in layouts.candidates if other.solved and structure(other.plan) != structure(best)]

@@ -98,8 +98,11 @@ def proven(
         )
     with clock.phase("alternatives"):
         points, best, value = swept.points, unproven.plan, unproven.value
+        time_limit, own = unproven.left, swept.own
         others = (
-            alternatives(job, points, layouts, best, value, top, tuning, time_limit=unproven.left) if points else ()
+            alternatives(job, points, layouts, best, value, top, tuning, time_limit=time_limit, own=own)
+            if points
+            else ()
         )
         others = tuple(other for other in others if other.slower <= within)
         ties = near_ties(points, best, value, others) if points else NearTies()

@@ -21,9 +21,17 @@ from optimizer.search.layouts.problem import (
     runs_of,
 )
 from optimizer.search.layouts.solve.fastest_shape import fastest, least_memory_shape
-from optimizer.search.layouts.solve.layout import Layout, assess, recomputed_alike, shaped_layout
+from optimizer.search.layouts.solve.layout import Layout, assess, best_assignment, recomputed_alike, shaped_layout
 from optimizer.search.layouts.solve.loads import Loads
-from optimizer.search.layouts.solve.shapes import FEW, StageShapes, every, nearly_even, shapes_of
+from optimizer.search.layouts.solve.shapes import (
+    FEW,
+    StageShapes,
+    every,
+    few_cuts,
+    least_slowest,
+    nearly_even,
+    shapes_of,
+)
 from tests.search.layouts.test_layout import random_problem
 
 
@@ -74,15 +82,33 @@ def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
     shapes = shapes_of(problem)
     listed = [layout for row in range(len(shapes)) for layout in choices(problem, shapes, row)]
     best = min((layout.objective for layout in listed if layout.fits(problem)), default=inf)
-    found = shaped_layout(problem, fastest(problem))
+    found = shaped_layout(problem, fastest(problem, shapes))
     if best == inf:
         assert found is None
         return
     assert found is not None
     assert found.fits(problem)
     assert found.objective == pytest.approx(best, rel=1e-8)
-    assert fastest(problem, best * (1 + 1e-6)) is not None
-    assert fastest(problem, best * (1 - 1e-6)) is None
+    assert fastest(problem, shapes, best * (1 + 1e-6)) is not None
+    assert fastest(problem, shapes, best * (1 - 1e-6)) is None
+
+
+@pytest.mark.parametrize("seed", range(48))
+def test_few_cuts_hold_the_fastest_layout_without_virtual_stages(seed: int) -> None:
+    """Whatever has to take less than some time is among them, with 1F1B and with a closed form."""
+    problem = interleaved(seed)
+    flying = tuple(float(problem.pp - stage) for stage in range(problem.pp))
+    problem = replace(problem, vpp=1, in_flight=flying, alternates=bool(seed % 4), more=problem.more * (seed % 2))
+    every_cut = few_cuts(problem, inf)
+    assert every_cut is not None
+    listed = [layout for row in range(len(every_cut)) for layout in choices(problem, every_cut, row)]
+    best = min((layout.objective for layout in listed if layout.fits(problem)), default=inf)
+    few = few_cuts(problem, problem.slowest_within(best * (1 + 1e-9)))
+    assert few is not None
+    found = shaped_layout(problem, fastest(problem, few, best * (1 + 1e-9)))
+    assert (found.objective if found else inf) == pytest.approx(best, rel=1e-8)
+    assert [len(few_cuts(problem, slowest) or ()) > 0 for slowest in (0.0, least_slowest(problem))] == [False, True]
+    assert best == inf or best_assignment(problem).objective == pytest.approx(best, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(24))

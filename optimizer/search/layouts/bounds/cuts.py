@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
+from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.search.layouts.bounds.stage_needs import SLACK
 from optimizer.search.layouts.bounds.step_floor import StepFloor
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
@@ -78,22 +80,38 @@ class _Cuts:
 
         ahead: stages between the MTP layers and the last one.
         """
-        problem, last = self.problem, self.problem.pp - 1
-        memory, predicting = problem.at_most_offload.memory, sum(n for kind, n in problem.sequence if kind == MTP)
+        reached, pp = self._until_last_two, self.problem.pp
+        for stage in range(max(pp - 2, 0), pp):
+            reached = self._through(reached, stage, ahead)
+        return np.asarray(reached[:, -1])
+
+    @cached_property
+    def _until_last_two(self) -> FloatArray:
+        """The same up to the last two stages, of which one holds the MTP layers, by the layers up to there [s]."""
         reached = np.full((len(next(iter(self.extra.values()), [0])), len(self.start)), np.inf)
         reached[:, 0] = 0.0
-        for stage in range(problem.pp):
-            ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == last - ahead)}
-            counts = {**self.by_kind, **{kind: np.full(self.start.shape, n) for kind, n in ends.items() if n}}
-            recomputed = dict(self.extra)
-            if MTP in counts and MTP in recomputable(problem):
-                recomputed[MTP] = np.zeros((len(reached), 1, 1), dtype=np.int64)
-                recomputed[MTP][-1] = predicting
-            by_kind = sum(n * problem.kinds[kind].seconds for kind, n in counts.items())
-            seconds = np.asarray(problem.seconds + by_kind) + sum(
-                n * problem.kinds[kind].recompute for kind, n in recomputed.items()
-            )
-            reserved = memory.reserved(counts, recomputed, problem.in_flight[stage])
-            fits = self.possible & (seconds <= self.longest) & (reserved <= problem.usable * (1 + SLACK))
-            reached = np.maximum(reached[:, self.start], np.where(fits, seconds, np.inf)).min(axis=2)
-        return np.asarray(reached[:, -1])
+        for stage in range(self.problem.pp - 2):
+            reached = self._through(reached, stage, 0)
+        return reached
+
+    def _through(self, reached: FloatArray, stage: int, ahead: int) -> FloatArray:
+        """Time of the slowest stage up to one more, by the layers up to its end, where those before it took so long."""
+        problem, last = self.problem, self.problem.pp - 1
+        predicting = sum(n for kind, n in problem.sequence if kind == MTP)
+        ends = {EMBEDDING: int(stage == 0), HEAD: int(stage == last), MTP: predicting * (stage == last - ahead)}
+        counts = {**self.by_kind, **{kind: np.full(self.start.shape, n) for kind, n in ends.items() if n}}
+        recomputed = dict(self.extra)
+        if MTP in counts and MTP in recomputable(problem):
+            recomputed[MTP] = np.zeros((len(reached), 1, 1), dtype=np.int64)
+            recomputed[MTP][-1] = predicting
+        by_kind = sum(n * problem.kinds[kind].seconds for kind, n in counts.items())
+        seconds = np.asarray(problem.seconds + by_kind) + sum(
+            n * problem.kinds[kind].recompute for kind, n in recomputed.items()
+        )
+        reserved = self._memory.reserved(counts, recomputed, problem.in_flight[stage])
+        fits = self.possible & (seconds <= self.longest) & (reserved <= problem.usable * (1 + SLACK))
+        return np.asarray(np.maximum(reached[:, self.start], np.where(fits, seconds, np.inf)).min(axis=2))
+
+    @cached_property
+    def _memory(self) -> LinearStage[float]:
+        return self.problem.at_most_offload.memory

@@ -14,7 +14,6 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import kinds_of
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload, slower_on_host
-from optimizer.objectives.step.linear_stage import states_of_model
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, knobs_at
 from optimizer.search.layouts.bounds.even_splits import even_memory, only_even
@@ -162,6 +161,8 @@ def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
 
 
 def _between(floors: PlanFloors, plan: IntArray, low: IntArray, high: IntArray, limit: float) -> FloatArray:
+    if not len(plan):
+        return np.zeros(0)
     first, last = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (low, high))
     return floors.bounds(plan, first, last, limit)
 
@@ -188,5 +189,6 @@ def least_share(floors: PlanFloors) -> FloatArray:
     need = layer_costs.plans.pp * (memory.fixed - safe_memory(floors.job))
     for kind, count in kinds_of(floors.job.model).items():
         need = need + count * memory.least(kind, 1.0)
-    state = states_of_model(layer_costs, offloadable=True)
-    return np.maximum(host_share(layer_costs), np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
+    state = floors.floor.offloadable
+    share = host_share(layer_costs, floors.floor.states, state)
+    return np.maximum(share, np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))

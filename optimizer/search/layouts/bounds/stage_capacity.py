@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,11 +69,16 @@ class StageCapacity:
         """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
         the other layers wherever they take least of it [layers].
         """
-        alone = self._capacities(slowest, 0, False)
-        capacities = np.add.reduceat(alone, self.first) - self._taken(slowest, alone)
-        return np.where(np.logical_or.reduceat(self.lost, self.first), -np.inf, capacities)
+        seconds = slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less
+        alone = self._capacities(seconds, 0, False)
+        capacities = np.add.reduceat(alone, self.first) - self._taken(seconds, alone)
+        return np.where(self._any_lost, -np.inf, capacities)
 
-    def _taken(self, slowest: FloatArray, alone: FloatArray) -> FloatArray | float:
+    @cached_property
+    def _any_lost(self) -> NDArray[np.bool_]:
+        return np.asarray(np.logical_or.reduceat(self.lost, self.first))
+
+    def _taken(self, seconds: FloatArray, alone: FloatArray) -> FloatArray | float:
         """Room for common layers that the others take at least, `alone` being what each stage has without [layers].
 
         However they are shared out, a stage with some of them, and perhaps the MTP layers, loses no less than
@@ -80,7 +86,7 @@ class StageCapacity:
         """
 
         def lost(others: int, predicting: bool) -> FloatArray:
-            return np.asarray(np.minimum.reduceat(alone - self._capacities(slowest, others, predicting), self.first))
+            return np.asarray(np.minimum.reduceat(alone - self._capacities(seconds, others, predicting), self.first))
 
         least: list[FloatArray | float] = [0.0]
         by_stage = [lost(count, False) for count in range(1, self.others + 1)]
@@ -93,28 +99,61 @@ class StageCapacity:
             np.minimum.reduce([lost(count, True) + least[-1 - count] for count in range(self.others + 1)])
         )
 
-    def _capacities(self, slowest: FloatArray, others: int, predicting: bool) -> FloatArray:
+    def _capacities(self, seconds: FloatArray, others: int, predicting: bool) -> FloatArray:
         """Common layers that each stage has room for beside these, -inf where there is none for them [layers].
 
         Where layers may be recomputed, a share of one may: n <= (T + M r / d) / (t + a r / d), with T the time and M
         the memory left for layers [s], [B], a the bytes of a layer that is spared and d what recomputing saves of them,
         t and r the seconds of a layer and of recomputing it. Where some have to be, all are or at least `again`.
         """
-        seconds = slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less
-        memory = self.memory
+        timeless = self._timeless(others, predicting)
         if others or predicting:
             seconds = seconds - others * self.other - predicting * self.predicted
-            memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
-        time, space = np.maximum(0.0, seconds), np.maximum(memory + self.fewer, 0.0)
-        fast = np.maximum((time - self.obliged_recompute) / self.layer, time / (self.layer + self.recompute_each))
-        small = space / self.whole
-        mixed = (time + space * self.per_byte) / (self.layer + self.whole * self.per_byte)
-        lean = np.maximum(memory + self.spare, 0.0) / self.least
-        full = np.where(self.recomputes, np.minimum(mixed, lean), small)
-        capacities = np.floor(np.maximum(np.where(fast <= small, fast, np.minimum(fast, full)), 0.0) + SLACK)
+        time = np.maximum(0.0, seconds)
+        fast = np.maximum((time - self.obliged_recompute) / self.layer, time / timeless.all_recomputed)
+        mixed = (time + timeless.bought) / timeless.mixed
+        full = np.where(self.recomputes, np.minimum(mixed, timeless.lean), timeless.small)
+        chosen = np.where(fast <= timeless.small, fast, np.minimum(fast, full))
+        capacities = np.floor(np.maximum(chosen, 0.0) + SLACK)
         if others or predicting:
-            capacities[(seconds < 0) | (memory + self.spare < 0)] = -np.inf
+            capacities[(seconds < 0) | timeless.none] = -np.inf
         return capacities
+
+    def _timeless(self, others: int, predicting: bool) -> _Timeless:
+        """What time does not move, found once for all times."""
+        key = others, predicting
+        if key not in self._timeless_parts:
+            memory = self.memory
+            if others or predicting:
+                memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
+            space = np.maximum(memory + self.fewer, 0.0)
+            self._timeless_parts[key] = _Timeless(
+                all_recomputed=self.layer + self.recompute_each,
+                bought=space * self.per_byte,
+                mixed=self.layer + self.whole * self.per_byte,
+                small=space / self.whole,
+                lean=np.maximum(memory + self.spare, 0.0) / self.least,
+                none=memory + self.spare < 0,
+            )
+        return self._timeless_parts[key]
+
+    @cached_property
+    def _timeless_parts(self) -> dict[tuple[int, bool], _Timeless]:
+        return {}
+
+
+class _Timeless(NamedTuple):
+    """all_recomputed: seconds of a layer that is recomputed, mixed: of one whose bytes are bought by recomputing [s];
+    bought: what all bytes are worth so [s]. small, lean: layers that memory has room for, spared and recomputed [1];
+    none: it has none for the other layers.
+    """
+
+    all_recomputed: FloatArray
+    bought: FloatArray
+    mixed: FloatArray
+    small: FloatArray
+    lean: FloatArray
+    none: NDArray[np.bool_]
 
 
 def stage_capacity(job: Job, costs: StageCosts[FloatArray], plans: Plans) -> StageCapacity:

@@ -38,6 +38,7 @@ HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 class StepFloor(Rows):
     """What a step of each plan takes whatever its layout, per plan, and the value of that.
 
+    rate: what any second of a step is worth [unit of the objective/s].
     surplus: what a step adds to the value of its seconds, recomputing only what has to be, least_surplus: the same at
     any knobs [unit of the objective].
     layer: a common layer (see Common) for one micro-batch, less: by how much a stage may take less than its layers at
@@ -48,13 +49,15 @@ class StepFloor(Rows):
     objective]. alternates: 1 where 1F1B is run, else 0, forward: share of its layers' time that a stage's forward pass
     takes at most, and up to half [1]. per_step: `once` without the step's overhead, collectives: the least that those
     in it take at any knobs [s], updated: what a rank updates [elements], obliged: the part of `surplus` that is of what
-    has to be recomputed [unit of the objective].
+    has to be recomputed [unit of the objective]. states, offloadable: what all stages keep of the model, and what of it
+    may lie on the host [B].
     """
 
     WHOLE = ("job",)
 
     job: Job
     plans: Plans
+    rate: FloatArray
     layer: FloatArray
     less: FloatArray
     head: FloatArray
@@ -73,11 +76,8 @@ class StepFloor(Rows):
     collectives: FloatArray
     updated: FloatArray
     obliged: FloatArray
-
-    @cached_property
-    def rate(self) -> FloatArray:
-        """What any second of a step of each plan is worth [unit of the objective/s]."""
-        return objective_of(self.job).rates(self.job, self.plans)
+    states: FloatArray
+    offloadable: FloatArray
 
     def value(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least value of a step whose slowest stage takes so long for one micro-batch, infinite where none can
@@ -158,7 +158,7 @@ class StepFloor(Rows):
 
     def of(self, layer_costs: LayerCosts) -> StepFloor:
         """The floors of the same plans where memory has other room: what any knobs leave is all that it moves."""
-        job, share = layer_costs.job, host_share(layer_costs)
+        job, share = layer_costs.job, host_share(layer_costs, self.states, self.offloadable)
         return self.changed(
             job=job,
             tuned=self.per_step - (self.collectives + self.updated * least_update_time(job, share)),
@@ -226,13 +226,15 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     once = work_per_step(work, knobs)
     per_step, (collectives, updated) = once.total[0], least_collectives(work)
     none, every = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
-    share, surplus = host_share(layer_costs), objective_of(job).surplus(layer_costs)
+    states, offloadable = states_of_model(layer_costs), states_of_model(layer_costs, offloadable=True)
+    share, surplus = host_share(layer_costs, states, offloadable), objective_of(job).surplus(layer_costs)
     obliged = surplus.recomputing(
         {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
     )
     return StepFloor(
         job=job,
         plans=plans,
+        rate=objective_of(job).rates(job, plans),
         layer=usual.mean(dense, moe),
         less=usual.less(dense, moe, apart(job, plans)),
         head=seconds[HEAD],
@@ -251,6 +253,8 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         collectives=collectives,
         updated=updated,
         obliged=spread(obliged, (len(plans),)),
+        states=states,
+        offloadable=offloadable,
     )
 
 
@@ -263,7 +267,7 @@ def _forward_share(layer_costs: LayerCosts) -> FloatArray:
     return np.asarray(np.minimum(np.maximum.reduce(shares), 0.5))
 
 
-def host_share(layer_costs: LayerCosts) -> FloatArray:
+def host_share(layer_costs: LayerCosts, states: FloatArray, offloadable: FloatArray) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
     All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage holds its
@@ -271,8 +275,7 @@ def host_share(layer_costs: LayerCosts) -> FloatArray:
     """
     job, plans = layer_costs.job, layer_costs.plans
     capacity = plans.pp * (safe_memory(job) - job.stack["workspace"])
-    offloadable = states_of_model(layer_costs, offloadable=True)
-    share = np.clip((states_of_model(layer_costs) - capacity) / np.maximum(offloadable, 1.0), 0.0, 1.0)
+    share = np.clip((states - capacity) / np.maximum(offloadable, 1.0), 0.0, 1.0)
     alone = np.flatnonzero(plans.pp == 1)
     if len(alone):
         some = layer_costs.take(alone)

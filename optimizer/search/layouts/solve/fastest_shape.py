@@ -34,23 +34,22 @@ class Shaped:
     first: int
 
 
-def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
+def fastest(problem: LayoutProblem, shapes: StageShapes, at_most: float = inf) -> Shaped | None:
     """The shape whose pipeline is fastest among those that fit, of equals the one whose virtual stages are most alike;
-    None where none has a pipeline of `at_most` [s].
+    None where none of `shapes` has a pipeline of `at_most` [s].
 
     In the order of their times where no stage waits; the schedules of those that may be fastest are run.
     """
-    shapes = shapes_of(problem)
     if at_most < inf:
         # Recomputing takes time and what lies on the host too: without either, most shapes take too long already.
         roomy = Loads(problem=replace(problem, usable=inf), by_kind=shapes.by_kind, recomputed={})
-        shapes = shapes.take(np.flatnonzero(roomy.pipeline + roomy.once <= at_most))
-        if not len(shapes):
-            return None
-    options = [_within(option, at_most) for option in _options(problem, shapes)]
+        shapes = shapes.take(np.flatnonzero(roomy.least <= at_most))
+    if not len(shapes):
+        return None
+    options = [_within(option, at_most) for option in _options(problem, shapes, at_most)]
     row, first = (np.concatenate([getattr(option, name) for option in options]) for name in ("row", "first"))
     loads = Loads.joined([option.loads for option in options])
-    least = loads.pipeline + loads.once
+    least = loads.least
     best, fastest_row = inf, None
     order = _order(loads, least, shapes.counts[row])
     for start in range(0, len(order), AT_ONCE):
@@ -58,7 +57,7 @@ def fastest(problem: LayoutProblem, at_most: float = inf) -> Shaped | None:
         some = some[least[some] < best * (1 - SAME)]
         if not len(some):
             break
-        seconds = least[some] + loads.take(some).stalled
+        seconds = least[some] + (loads.take(some).stalled if problem.vpp > 1 else 0.0)
         seconds = np.where(seconds <= at_most, seconds, inf)
         place = int(np.argmax(seconds <= seconds.min() * (1 + SAME)))
         if seconds[place] < best * (1 - SAME):
@@ -82,19 +81,22 @@ class _Option:
 def _within(option: _Option, at_most: float) -> _Option:
     """Those that fit with a pipeline of `at_most` [s] where no stage waits."""
     loads = option.loads
-    return option.take(np.flatnonzero(loads.fits & (loads.pipeline + loads.once <= at_most)))
+    return option.take(np.flatnonzero(loads.fits & (loads.least <= at_most)))
 
 
-def _options(problem: LayoutProblem, shapes: StageShapes) -> Iterator[_Option]:
-    """Every shape with all that it may recompute and that may be best: the fewer layers, the more lies on the host."""
+def _options(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Iterator[_Option]:
+    """Every shape with all that it may recompute and that may be best: the fewer layers, the more lies on the host.
+
+    Without more layers recomputed alike than leave a pipeline of `at_most` [s].
+    """
     every, none = np.arange(len(shapes)), Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
     if problem.alike:
-        settled = np.zeros(len(shapes), dtype=np.bool_)
         for layers in (*range(1, int(shapes.counts.max(initial=0)) + 1), 0):
             loads, may = _first(problem, shapes, layers)
-            index = np.flatnonzero(may & ~settled)
+            index = np.flatnonzero(may)
             yield _Option(loads=loads, row=every, first=np.full(len(shapes), layers)).take(index)
-            settled |= may & loads.fits & (loads.more == 0)
+            left = np.flatnonzero(~(may & loads.fits & (loads.more == 0)) & ~loads.late(at_most))
+            shapes, every = shapes.take(left), every[left]
         return
     for more in _shares(none):
         index = np.flatnonzero(more <= problem.more)

@@ -6,9 +6,9 @@ layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT; all sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from time import perf_counter
 
@@ -23,6 +23,7 @@ from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_o
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
 from optimizer.search.layouts.solve.loads import Loads
 from optimizer.search.layouts.solve.program import LayoutProgram
+from optimizer.search.layouts.solve.shapes import StageShapes, few_cuts, least_slowest, shapes_of
 
 FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
@@ -120,14 +121,33 @@ def best_assignment(
     Source of the objective: objectives/step/price.py.
     """
     if problem.vpp > 1:
-        layout = shaped_layout(problem, fastest(problem, at_most))
-        if layout is None:
-            raise Infeasible(_why(problem))
-        return layout
-    variables = LayoutProgram(problem, at_most)
-    values, optimal = _Effort(seed=seed, time_limit=time_limit, effort=effort).solve(variables)
-    layout = _layout(variables, values, optimal)
-    return replace(layout, least=layout.objective if optimal else 0.0)
+        return _shaped(problem, shapes_of(problem), at_most)
+    cuts = few_cuts(problem, problem.slowest_within(at_most)) if at_most < inf else None
+    if cuts is not None and fastest(problem, cuts, at_most) is None:
+        raise Infeasible(_why(problem))
+    best: Layout | None = None
+    for layout in _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts(LayoutProgram(problem, at_most)):
+        if layout and layout.proven:
+            return replace(layout, least=layout.objective)
+        if layout and (best is None or layout.objective < best.objective):
+            best = layout
+        limit = best.objective * (1 + ROUNDING) if best else at_most
+        near = few_cuts(problem, least_slowest(problem))
+        if near is not None and (lean := shaped_layout(problem, fastest(problem, near, limit))):
+            limit = lean.objective * (1 + ROUNDING)
+        if (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:
+            return _shaped(problem, cuts, limit)
+    if best is None:
+        raise _too_short(problem)
+    return best
+
+
+def _shaped(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Layout:
+    """The fastest of these shapes; raises Infeasible where none has a pipeline of `at_most` [s]."""
+    layout = shaped_layout(problem, fastest(problem, shapes, at_most))
+    if layout is None:
+        raise Infeasible(_why(problem))
+    return layout
 
 
 def shaped_layout(problem: LayoutProblem, shape: Shaped | None) -> Layout | None:
@@ -147,24 +167,23 @@ class _Effort:
     time_limit: float | None
     effort: float | None
 
-    def solve(self, variables: LayoutProgram) -> tuple[Sequence[int], bool]:
-        """A solution, and whether it is proven the best.
+    def layouts(self, variables: LayoutProgram) -> Iterator[Layout | None]:
+        """What one attempt after the other finds, until it is proven the best. Raises Infeasible where nothing fits.
 
         Some programs that take a minute otherwise are solved at once with every constraint in the linear relaxation;
         most others take longer so. Others take long with one seed and are solved at once with another.
         """
-        problem, start = variables.problem, perf_counter()
+        start = perf_counter()
         attempts = ((0, FIRST, False), (0, FIRST, True), (1, FIRST, False), (0, self.effort, False))
         for other, effort, relaxed in attempts:
             left = None if self.time_limit is None else self.time_limit - (perf_counter() - start)
             answer = variables.program.solve(self.seed + other, left, effort, relaxed=relaxed)
-            if answer.status in (OPTIMAL, INFEASIBLE):
-                break
-        if answer.status == INFEASIBLE:
-            raise Infeasible(_why(problem))
-        if answer.values is None:
-            raise TimeLimit(f"no layout of {problem.pp} stages was found in time")
-        return answer.values, answer.status == OPTIMAL
+            if answer.status == INFEASIBLE:
+                raise Infeasible(_why(variables.problem))
+            proven = answer.status == OPTIMAL
+            yield None if answer.values is None else _layout(variables, answer.values, proven)
+            if proven:
+                return
 
 
 def least_memory_assignment(
@@ -173,8 +192,10 @@ def least_memory_assignment(
     """The layout whose fullest stage reserves least. Raises Infeasible when no layout fits in the problem's memory,
     TimeLimit when none was found in time.
     """
-    variables = LayoutProgram(problem, lean=True)
-    return _layout(variables, *_Effort(seed=seed, time_limit=time_limit, effort=effort).solve(variables))
+    *_, layout = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts(LayoutProgram(problem, lean=True))
+    if layout is None:
+        raise _too_short(problem)
+    return layout
 
 
 def even_layout(problem: LayoutProblem, *, recompute: bool = True) -> Layout:
@@ -208,21 +229,30 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
 
 def recomputed_alike(problem: LayoutProblem, runs: Sequence[Runs], first: int, *, proven: bool = False) -> Layout:
     """The layout that recomputes the first so many layers of every virtual stage; for 0 all, and MTP layers."""
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
     counts = [sum(n for kind, n in stage_runs if kind in (DENSE, MOE)) for stage_runs in runs]
     predicting = any(kind == MTP for kind, _ in problem.sequence)
     most = max(counts)
     first = min(first, most) if first < most or predicting else 0
-    recomputed: list[Counter[str]] = [Counter() for _ in range(problem.pp)]
-    choosable = recomputable(problem)
-    for virtual, (stage_runs, count) in enumerate(zip(runs, counts, strict=True)):
+    alike = _alike(problem.sequence, tuple(runs), problem.pp, first, recomputable(problem))
+    return assess(problem, runs, [dict(stage) for stage in alike], proven=proven, first=first)
+
+
+@lru_cache(maxsize=1024)  # thousands of plans share a few
+def _alike(
+    sequence: Runs, runs: tuple[Runs, ...], pp: int, first: int, choosable: tuple[str, ...]
+) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Layers of each kind that each stage recomputes."""
+    names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
+    recomputed: list[Counter[str]] = [Counter() for _ in range(pp)]
+    for virtual, stage_runs in enumerate(runs):
+        count = sum(n for kind, n in stage_runs if kind in (DENSE, MOE))
         here, names = names[:count], names[count:]
         to_recompute = [
             *here[: first or count],
             *(MTP for kind, n in stage_runs for _ in range(n) if kind == MTP and not first),
         ]
-        recomputed[virtual % problem.pp].update(kind for kind in to_recompute if kind in choosable)
-    return assess(problem, runs, recomputed, proven=proven, first=first)
+        recomputed[virtual % pp].update(kind for kind in to_recompute if kind in choosable)
+    return tuple(tuple(stage.items()) for stage in recomputed)
 
 
 def assess(
@@ -264,6 +294,10 @@ def _layout(variables: LayoutProgram, values: Sequence[int], proven: bool) -> La
         return recomputed_alike(variables.problem, variables.runs(values), first, proven=proven)
     recomputed = [{kind: values[index] for kind, index in stage.items()} for stage in variables.recomputed]
     return assess(variables.problem, variables.runs(values), recomputed, proven=proven)
+
+
+def _too_short(problem: LayoutProblem) -> TimeLimit:
+    return TimeLimit(f"no layout of {problem.pp} stages was found in time")
 
 
 def _why(problem: LayoutProblem) -> str:

@@ -118,6 +118,15 @@ class Loads:
         return np.asarray(longest.max(axis=1) + sum(recomputed, np.zeros(1)) + hosted)
 
     @property
+    def least(self) -> FloatArray:
+        """What the pipeline and a step's ends take at least, and without virtual stages at all [s]."""
+        return np.asarray(self.pipeline + self.once + (self.stalled if self.problem.vpp == 1 else 0.0))
+
+    def late(self, at_most: float) -> BoolArray:
+        """Whether no pipeline of `at_most` [s] recomputes as much or more."""
+        return np.asarray(self.pipeline + (self.stalled if self.problem.vpp == 1 else 0.0) > at_most)
+
+    @property
     def stalled(self) -> FloatArray:
         """What running the schedule adds to the pipeline, below 0 where it takes less [s]; see step/price.py."""
         if self.problem.vpp == 1 and not self.problem.alternates:

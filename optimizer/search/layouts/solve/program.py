@@ -381,7 +381,7 @@ class LayoutProgram:
                 self.program.linear([*terms, *later, (longest, -self.finer)], None, 0)
         return longest
 
-    def runs(self, values: Sequence[int]) -> list[Runs]:
+    def runs(self, values: Sequence[int]) -> tuple[Runs, ...]:
         """The runs of layers on each stage in a solution."""
         counts = [
             sum(sign * values[variable] for terms in kinds.values() for variable, sign in terms)

@@ -15,10 +15,12 @@ import numpy as np
 
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
+from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
 from optimizer.search.layouts.solve.loads import by_stage
 
 FEW = 1000  # layouts, up to which every one is listed
+HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
 
 
@@ -56,6 +58,42 @@ def shapes_of(problem: LayoutProblem) -> StageShapes:
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
 
 
+def few_cuts(problem: LayoutProblem, slowest: float) -> StageShapes | None:
+    """All layouts without virtual stages of which no stage takes longer than this for a micro-batch [s]; None where
+    these are not FEW.
+    """
+    limits = zip(virtual_stage_limits(problem), _most(problem, slowest).tolist(), strict=True)
+    within = tuple((low, min(high, most)) for (low, high), most in limits)
+    return None if every(within, problem.layers) is None else _shapes(problem.sequence, problem.pp, within)
+
+
+def least_slowest(problem: LayoutProblem) -> float:
+    """A least time of the slowest stage, where stages have room for all layers between them [s]."""
+    low, high = 0.0, 2 * problem.whole
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _most(problem, middle).any() else (middle, high)
+    return high
+
+
+def _most(problem: LayoutProblem, slowest: float) -> IntArray:
+    """Layers that stages may hold where none takes longer than this [s]; none where all together have no room for all.
+
+    Where stages recompute their first k layers alike each k is one case; the least room of all cases counts.
+    """
+    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
+    busy, width = np.cumsum([0.0, *(problem.kinds[kind].seconds for kind in names)]), np.arange(len(names) + 1)
+    least = np.array([np.min(busy[count:] - busy[: len(busy) - count]) for count in width])
+    recomputed = np.minimum(width, width[1:, None] if problem.alike else [[0]])
+    seconds = least + recomputed * min(problem.kinds[kind].recompute for kind in names)
+    aside = np.full(problem.pp, problem.seconds)
+    aside[0] += problem.kinds[EMBEDDING].seconds
+    aside[-1] += problem.kinds[HEAD].seconds
+    most = (seconds[..., None] <= slowest * (1 + ROUNDING) - aside).sum(axis=1) - 1
+    enough = most.clip(0).sum(axis=1) >= len(names)
+    return np.asarray((most * enough[:, None]).max(axis=0).clip(0))
+
+
 @lru_cache(maxsize=32)  # of up to 20 MB each
 def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
     names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
@@ -81,12 +119,15 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
     return StageShapes(pp=pp, counts=counts, ahead=ahead, by_kind=by_kind, before=before)
 
 
+@lru_cache(maxsize=32)
 def every(limits: Limits, total: int) -> IntArray | None:
     """Layers on each virtual stage in every way within the limits, or None where these are more than FEW.
 
     >>> every(((1, 2), (0, 2), (0, 1)), 3).tolist()
     [[1, 1, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
     """
+    if any(low > high for low, high in limits):
+        return np.zeros((0, len(limits)), dtype=np.int64)
     ways, beyond = np.ones(1), total - sum(low for low, _ in limits)
     for low, high in limits:
         ways = np.convolve(ways, np.ones(high - low + 1))
