@@ -12,7 +12,7 @@ from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.known import RunsSource
 from optimizer.job.loss import TrainingLoss, loss_of
-from optimizer.job.method import ADAMW, FULL, Method, Optimizer, method_of, optimizer_of, tunes
+from optimizer.job.method import ADAMW, DEQUANTISED, FULL, Method, Optimizer, method_of, optimizer_of, tunes
 from optimizer.job.model import Model
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
@@ -227,14 +227,20 @@ class Job:
             whole = master + 2 * WIDE
         if not self.optimizer or rule.name == ADAMW:
             return whole
-        wide = (whole - master) / 2.0
+        wide = WIDE if rule.wide else (whole - master) / 2.0
         others = (self.model.embedding_params + self.model.head_params) / self.model.params if rule.orthogonal else 0.0
         return master + (rule.moments + others) * (rule.bytes or wide)
 
     @property
     def wide_adapters(self) -> bool:
-        """Whether what is trained is adapters in fp32."""
-        return self.method.adapts and self.stack.features.wide_adapters
+        """Whether what is trained is adapters in fp32.
+
+        Source: huggingface/peft v0.21.0, src/peft/tuners/tuners_utils.py, cast_adapter_dtype; huggingface/trl v1.16.0,
+        trl/trainer/sft_trainer.py, which casts adapters back where their base is quantised.
+        """
+        features = self.stack.features
+        narrow = features.narrow_qlora and self.method.base in DEQUANTISED
+        return self.method.adapts and features.wide_adapters and not narrow
 
     @property
     def wide_rest(self) -> bool:

@@ -155,6 +155,7 @@ class Features:
 
     # kernels
     fused_norm: bool = True  # norms are one kernel
+    eager: bool = False  # every operation is a kernel of its own, as PyTorch runs the code of Transformers
     # kernels of attention: separate ones for the softmax (unfused), one for it, the first or second generation of flash
     # attention, or kernels written for the device (flash3)
     attention: Annotated[str, ATTENTION] = "flash"
@@ -177,6 +178,7 @@ class Features:
     loads_whole: bool = False  # frozen weights stay whole on each device beside their shards
     loss_chunks: int = 1  # parts of the tokens of which the loss has the logits in turn; 0: vocabulary / hidden of them
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
+    narrow_qlora: bool = False  # but not beside a base of few bits
     # what a plan may have
     default_zero: int = 1  # ZeRO stage of a run that names none
     default_vpp: int = 1  # virtual stages of a run that names none

@@ -55,12 +55,14 @@ def test_full_training_of_8b_fits_no_such_card_with_adamw() -> None:
 
 
 def test_adapters_of_4b_fit_a_card() -> None:
-    """LLaMA-Factory's example of Qwen3-4B: its table says 8 GB of a model as large, without what a step computes."""
-    stack = load_stack(default_stack(CARD.device, tuned=True))
-    job = replace(TORCHTUNE, model=load_model("qwen3-4b"), stack=stack, train="lora:8")
-    costs = priced(job, Plan(num_microbatches=2, recompute="full"))
-    assert 8.0 < float(costs.reserved[0]) / GIB < 13.0
-    assert chance_to_fit(job, float(costs.reserved[0])) > 0.9
+    """LLaMA-Factory's example of Qwen3-4B; with TRL, whose loss is in chunks, it took 9.8 GB on an H200."""
+    plan = Plan(num_microbatches=2, recompute="full")
+    for stack in (load_stack("trl"), load_stack(default_stack(CARD.device, tuned=True))):
+        job = replace(TORCHTUNE, model=load_model("qwen3-4b"), stack=stack, train="lora:16")
+        costs = priced(job, plan)
+        assert chance_to_fit(job, float(costs.reserved[0])) > 0.9
+        if stack.features.loss_chunks > 1:
+            assert float(costs.reserved[0]) == pytest.approx(9.8e9, rel=0.08)
 
 
 def test_a_million_tokens_on_eight_cards_take_what_trl_measured() -> None:
@@ -125,6 +127,7 @@ def test_dequantising_costs_the_same_whatever_the_tokens() -> None:
 
 def test_embedding_and_head_trained_whole_are_copies_in_half_precision() -> None:
     job = replace(TORCHTUNE, stack=load_stack("transformers"), train="lora:8:all")
+    job = replace(job, seq_len=1)  # so that no activations lay where the temporaries of the update do
     small, whole = (priced(replace(job, train=train), BOTH) for train in (job.train, f"{job.train},embedding,head"))
     elements = job.model.embedding_params + job.model.head_params
     added = sum(whole.memory[term][0] - small.memory[term][0] for term in ("weights", "gradients", "optimizer"))

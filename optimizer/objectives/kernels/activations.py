@@ -37,6 +37,7 @@ class ActivationBytes:
     none: FloatArray
     selective: FloatArray
     full: FloatArray
+    passing: FloatArray | float = 0.0  # gradients of these while the backward pass is in a recomputed layer [B]
     modules: Mapping[str, FloatArray] = field(default_factory=dict)
     movable: Mapping[str, FloatArray] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ def resident_bytes(
     """
     mode = modes(recompute)
     each = pick(mode, (table.none, table.selective, table.full))
-    recomputing = pick(mode, (0.0, table.none - table.selective, table.none))
+    recomputing = pick(mode, (0.0, table.none - table.selective, table.none + table.passing))
     if selective_on_host:
         moved = selective_bytes(table, recompute)
         each, recomputing = each - moved, recomputing + DOUBLE * moved
@@ -112,8 +113,10 @@ def activation_bytes(
     divides the 10 as well. In general: what norms keep (8 h and more, norm_bytes), dropout masks (2 h), queries, keys
     and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
     products (norm outputs, activation output) are kept in one byte; `wide`, the residual stream is in single precision.
+    Eager code keeps the fp32 input of a norm and what it scales, and the output of a gated MLP's activation besides, and
+    while it goes back through a layer the gradients of gate, up and their product.
 
-    Source: Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
+    Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py; Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
 
     >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
@@ -125,9 +128,9 @@ def activation_bytes(
     t, tp = shapes.tokens, shapes.tp
     input_bytes = 1.0 if fp8 else 2.0
     twice = 2.0 if wide else 1.0
-    stream = twice * norm_bytes(model, shapes, input_bytes) + t * model.hidden / shapes.sp * (
-        2.0 if features.dropout else 0.0
-    )
+    chained = features.eager and not features.fused_norm  # a norm keeps its input in fp32 and what it scales, too
+    masks = t * model.hidden / shapes.sp * (2.0 if features.dropout else 0.0)
+    stream = (2.0 if wide or chained else 1.0) * norm_bytes(model, shapes, input_bytes) + masks
     attention = mixer_bytes(model, shapes)
     scores = np.zeros_like(t)
     if model.has_attention and not features.attention.startswith("flash"):
@@ -143,8 +146,17 @@ def activation_bytes(
     parts = mlp | {"scores": scores}
     freed = freed_bytes(model, shapes, features, moe, parts, input_bytes) if features.recompute_modules else {}
     movable = movable_bytes(model, shapes, moe, imbalance, input_bytes) if features.activation_offload else {}
+    passing = np.zeros_like(t)
+    if features.eager and model.feed_forwards != NOTHING and not moe:
+        # Of gate, up and their product; of a norm its output and input in fp32, and the stream's.
+        passing = t * (2.0 * (3 if model.gated_mlp else 2) * model.ffn_hidden / tp + 10.0 * model.hidden / shapes.sp)
     return ActivationBytes(
-        none=resident + scores, selective=selective, full=layer_input, modules=freed, movable=movable
+        none=resident + scores,
+        selective=selective,
+        full=layer_input,
+        passing=passing,
+        modules=freed,
+        movable=movable,
     )
 
 
@@ -222,6 +234,8 @@ def _mlp_bytes(
     """
     before = input_bytes if features.narrow_inputs else 2.0
     per_width = before * (2 if model.gated_mlp else 1) + input_bytes
+    if features.eager and not features.fused_norm and model.gated_mlp:
+        per_width += before  # the activation's output, which enters a product of its own
     if model.feed_forwards == NOTHING:
         return {}
     if not moe or model.experts is None:

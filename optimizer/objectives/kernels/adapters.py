@@ -29,10 +29,14 @@ MATRICES: Mapping[str, tuple[str, ...]] = {
     **{"latent_down": ("up",), "latent_up": ("down",)},
 }
 KERNELS = {False: 5, True: 12}  # around an adapter: casts, scale, dropout and sum; DoRA's norms and scales besides
+CASTS = 4  # kernels of an adapter in fp32: its inputs to fp32 and, under autocast, back, and its two matrices
 # Time of unpacking weights by operations on integers (GPTQ) / that of one kernel (bitsandbytes): 0.256 s of a
 # micro-batch of Qwen-7B against 0.183 (modelscope/ms-swift @cdb169b78, docs/source_en/LLM/Benchmark.md).
 UNPACKED = {"int4": 1.4, "int8": 1.4}
 DEQUANTISING = 2  # kernels for each matrix: its scales, itself
+# What bitsandbytes' Python takes the host for each matrix besides, in launches: 0.23 to 0.44 ms of 36 to 45 us, by steps
+# of QLoRA and LoRA on an H200 (bitsandbytes 0.50.2, 2026-11-26).
+CALLED = 8
 
 
 def part_of(product: str) -> str:
@@ -55,6 +59,44 @@ def matrices(model: Model, product: str) -> tuple[str, ...]:
     """
     words = MATRICES.get(product, ())
     return ("up",) if words == ("gate", "up") and not model.gated_mlp else words
+
+
+def adapted(model: Model, method: Method, product: str) -> tuple[str, ...]:
+    """The words for those matrices of a product that have an adapter."""
+    return tuple(word for word in matrices(model, product) if word in method.targets)
+
+
+def launched_products(job: Job, layer: Layer) -> int:
+    """Kernels of the products of a layer: one each, or in eager code one for every matrix and for every adapter's.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"), gpus=1,
+    ...     seq_len=1, global_batch=1, train="lora:8:q+v")
+    >>> one = np.ones(1)
+    >>> products = tuple(Gemm(name=name, m=one, n=one, k=one) for name in ("qkv", "qkv_a", "qkv_b", "attention_out"))
+    >>> launched_products(job, Layer(gemms=products, attention=None, elementwise=()))
+    8
+    """
+    if not job.stack.features.eager:
+        return len(layer.gemms)
+    count = 0
+    for product in layer.gemms:
+        base = product.name.removesuffix("_a").removesuffix("_b")
+        words = matrices(job.model, base) if base == product.name else adapted(job.model, job.method, base)
+        count += max(len(words), 1)
+    return count
+
+
+def copied_bytes(job: Job, model: Model, shapes: Shapes, products: Sequence[Gemm]) -> FloatArray:
+    """Copies of their inputs that adapters in fp32 keep, cast under autocast for each of them [B].
+
+    Source: huggingface/peft v0.21.0, src/peft/tuners/lora/layer.py, _cast_input_dtype; PyTorch's autocast.
+    """
+    copied = np.zeros_like(shapes.tp)
+    for product in products:
+        words = adapted(model, job.method, product.name)
+        copied = copied + ELEMENT * len(words) * product.m * product.k * product.batch
+    return copied
 
 
 def width_of(model: Model, product: Gemm, words: Sequence[str]) -> FloatArray:
@@ -85,7 +127,7 @@ def adapters_of(model: Model, method: Method, product: Gemm) -> tuple[Gemm, ...]
     >>> [float((each.n * each.k)[0]) for each in adapters_of(load_model("llama3-8b"), method_of("lora:8"), qkv)]
     [98304.0, 49152.0]
     """
-    words = tuple(word for word in matrices(model, product.name) if word in method.targets)
+    words = adapted(model, method, product.name)
     if not words or not product.weight or product.name in (ROUTER, SCORES):
         return ()
     rank = np.full_like(np.asarray(product.n, dtype=np.float64), float(method.rank))
@@ -93,6 +135,29 @@ def adapters_of(model: Model, method: Method, product: Gemm) -> tuple[Gemm, ...]
     return (
         replace(wide, name=f"{product.name}_a", n=len(words) * rank),
         replace(wide, name=f"{product.name}_b", n=width_of(model, product, words), k=rank),
+    )
+
+
+def eager_passes(product: Gemm, small: Sequence[Gemm], adapters: int, wide: bool, dora: bool) -> Elementwise:
+    """What PEFT runs around the adapters of a product, each an operation of its own, without dropout [B].
+
+    Each of the `adapters` casts its inputs to fp32 and back, 6 passes of half precision, where it is `wide`; scales its
+    outputs, 2, and adds them, 3. Backward the gradient of the inputs is cast as they are and added, 3, that of the
+    outputs scaled, 2. DoRA multiplies out its matrices, adds them to the weight in fp32 and takes the norms, 17 passes
+    of the weight, and scales both outputs in fp32, 18 more.
+
+    Source: huggingface/peft v0.21.0, src/peft/tuners/lora/layer.py (Linear.forward) and dora.py.
+    """
+    inputs = np.asarray(adapters * product.m * product.k * product.batch)
+    outputs = np.asarray(product.m * small[-1].n * product.batch)
+    casts = 6.0 * wide * inputs
+    forward, backward = casts + 5.0 * outputs, casts + 3.0 * inputs + 2.0 * outputs
+    if dora:
+        more = 18.0 * outputs + 17.0 * product.n * product.k * product.batch
+        forward, backward = forward + more, backward + more
+    kernels = adapters * (2 + CASTS * wide + (KERNELS[True] + 4) * dora)
+    return Elementwise(
+        name="adapter", forward_bytes=ELEMENT * forward, backward_bytes=ELEMENT * backward, kernels=kernels
     )
 
 
@@ -165,12 +230,15 @@ def trained_layer(job: Job, layer: Layer) -> Layer:
         frozen = product.name != SCORES and not method.trains(part_of(product.name))
         small = adapters_of(job.model, method, product) if method.adapts else ()
         gemms += [*small, replace(product, weight=False) if frozen else product]
-        if small:
+        if small and job.stack.features.eager:
+            count = len(adapted(job.model, method, product.name))
+            elementwise.append(eager_passes(product, small, count, job.wide_adapters, method.name == DORA))
+        elif small:
             elementwise.append(adapter_passes(product, small, method.name == DORA))
         dequantised = method.base in DEQUANTISED and not ("fp4" in job.dtype and "fp4" in method.base)
         if frozen and dequantised and product.name not in (ROUTER, HEAD):
             passes = job.stack["dequantise_passes"] * UNPACKED.get(method.base, 1.0) / job.stack["elementwise_passes"]
             moved = passes * (method.base_bytes + ELEMENT) * product.n * product.k * product.batch
-            count = DEQUANTISING * max(len(matrices(job.model, product.name)), 1)
+            count = (DEQUANTISING + CALLED * job.stack.features.eager) * max(len(matrices(job.model, product.name)), 1)
             elementwise.append(Elementwise(name="dequantise", forward_bytes=moved, backward_bytes=moved, kernels=count))
     return replace(layer, gemms=tuple(gemms), elementwise=tuple(elementwise))

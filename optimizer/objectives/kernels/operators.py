@@ -19,6 +19,10 @@ from optimizer.objectives.kernels.shapes import Shapes
 # the other half, product with the router's weights in fp32 and the cast back: 26 reads and writes of the width) over
 # those of a fused SwiGLU (3). Counted in NVIDIA/Megatron-LM, megatron/core/transformer/moe/experts.py, unfused.
 UNFUSED_CLAMP = 26.0 / 3.0
+# Kernel by kernel, in half-precision passes: of a rotary embedding half of a negation, a concatenation, two products
+# and a sum, where a fused one reads and writes; of a gated activation the activation and the product.
+# Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py.
+EAGER_ROTARY, EAGER_ROTARY_KERNELS, EAGER_GATED = 10.0, 10, 5.0
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
 
@@ -373,6 +377,10 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     residual = (norm * model.norms_per_layer + 3 * model.blocks + 2 * dropout) * half * stream
     # A fused norm is one kernel that reads and writes; an unfused one has a kernel for every read and write.
     kernels = model.norms_per_layer * norm / 2 + model.blocks + 2 * dropout
+    eager = stack.features.eager and not stack.features.fused_norm
+    if eager and model.qk_norm and model.has_attention:
+        residual = residual + norm * half * t * (model.q_dim + model.kv_dim) / shapes.tp
+        kernels += norm
     ops = [Elementwise(name="norm_residual", forward_bytes=residual, backward_bytes=2 * residual, kernels=kernels)]
     if model.state:
         ops.append(state_elementwise(model, shapes))
@@ -380,8 +388,9 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         gate = 3 * half * t * model.v_dim / shapes.tp
         ops.append(Elementwise(name="gate", forward_bytes=gate, backward_bytes=1.67 * gate, kernels=2))
     if model.has_attention and model.position.startswith("rope"):
-        rotary = 2 * half * t * (model.q_dim + model.kv_dim) / shapes.tp
-        ops.append(Elementwise(name="rotary", forward_bytes=rotary, backward_bytes=rotary, kernels=4))
+        rotary = (EAGER_ROTARY if eager else 2) * half * t * (model.q_dim + model.kv_dim) / shapes.tp
+        launches = EAGER_ROTARY_KERNELS if eager else 4
+        ops.append(Elementwise(name="rotary", forward_bytes=rotary, backward_bytes=rotary, kernels=launches))
     if model.feed_forwards == NOTHING:
         return tuple(ops)
     inputs = 2 if model.gated_mlp else 1
@@ -390,21 +399,22 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         row = model.routed_width
         moved, width = half * rows * row, model.experts.shared_ffn_hidden * t / shapes.tp
         if stack.features.fused_experts:
-            forward, backward, launches = (
+            forward, backward, permutations = (
                 np.full_like(t, each) for each in (FUSED.forward, FUSED.backward, FUSED.kernels)
             )
         else:
-            forward, backward, launches = permuting(shapes)
+            forward, backward, permutations = permuting(shapes)
             width = width + model.experts.ffn_hidden * rows
         ops.append(
             Elementwise(
-                name="permute", forward_bytes=forward * moved, backward_bytes=backward * moved, kernels=launches
+                name="permute", forward_bytes=forward * moved, backward_bytes=backward * moved, kernels=permutations
             )
         )
     else:
         width = model.ffn_hidden * t / shapes.tp
     unfused = UNFUSED_CLAMP if model.activation == "clamped-swiglu" else 1.0
-    activation = (inputs + 1) * half * width * unfused
+    passes = EAGER_GATED if eager and model.gated_mlp else inputs + 1
+    activation = passes * half * width * unfused
     ops.append(Elementwise(name="activation", forward_bytes=activation, backward_bytes=1.67 * activation, kernels=2))
     return tuple(ops)
 

@@ -25,7 +25,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import idle_bytes, trained_layer
+from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -257,9 +257,12 @@ def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> Activat
         return table
     idle = idle_bytes(job, model, shapes, moe)
     every = sum(idle.values(), np.zeros_like(shapes.tp))
+    copied = np.zeros_like(shapes.tp)
+    if job.wide_adapters and stack.features.eager:
+        copied = copied_bytes(job, model, shapes, layer_operators(model, shapes, stack, moe).gemms)
     return replace(
         table,
-        none=table.none - every,
+        none=table.none - every + copied,
         selective=table.selective - every * (stack.features.selective == "core"),
         modules={module: freed - idle.get(module, 0.0) for module, freed in table.modules.items()},
     )

@@ -17,7 +17,7 @@ from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.layer.sharded import reduced_once
 from optimizer.objectives.pipeline.schedules import copies
-from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE
 from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
 from optimizer.objectives.step.per_step import weight_size
 
@@ -60,8 +60,31 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
+    gradients = _sharded(layer_costs, job.grad_bytes, 2)
     temporaries = job.stack.features.update_bytes * job.update_rule.at_once
-    return _sharded(layer_costs, job.grad_bytes + temporaries, 2)
+    if not temporaries:
+        return gradients
+    each = _sharded(layer_costs, temporaries, 2)
+    beyond = 1.0 - _covered(layer_costs, each)
+    return gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
+
+
+def _covered(layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Share of the update's temporaries that lies where activations lay, which are gone by then [1]; 0 in a pipeline,
+    where a stage's layers are not known yet.
+    """
+    model, plans = layer_costs.job.model, layer_costs.plans
+    counts = {DENSE: model.dense_layers, MOE: model.moe_layers, EMBEDDING: 1, HEAD: 1}
+    update, resident = np.zeros(len(plans)), np.zeros(len(plans))
+    for kind, costs in layer_costs.by_kind.items():
+        count = counts.get(kind, 1)
+        update = update + count * (costs.trained_shared * temporaries[0] + costs.trained_experts * temporaries[1])
+        if kind in LAYERS:
+            whole = plans.recompute == FULL
+            recomputed, spared = costs.gathered(costs.cost.resident_recomputed), costs.gathered(costs.cost.resident)
+            resident = resident + count * np.where(whole, recomputed, spared)
+    covered = np.minimum(1.0, resident / np.maximum(update, 1.0))
+    return np.where(plans.pp == 1, covered, 0.0)
 
 
 def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
