@@ -19,7 +19,10 @@ def errors() -> dict[str, tuple[float, float]]:
 
 
 def _error(run: Run) -> tuple[float, float]:
-    assert run.job is not None and run.plan is not None and run.step_time and run.memory, run.refused
+    assert run.job is not None, run.refused
+    assert run.plan is not None
+    assert run.step_time
+    assert run.memory
     costs = price(run.job, Plans.of([run.plan]))
     return float(costs.step_time[0]) / run.step_time - 1, float(costs.reserved[0]) / run.memory - 1
 

@@ -85,7 +85,7 @@ def test_the_command_names_every_method_and_one_that_is_asked() -> None:
 
 def test_a_switch_is_taken_where_nothing_fits_without_it() -> None:
     lora = replace(JOB, train="lora", stack=load_stack("hf-2026"))
-    as_it_is, switched = best_fit(lora), best_fit(replace(lora, seq_len=8192))
+    as_it_is, switched = (best_fit(replace(lora, seq_len=length)) for length in (512, 8192))
     assert (as_it_is.fits, as_it_is.switched) == (True, "")
     assert (switched.fits, switched.switched) == (True, "--fix liger=on")
     pinned = replace(lora, seq_len=8192, settings=("stack.loss_chunks=1",))

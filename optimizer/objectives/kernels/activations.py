@@ -113,10 +113,12 @@ def activation_bytes(
     divides the 10 as well. In general: what norms keep (8 h and more, norm_bytes), dropout masks (2 h), queries, keys
     and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
     products (norm outputs, activation output) are kept in one byte; `wide`, the residual stream is in single precision.
-    Eager code keeps the fp32 input of a norm and what it scales, and the output of a gated MLP's activation besides, and
+    Eager code keeps the fp32 input of a norm and what it scales, and the output of a gated MLP's activation besides,
+    and
     while it goes back through a layer the gradients of gate, up and their product.
 
-    Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py; Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
+    Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py; Korthikanti et al.,
+    arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
 
     >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)

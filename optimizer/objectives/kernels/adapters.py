@@ -34,8 +34,8 @@ CASTS = 4  # kernels of an adapter in fp32: its inputs to fp32 and, under autoca
 # micro-batch of Qwen-7B against 0.183 (modelscope/ms-swift @cdb169b78, docs/source_en/LLM/Benchmark.md).
 UNPACKED = {"int4": 1.4, "int8": 1.4}
 DEQUANTISING = 2  # kernels for each matrix: its scales, itself
-# What bitsandbytes' Python takes the host for each matrix besides, in launches: 0.23 to 0.44 ms of 36 to 45 us, by steps
-# of QLoRA and LoRA on an H200 (bitsandbytes 0.50.2, 2026-11-26).
+# What bitsandbytes' Python takes the host for each matrix besides, in launches: 0.23 to 0.44 ms of 36 to 45 us, by
+# steps of QLoRA and LoRA on an H200 (bitsandbytes 0.50.2, 2026-11-26).
 CALLED = 8
 
 
