@@ -237,7 +237,7 @@ def tab(asked: tuple[str, list[tuple[str, str]]], folder: Path) -> object:
     tab = next(each for each in tabs_of(None) if each.name == name)
     try:
         question = tab.asked(pairs)
-        if tab.asked(parse_qsl(question.address())).address() != question.address():
+        if tab.asked(parse_qsl(question.address(), keep_blank_values=True)).address() != question.address():
             raise Trouble(f"another question is at {question.address()!r:.300}")
         for view in tab.opening or ("panel",):
             if name != "improve" and nan_in(result(PageTask(view=view, asked=question))):

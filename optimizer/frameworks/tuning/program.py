@@ -56,6 +56,8 @@ class TuningProgram:
     liger: str = ""
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
+    whole_losses: tuple[str, ...] = ()  # that it does not run on a sharded base of few bits
+    whole_optimizers: tuple[str, ...] = ()  # that it does not shard
     models: Mapping[str, str] = field(default_factory=dict)
     losses: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -78,6 +80,10 @@ class TuningProgram:
             # One that has all logits at once is priced at more than any other.
             f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
             f"the loss {job.loss}": job.training_loss.name not in (SFT, *self.losses),
+            f"the loss {job.loss} on a sharded base in {job.method.base}": (
+                job.training_loss.name in self.whole_losses and job.method.base in ("nf4", "int8") and sharded(plan)
+            ),
+            f"a sharded {job.optimizer}": job.update_rule.name in self.whole_optimizers and sharded(plan),
             "steps of the optimizer in the backward pass": job.update_rule.in_backward and not self.in_backward,
             "gradients of several micro-batches in such steps": (
                 job.update_rule.in_backward and plan.num_microbatches > 1
