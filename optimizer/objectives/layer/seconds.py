@@ -33,8 +33,7 @@ from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP,
 # each matrix, two products for each of an unfused core, three kernels for a flash core and one for each of the rest:
 # 1.4 with separate softmax kernels, 1.6 with flash attention.
 BACKWARD_KERNELS = 1.6
-# Of the last cache, for a multiprocessor: 5.5 to 5.7 TB/s of an H100 with 114. Source: Chips and Cheese 2023, "Nvidia's
-# H100: Funny L2, and tons of bandwidth".
+# Of the last cache, for a multiprocessor. Assumed, 5.9 TB/s of an H200: no vendor says it, and no run here measured it.
 L2_RATE = 45e9  # [B/s]
 
 
