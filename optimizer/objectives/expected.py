@@ -71,12 +71,17 @@ def layout_factor(job: Job, plans: Plans, offload: FloatArray | float) -> FloatA
 def memory_factor(job: Job, reserved: FloatArray) -> FloatArray:
     """The factor of the chance to run out of memory of plans predicted to reserve so much [B].
 
-    1 + p (slower + t / T), p: the chance, at the next of CHANCES or 1 [1]; t: of a failed start (--try-cost), T: of
-    the run [s].
+    1 + p (slower + t / T) + unasked, p: the chance, at the next of CHANCES or 1 [1]; t: of a failed start
+    (--try-cost), T: of the run [s]; unasked: what a chance beyond USUAL_RISK costs [1].
     """
     limits = np.array([job.usable_memory * margin(job, risk) for risk in CHANCES]) * (1.0 + ROUNDING)
-    factors = 1.0 + np.array([*CHANCES, 1.0]) * failed_start(job)
+    factors = np.array([1.0 + _cost(job, chance) for chance in (*CHANCES, 1.0)])
     return np.asarray(factors[np.searchsorted(limits, reserved, side="left")])
+
+
+def _cost(job: Job, chance: float) -> float:
+    """What a chance to run out of memory costs, over the value of the plan [1]."""
+    return chance * failed_start(job) + float(TABLE["memory"]["unasked"]) * (chance > USUAL_RISK)
 
 
 def failed_start(job: Job) -> float:
@@ -114,7 +119,7 @@ def risk_classes(job: Job) -> tuple[RiskClass, ...]:
     below = [level for level in CHANCES if level < most]
     next_ = next((level for level in CHANCES if level >= most), 1.0)
     pairs = [(most, next_), *((level, level) for level in reversed(below))]
-    return tuple(RiskClass(risk=risk, factor=1.0 + level * failed_start(job)) for risk, level in pairs)
+    return tuple(RiskClass(risk=risk, factor=1.0 + _cost(job, level)) for risk, level in pairs)
 
 
 def assigned(job: Job, plans: Plans) -> BoolArray:

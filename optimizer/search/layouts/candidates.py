@@ -25,6 +25,7 @@ from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
 from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
+from optimizer.search.layouts.bounds.shaped import ShapedPipelines
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
     Prospects,
@@ -39,6 +40,7 @@ from optimizer.search.layouts.solve.layout import Layout, even_layout
 from optimizer.search.layouts.solve.least_memory import fitting_layout
 from optimizer.search.layouts.solve.solved import Solved
 
+TOGETHER = 64  # prospects whose shapes are bounded together
 SLICE = 1024  # candidates whose knobs and memory are looked at together
 EFFORT = 2.0  # of the solver's deterministic time, about seconds, for the layout of a candidate
 CUT_SHORT = 4  # layouts that may be cut short before the search ends, with a gap
@@ -61,6 +63,7 @@ class _Search:
     limit: float = np.inf
     by_number: dict[int, Candidate] = field(default_factory=dict)
     solved: set[int] = field(default_factory=set)
+    shaped: ShapedPipelines = field(default_factory=ShapedPipelines)
     floors: list[tuple[IntArray, PlanFloors]] = field(default_factory=list)
 
     def expired(self) -> bool:
@@ -161,7 +164,7 @@ def _class(
         low = part[values[part] * factor < search.limit]
         if len(low):
             own = _known(search, layer_costs.take(low), numbers[low])
-            values[low] = _visit(search, _prospects(search, own, factor), numbers[low]) / factor
+            values[low] = _visit(search, _prospects(search, own, numbers[low], factor), numbers[low]) / factor
     search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
     return values
 
@@ -199,7 +202,7 @@ def place(
         (floors, cache(prospects), scale)
         for each in risk_classes(job)
         for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
-        for prospects, scale in _prospects(search, floors, each.factor)
+        for prospects, scale in _prospects(search, floors, numbers, each.factor)
     ]
     by_number: list[Candidate | None] = []
     for index in range(len(plans)):
@@ -229,7 +232,7 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
         fitting = _below(in_class, rows, hosted, bounds, tuning, search.limit / each.factor)
         low = np.flatnonzero(fitting * each.factor < search.limit)
         if len(low):
-            open_plans |= set(low[list(_undecided(search, in_class.take(low), each.factor))].tolist())
+            open_plans |= set(low[list(_undecided(search, in_class.take(low), low, each.factor))].tolist())
     return LayoutBounds(
         band=int(np.sum(bounds * classes[-1].factor < even)),
         undecided=len(open_plans),
@@ -347,21 +350,23 @@ def _lowest(
     return every, joined(floors, every.plans), space
 
 
-def _undecided(search: _Search, layer_costs: LayerCosts, factor: float) -> set[int]:
+def _undecided(search: _Search, layer_costs: LayerCosts, numbers: IntArray, factor: float) -> set[int]:
     """Plans of which the bounds alone do not say that no layout is below the limit of a search."""
     own = _own(search, layer_costs)
     return {
         int(plan)
-        for prospects, scale in _prospects(search, own, factor)
+        for prospects, scale in _prospects(search, own, numbers, factor)
         for some in (prospects(),)
         for plan in some.plan[some.bounds * scale < search.limit]
     }
 
 
-def _prospects(search: _Search, own: PlanFloors, factor: float) -> Iterator[tuple[Callable[[], Prospects], float]]:
+def _prospects(
+    search: _Search, own: PlanFloors, numbers: IntArray, factor: float
+) -> Iterator[tuple[Callable[[], Prospects], float]]:
     """Plans at the fixed settings; or at their own, with nothing on the host and then with something there, found when
     they are asked for. Beside them what their bounds are multiplied with: the `factor` of the class of risk, and that
-    of an optimizer on the host.
+    of an optimizer on the host. `numbers` are those of the plans in the lattice.
     """
     fixed, job = search.tuning.fixed, own.job
     hosting = factor * float(objective_of(job).layout(job, own.layer_costs.plans.take(np.zeros(1, np.int64)), 1.0)[0])
@@ -375,7 +380,12 @@ def _prospects(search: _Search, own: PlanFloors, factor: float) -> Iterator[tupl
     if not slower_on_host(job):
         yield lambda: prospects_at(own, most_offload(own.layer_costs), search.limit / hosting), hosting
         return
-    yield lambda: some_on_host(own, search.limit / hosting), hosting
+
+    def hosted() -> Prospects:
+        limit = search.limit / hosting
+        return some_on_host(own, search.shaped.open(own, numbers, limit), limit)
+
+    yield hosted, hosting
 
 
 def _visit(
@@ -390,11 +400,9 @@ def _visit(
     for prospects_of, scale in prospects:
         some = prospects_of()
         bounds = some.bounds * scale
-        for position in np.argsort(bounds, kind="stable").tolist():
-            if bounds[position] >= search.limit:
-                break
+        for position in _next(search, some, bounds, numbers, scale):
             if search.expired():
-                search.undecided.append(float(bounds[position]))
+                search.undecided.append(float(np.min(bounds[bounds < search.limit], initial=np.inf)))
                 break
             number = int(numbers[some.plan[position]])
             solved = _solve(search, some, position, number, scale)
@@ -403,6 +411,23 @@ def _visit(
             bounds[position] = solved.value if isinstance(solved, Candidate) else solved
         np.minimum.at(least, some.plan, bounds)
     return least
+
+
+def _next(search: _Search, some: Prospects, bounds: FloatArray, numbers: IntArray, scale: float) -> Iterator[int]:
+    """Positions of the prospects whose bounds stay below the best, the lowest first; `bounds` are raised to those of
+    all shapes of their pipelines, some prospects at a time.
+    """
+    order = np.argsort(bounds, kind="stable")
+    for start in range(0, len(order), TOGETHER):
+        part = order[start : start + TOGETHER]
+        part = part[bounds[part] < search.limit]
+        if not len(part):
+            return
+        shaped = search.shaped.bounds(some, part, numbers[some.plan[part]], search.limit / scale)
+        bounds[part] = np.maximum(bounds[part], shaped * scale)
+        for position in part[np.argsort(bounds[part], kind="stable")].tolist():
+            if bounds[position] < search.limit:
+                yield position
 
 
 def _note(search: _Search, candidate: Candidate, number: int) -> None:

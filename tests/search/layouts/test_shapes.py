@@ -22,7 +22,6 @@ from optimizer.search.layouts.problem import (
 )
 from optimizer.search.layouts.solve.fastest_shape import fastest, least_memory_shape
 from optimizer.search.layouts.solve.layout import Layout, assess, best_assignment, recomputed_alike, shaped_layout
-from optimizer.search.layouts.solve.loads import Loads
 from optimizer.search.layouts.solve.shapes import (
     FEW,
     StageShapes,
@@ -133,7 +132,7 @@ def test_many_layouts_cost_what_each_of_them_does() -> None:
     plan = Plan(pp=2, vpp=7, dp=8, ep=8, num_microbatches=8, schedule="interleaved")
     problem = layout_problem(job, plan)
     shapes = shapes_of(problem)
-    loads = Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
+    loads = shapes.loads(problem, {})
     seconds = loads.pipeline + loads.stalled + loads.once
     assert len(shapes) > 100
     assert np.any(loads.stalled > 0)

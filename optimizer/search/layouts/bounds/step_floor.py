@@ -139,10 +139,8 @@ class StepFloor(Rows):
 
     def slowest_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
         """A slowest stage with which the value is at least `limit`: solved for it, all filled [s]."""
-        limits = (limit - (self.least_surplus if any_knobs else self.surplus)) / self.rate
         m, v = self.plans.num_microbatches, self.plans.vpp
-        once = self.once - (self.tuned if any_knobs else 0.0)
-        pipeline = limits / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK)) - once + self.filled
+        pipeline = self.pipelines_within(limit, any_knobs) + self.filled
         gained = self.alternates * self._ahead
         times = np.maximum(m - 1 / v - gained * self.forward, 0.0)
         fixed = self.whole / v - gained * (0.5 - self.forward) * self.outside_layers
@@ -151,6 +149,16 @@ class StepFloor(Rows):
             steady = np.where(self.alternates * (m - 1 - self.plans.pp) > 0, m - 1 - self.plans.pp, np.nan)
             slowest = np.fmin(slowest, (pipeline - 2 * self.whole) / steady)
         return np.asarray(slowest * (1 + SLACK))
+
+    def pipelines_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
+        """Times of pipelines with which the value is `limit` [s]."""
+        limits = (limit - (self.least_surplus if any_knobs else self.surplus)) / self.rate
+        seconds = limits / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK))
+        return np.asarray(seconds - self.once + (self.tuned if any_knobs else 0.0))
+
+    def values_of(self, pipelines: FloatArray) -> FloatArray:
+        """Least values of steps whose pipelines take so long [unit of the objective]."""
+        return np.asarray(self.rate * self._with_stragglers(pipelines + self.once) * (1 - SLACK) + self.surplus)
 
     def offloaded(self, share: FloatArray) -> StepFloor:
         """The floors with this share of the optimizer state on the host, of which they have none [1]."""

@@ -15,7 +15,7 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, MOE, MTP, Run
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP
 from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
 from optimizer.search.layouts.problem import LayoutProblem, firsts, partly_recomputed_limits, recomputable
-from optimizer.search.layouts.solve.loads import Loads, by_stage
+from optimizer.search.layouts.solve.loads import Loads
 from optimizer.search.layouts.solve.shapes import StageShapes, shapes_of
 
 AT_ONCE = 64  # shapes whose schedules are run together
@@ -42,7 +42,7 @@ def fastest(problem: LayoutProblem, shapes: StageShapes, at_most: float = inf) -
     """
     if at_most < inf:
         # Recomputing takes time and what lies on the host too: without either, most shapes take too long already.
-        roomy = Loads(problem=replace(problem, usable=inf), by_kind=shapes.by_kind, recomputed={})
+        roomy = shapes.loads(replace(problem, usable=inf), {})
         shapes = shapes.take(np.flatnonzero(roomy.least <= at_most))
     if not len(shapes):
         return None
@@ -89,7 +89,7 @@ def _options(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Ite
 
     Without more layers recomputed alike than leave a pipeline of `at_most` [s].
     """
-    every, none = np.arange(len(shapes)), Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
+    every, none = np.arange(len(shapes)), shapes.loads(problem, {})
     if problem.alike:
         for layers in (*range(1, int(shapes.counts.max(initial=0)) + 1), 0):
             loads, may = _first(problem, shapes, layers)
@@ -171,7 +171,7 @@ def _least_memory_shape(
         least, row = (int(place) for place in np.unravel_index(np.argmin(needs), needs.shape))
         return _shaped(shapes, ways[least][0], row, np.full(len(shapes), (0, *firsts(problem.sequence))[least]), row)
     names = sorted(recomputable(problem), key=(MOE, DENSE).index)
-    none = Loads(problem=problem, by_kind=shapes.by_kind, recomputed={})
+    none = shapes.loads(problem, {})
     some = [replace(none, recomputed={kind: none.stages[kind] for kind in names[:n]}) for n in range(len(names) + 1)]
     needs = np.stack([loads.memory for loads in some])
     way, row = np.argmin(needs, axis=0), int(np.argmin(needs.min(axis=0).max(axis=1)))
@@ -206,7 +206,7 @@ def _first(problem: LayoutProblem, shapes: StageShapes, layers: int) -> tuple[Lo
     and which of them may be.
     """
     (low, high), most = np.array(partly_recomputed_limits(problem)).T, shapes.counts.max(axis=1)
-    recomputed_counts = {kind: by_stage(shapes.by_kind[kind], problem.pp) for kind in recomputable(problem)}
+    recomputed_counts = {kind: shapes.stages[kind] for kind in recomputable(problem)}
     may = np.ones(len(shapes), dtype=np.bool_)
     if layers:
         first = shapes.first(layers)
@@ -214,4 +214,4 @@ def _first(problem: LayoutProblem, shapes: StageShapes, layers: int) -> tuple[Lo
         may = ((low <= shapes.counts) & (shapes.counts <= high)).all(axis=1) & (
             (layers < most) | (MTP in recomputed_counts)
         )
-    return Loads(problem=problem, by_kind=shapes.by_kind, recomputed=recomputed_counts), may
+    return shapes.loads(problem, recomputed_counts), may

@@ -21,7 +21,7 @@ from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
-from optimizer.search.layouts.solve.loads import Loads
+from optimizer.search.layouts.solve.loads import Loads, by_stage
 from optimizer.search.layouts.solve.program import LayoutProgram
 from optimizer.search.layouts.solve.shapes import StageShapes, few_cuts, least_slowest, shapes_of
 
@@ -265,9 +265,11 @@ def assess(
 ) -> Layout:
     """Time and memory of a layout given by the runs on its virtual stages and the layers recomputed on its stages."""
     counts, to_recompute = [Counter(dict(virtual)) for virtual in runs], [Counter(dict(stage)) for stage in recomputed]
+    by_kind = {kind: np.array([[stage_runs[kind] for stage_runs in counts]]) for kind in dict(problem.sequence)}
     loads = Loads(
         problem=problem,
-        by_kind={kind: np.array([[stage_runs[kind] for stage_runs in counts]]) for kind in dict(problem.sequence)},
+        by_kind=by_kind,
+        stages={kind: by_stage(number, problem.pp) for kind, number in by_kind.items()},
         recomputed={kind: np.array([[stage[kind] for stage in to_recompute]]) for kind in recomputable(problem)},
     )
     waits = float(loads.stalled[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,13 @@ from optimizer.search.layouts.problem import LayoutProblem
 
 @dataclass(frozen=True, kw_only=True)
 class Loads:
-    """held: layers, embedding and head on each virtual stage, by kind. recomputed: layers of each kind that each stage
-    recomputes.
+    """by_kind: layers, embedding and head on each virtual stage, by kind; stages: on each stage. recomputed: layers of
+    each kind that each stage recomputes.
     """
 
     problem: LayoutProblem
     by_kind: Mapping[str, IntArray]
+    stages: Mapping[str, IntArray]
     recomputed: Mapping[str, IntArray]
 
     def take(self, rows: IntArray) -> Loads:
@@ -31,6 +33,7 @@ class Loads:
         return Loads(
             problem=self.problem,
             by_kind={kind: by_kind[rows] for kind, by_kind in self.by_kind.items()},
+            stages={kind: number[rows] for kind, number in self.stages.items()},
             recomputed={kind: recompute_time[rows] for kind, recompute_time in self.recomputed.items()},
         )
 
@@ -40,14 +43,9 @@ class Loads:
     @staticmethod
     def joined(parts: Sequence[Loads]) -> Loads:
         """Layouts of one problem one after the other."""
-        names = "by_kind", "recomputed"
+        names = "by_kind", "stages", "recomputed"
         columns = {name: joined([getattr(part, name) for part in parts]) for name in names}
         return Loads(problem=parts[0].problem, **columns)
-
-    @cached_property
-    def stages(self) -> dict[str, IntArray]:
-        """What each stage holds, by kind."""
-        return {kind: by_stage(by_kind, self.problem.pp) for kind, by_kind in self.by_kind.items()}
 
     @cached_property
     def states(self) -> FloatArray:
@@ -139,19 +137,40 @@ class Loads:
 
         What a stage spends beside its layers is spread evenly over its passes, recomputing over its backward passes.
         """
-        problem = self.problem
-        aside = problem.seconds / (2 * problem.vpp)
-        recompute_time = (self.recompute_time + self._total("always"))[..., None] / problem.vpp
+        recompute_time = self.recompute_time + self._total("always")
 
-        def of(name: str) -> FloatArray:
-            busy = sum((n * float(getattr(problem.kinds[kind], name)) for kind, n in self.by_kind.items()), np.zeros(1))
-            return np.asarray(busy.reshape(len(self.recompute_time), problem.vpp, problem.pp).transpose(0, 2, 1))
+        def cost(kind: str, name: str) -> float:
+            return float(getattr(self.problem.kinds[kind], name))
 
-        return aside + of("forward"), aside + of("backward") + recompute_time
+        return passes_of(cost, self.by_kind, self.problem.seconds, recompute_time, self.problem.vpp)
 
     def _total(self, name: str) -> FloatArray:
         costs = self.problem.kinds
         return np.asarray(sum((n * float(getattr(costs[kind], name)) for kind, n in self.stages.items()), np.zeros(1)))
+
+
+def passes_of(
+    cost: Callable[[str, str], Any], by_kind: Mapping[str, IntArray], aside: Any, recompute_time: FloatArray, vpp: int
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds of the forward and the backward pass of layouts, by stage and virtual stage [s].
+
+    Args:
+        cost: seconds of a layer by its kind and the name of a field of LayerSeconds, of all layouts or one a row.
+        by_kind: layers on each virtual stage (columns) of every layout (rows).
+        aside: what a stage spends beside its layers, spread evenly over its passes [s].
+        recompute_time: what each stage recomputes, over its backward passes [s].
+        vpp: virtual stages of a stage.
+
+    Returns:
+        Both, of the shape (layouts, stages, virtual stages).
+    """
+
+    def of(name: str) -> FloatArray:
+        busy = np.asarray(sum((n * cost(kind, name) for kind, n in by_kind.items()), np.zeros(1)))
+        return busy.reshape(len(recompute_time), vpp, recompute_time.shape[1]).transpose(0, 2, 1)
+
+    each = aside / (2 * vpp)
+    return each + of("forward"), each + of("backward") + recompute_time[..., None] / vpp
 
 
 def by_stage(by_kind: IntArray, pp: int) -> IntArray:

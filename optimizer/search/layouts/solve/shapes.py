@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -17,7 +17,7 @@ from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
-from optimizer.search.layouts.solve.loads import by_stage
+from optimizer.search.layouts.solve.loads import Loads, by_stage
 
 FEW = 1000  # layouts, up to which every one is listed
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
@@ -45,6 +45,15 @@ class StageShapes:
         """Some of them."""
         by_kind = {kind: number[rows] for kind, number in self.by_kind.items()}
         return replace(self, counts=self.counts[rows], ahead=self.ahead[rows], by_kind=by_kind)
+
+    @cached_property
+    def stages(self) -> dict[str, IntArray]:
+        """What each stage holds, by kind."""
+        return {kind: by_stage(number, self.pp) for kind, number in self.by_kind.items()}
+
+    def loads(self, problem: LayoutProblem, recomputed: Mapping[str, IntArray]) -> Loads:
+        """What they take and need where each stage recomputes so many layers of each kind."""
+        return Loads(problem=problem, by_kind=self.by_kind, stages=self.stages, recomputed=recomputed)
 
     def first(self, layers: int) -> dict[str, IntArray]:
         """How many of each kind each stage holds in the first so many layers of its virtual stages."""
