@@ -144,20 +144,20 @@ def _knowing(stack: Stack, files: tuple[OwnFile, ...], names: str, cluster: str)
     from optimizer.calibration.runs import rows_in
 
     runs: list[Run] = []
-    for each in files:
+    for each in {each.data: each for each in files if each.kind in (TABLE, TRIALS)}.values():  # none counts twice
         if each.kind == TABLE:
             runs += own_rows(rows_in(each.data, each.path), stack)
-        elif each.kind == TRIALS:
+        else:
             runs += _trial_runs(each.path)
-    for logs, launches in _pairs([each for each in files if each.kind in (LOG, LAUNCH)]):
+    for logs, launches in dict.fromkeys(_pairs([each for each in files if each.kind in (LOG, LAUNCH)])):
         runs += own_rows(_logged_rows(logs, launches, cluster), stack)
     clean = [run for run in runs if run.job is not None and not run.doubted and (run.step_time or run.memory)]
     return knowing(stack, runs, f"--runs {names}"), len(clean)
 
 
-def _pairs(files: Sequence[OwnFile]) -> list[tuple[list[str], list[str]]]:
+def _pairs(files: Sequence[OwnFile]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Logs and the launches beside them, in either order; raises InputError for one without the other."""
-    blocks = [(kind, [each.path for each in some]) for kind, some in groupby(files, lambda each: each.kind)]
+    blocks = [(kind, tuple(each.path for each in some)) for kind, some in groupby(files, lambda each: each.kind)]
     if len(blocks) % 2:
         kind, (path, *_) = blocks[-1]
         raise InputError(

@@ -181,3 +181,9 @@ def test_a_run_that_no_error_of_a_prediction_explains_is_refused(mine: str) -> N
     refused = run(*ASKED, "--runs", mine)
     assert refused.exit_code == 2
     assert "times what is predicted" in refused.output
+
+
+def test_a_file_that_is_named_twice_counts_once(mine: str) -> None:
+    once, twice = (json.loads(run(*ASKED, "--runs", names, "--json").stdout) for names in (mine, f"{mine},{mine}"))
+    assert twice["job"]["own_runs"]["runs"] == 1
+    assert twice["estimate"] == once["estimate"]
