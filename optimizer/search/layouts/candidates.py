@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -191,30 +191,30 @@ def place(
 ) -> tuple[Candidate | None, ...]:
     """Each plan with the best layout that is found with little effort; None where none fits.
 
-    When the time is over the plans that are left get none at all: the result is shorter.
+    When the time is over there is no result at all.
     """
     search = _search(job, tuning, time_limit, LITTLE, own)
     if search.expired():
         return ()
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
     floors_of_all = _own(search, layer_costs)
-    every = [
-        (floors, cache(prospects), scale)
-        for each in risk_classes(job)
+    # The safest class first: what is found there for all plans spares most of the others.
+    every = (
+        (floors, prospects, scale)
+        for each in reversed(risk_classes(job))
         for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
         for prospects, scale in _prospects(search, floors, numbers, each.factor)
-    ]
-    by_number: list[Candidate | None] = []
-    for index in range(len(plans)):
-        if search.expired():
-            break
-        alone = replace(search, undecided=[], by_number={}, solved=set())
-        for floors, prospects, scale in every:
-            if floors.least[index] * scale < alone.limit:
-                some = prospects()
-                _visit(alone, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
-        by_number.append(alone.best)
-    return tuple(by_number)
+    )
+    alone = [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers]
+    for floors, prospects_of, scale in every:
+        search.limit = max((each.limit for each in alone), default=np.inf)
+        some = prospects_of()
+        for index, of_plan in enumerate(alone):
+            if search.expired():
+                return ()
+            if floors.least[index] * scale < of_plan.limit:
+                _visit(of_plan, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
+    return tuple(each.best for each in alone)
 
 
 def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> LayoutBounds:

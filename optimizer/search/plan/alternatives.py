@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
 from optimizer.search.lattice.own_settings import OwnSettings
-from optimizer.search.layouts.assigned import AssignedLayouts
+from optimizer.search.layouts.assigned import AssignedLayouts, ProofPlans
 from optimizer.search.layouts.candidates import place
 
 PLACED = 8  # runners-up whose layers are placed
+LOWEST = 4  # plans of the lowest bounds whose layers are placed besides
 
 # Highest MFU published for training in 16-bit on each device, as its authors count FLOPs.
 # A100: Hagemann et al., arXiv 2311.05610 (LLaMA 13B). H100: NVIDIA/dgxc-benchmarking, nemotron/README.md (15B).
@@ -53,6 +55,13 @@ def runners_up(points: Points, best: Plan, count: int) -> list[int]:
     return chosen
 
 
+def _lowest(proof: ProofPlans, best: Plan) -> list[Plan]:
+    """The plans of the lowest bounds that may fit, of any structure but the best plan's own."""
+    order = np.argsort(proof.values, kind="stable")
+    plans = (proof.plans.plan(position) for position in order[proof.fits[order]].tolist())
+    return [*islice((plan for plan in plans if structure(plan) != structure(best)), LOWEST)]
+
+
 def structure(plan: Plan) -> tuple[int, ...]:
     """What makes a plan another one than a variant of it."""
     return tuple(getattr(plan, name) for name in STRUCTURE)
@@ -79,7 +88,10 @@ def alternatives(
     """
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
-    searched = [] if job.layout_given else chosen[:PLACED]
+    # Those of the lowest bounds too: some are no good evenly split.
+    proof = None if job.layout_given else layouts.proof
+    lowest = _lowest(proof, best) if proof else []
+    searched = [] if job.layout_given else [*dict.fromkeys((*chosen[:PLACED], *lowest))]
     missing = [plan for plan in searched if plan not in layouts.placed]
     placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own) if missing else ()
     placed = {**layouts.placed, **dict(zip(missing, placed_now, strict=False))}
