@@ -59,37 +59,21 @@ MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, t
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One row: what was measured and, unless `refused`, the job and plan to compare it with.
+    """One row: what was measured and, unless `refused`, the job and plan to compare it with."""
 
-    Attributes:
-        id: of the row, else its line.
-        row: its cells.
-        stack_name: the preset that prices it.
-        refused: why it cannot be priced.
-        job: what was trained.
-        plan: how.
-        step_time: as measured [s]; None where the source gives none.
-        memory: as measured [B]; None where the source gives none.
-        memory_kind: what that counts.
-        out_of_memory: whether it ran out of memory; None where nothing says so.
-        doubt: why its source makes it no clean measurement.
-        group: names rows that differ only in the plan.
-        assumed: what the row did not say.
-    """
-
-    id: str
-    row: Row
-    stack_name: str
-    refused: str = ""
-    job: Job | None = None
-    plan: Plan | None = None
-    step_time: float | None = None
-    memory: float | None = None
-    memory_kind: str = ""
-    out_of_memory: bool | None = None
-    doubt: str = ""
-    group: str = ""
-    assumed: tuple[str, ...] = ()
+    id: str  # of the row, else its line
+    row: Row  # its cells
+    stack_name: str  # the preset that prices it
+    refused: str = ""  # why it cannot be priced
+    job: Job | None = None  # what was trained
+    plan: Plan | None = None  # how
+    step_time: float | None = None  # as measured [s]; None where the source gives none
+    memory: float | None = None  # as measured [B]; None where the source gives none
+    memory_kind: str = ""  # what that counts
+    out_of_memory: bool | None = None  # whether it ran out of memory; None where nothing says so
+    doubt: str = ""  # why its source makes it no clean measurement
+    group: str = ""  # names rows that differ only in the plan
+    assumed: tuple[str, ...] = ()  # what the row did not say
 
     @property
     def doubted(self) -> str:

@@ -27,27 +27,16 @@ SLOW = 0.10  # MFU below which a measurement is suspect
 
 @dataclass(frozen=True, kw_only=True)
 class PricedRun:
-    """One row and what was predicted for it, all None where it is refused.
+    """One row and what was predicted for it, all None where it is refused."""
 
-    Attributes:
-        run: the row.
-        step_time: predicted, with what given runs say of it [s].
-        without: predicted without them [s].
-        interval: of the step time.
-        reserved: memory of the fullest GPU [B].
-        allocated: the same without fragments [B].
-        fits: whether that is usable.
-        terms: the step time by term [s].
-    """
-
-    run: Run
-    step_time: float | None = None
-    without: float | None = None
-    interval: Interval | None = None
-    reserved: float | None = None
-    allocated: float | None = None
-    fits: bool | None = None
-    terms: Mapping[str, float] | None = None
+    run: Run  # the row
+    step_time: float | None = None  # predicted, with what given runs say of it [s]
+    without: float | None = None  # predicted without them [s]
+    interval: Interval | None = None  # of the step time
+    reserved: float | None = None  # memory of the fullest GPU [B]
+    allocated: float | None = None  # the same without fragments [B]
+    fits: bool | None = None  # whether that is usable
+    terms: Mapping[str, float] | None = None  # the step time by term [s]
 
     @property
     def clean(self) -> bool:

@@ -42,17 +42,11 @@ class PowerCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class BusySeconds:
-    """What the mean GPU of a plan does in a step; it waits or communicates for the rest.
+    """What the mean GPU of a plan does in a step; it waits or communicates for the rest."""
 
-    Attributes:
-        compute: in matrix products, attention and head [s].
-        stream: in kernels that stream memory [s].
-        utilisation: achieved share of the dense BF16 peak while it computes, as `compute_utilisation` has it [1].
-    """
-
-    compute: float
-    stream: float
-    utilisation: float
+    compute: float  # in matrix products, attention and head [s]
+    stream: float  # in kernels that stream memory [s]
+    utilisation: float  # achieved share of the dense BF16 peak while it computes, as `compute_utilisation` has it [1]
 
     def at(self, rate: float) -> BusySeconds:
         """The same work at a share of the planned rate [1]."""

@@ -27,27 +27,16 @@ CARDS = ("NVIDIA", "AMD")  # whose devices are looked through for the smallest t
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """One method at one length.
+    """One method at one length."""
 
-    Attributes:
-        job: with the method, the length and the switches of the software.
-        plan: the fastest that fits; where none does, the one that needs least memory.
-        reserved: by every GPU, predicted [B].
-        chance: that the plan fits [1].
-        step_time: of the plan [s].
-        fits: whether the chance is within the job's risk.
-        card: the device of least memory that does, "" where none does.
-        switched: the option of a switch that the plan takes, "" where it takes the software as it is.
-    """
-
-    job: Job
-    plan: Plan
-    reserved: float
-    chance: float
-    step_time: float
-    fits: bool
-    card: str = ""
-    switched: str = ""
+    job: Job  # with the method, the length and the switches of the software
+    plan: Plan  # the fastest that fits; where none does, the one that needs least memory
+    reserved: float  # by every GPU, predicted [B]
+    chance: float  # that the plan fits [1]
+    step_time: float  # of the plan [s]
+    fits: bool  # whether the chance is within the job's risk
+    card: str = ""  # the device of least memory that does, "" where none does
+    switched: str = ""  # the option of a switch that the plan takes, "" where it takes the software as it is
 
     @property
     def tokens_per_second(self) -> float:

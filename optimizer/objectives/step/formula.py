@@ -22,14 +22,10 @@ COMPUTE, STREAM, WAIT = "compute", "stream", "wait"  # what a GPU burns its powe
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A function whose body is one expression of its arguments, printed with units and source.
+    """A function whose body is one expression of its arguments, printed with units and source."""
 
-    Attributes:
-        function: what is executed.
-        documented: whose docstring gives units and source, where it is not the function's own.
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # what is executed
+    # whose docstring gives units and source, where it is not the function's own
     documented: Callable[..., Any] | None = None
 
     @cached_property

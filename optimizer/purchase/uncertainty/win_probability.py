@@ -58,19 +58,12 @@ class Decision:
 
 @dataclass
 class DrawnErrors:
-    """Standard normal errors, drawn once by name, so that machines share what they have in common.
+    """Standard normal errors, drawn once by name, so that machines share what they have in common."""
 
-    Attributes:
-        draws: of each.
-        random: where they are drawn from.
-        shared: of the variance of prices and failures what is common [1].
-        drawn: by name.
-    """
-
-    draws: int
-    random: np.random.Generator
-    shared: float
-    drawn: dict[str, FloatArray] = field(default_factory=dict)
+    draws: int  # of each
+    random: np.random.Generator  # where they are drawn from
+    shared: float  # of the variance of prices and failures what is common [1]
+    drawn: dict[str, FloatArray] = field(default_factory=dict)  # by name
 
     def __call__(self, name: str) -> FloatArray:
         """The errors of this name."""
