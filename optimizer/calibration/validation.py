@@ -69,14 +69,11 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Every row in its order, and the scores: of all rows first, then by what BY has.
-
-    given: number of runs that every prediction knew.
-    """
+    """Every row in its order, and the scores: of all rows first, then by what BY has."""
 
     rows: tuple[PricedRun, ...]
     scores: tuple[Score, ...]
-    given: int = 0
+    given: int = 0  # runs that every prediction knew
 
     @property
     def doubtful(self) -> int:

@@ -26,18 +26,14 @@ REFERENCE_CURVE = "h200"
 
 @dataclass(frozen=True, kw_only=True)
 class PowerCurve:
-    """Power of one GPU and of what surrounds it.
+    """Power of one GPU and of what surrounds it."""
 
-    limit [W]; floor and slope of device_power [1]; host: what the rest of the server takes for one GPU [W]; network:
-    what the switches take for one GPU [W]. `measured` tells whether floor and slope were fitted to this very device.
-    """
-
-    limit: float
-    floor: float
-    slope: float
-    host: float
-    network: float = 0.0
-    measured: bool = False
+    limit: float  # of the GPU [W]
+    floor: float  # of device_power [1]
+    slope: float  # of device_power [1]
+    host: float  # what the rest of the server takes for one GPU [W]
+    network: float = 0.0  # what the switches take for one GPU [W]
+    measured: bool = False  # whether floor and slope were fitted to this very device
 
 
 @dataclass(frozen=True, kw_only=True)

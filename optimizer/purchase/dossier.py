@@ -44,17 +44,15 @@ class Dominance:
 
 @dataclass(frozen=True, kw_only=True)
 class Quote:
-    """What one kind of machine costs and draws: price [USD/s or USD per GPU], the row that it comes from, limit [W].
-
-    others: lowest and highest rent of the same device at the same term in the price book [USD/s], None when bought.
-    """
+    """What one kind of machine costs and draws."""
 
     kind: str
     title: str
-    price: float
-    offer: Offer
+    price: float  # [USD/s or USD per GPU]
+    offer: Offer  # the row that it comes from
+    # lowest and highest rent of the same device at the same term [USD/s], None when bought
     others: tuple[Offer, Offer] | None
-    power_limit: float
+    power_limit: float  # [W]
     power_measured: bool
 
 

@@ -18,16 +18,13 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """Connections of a machine's GPUs, as codes of nvidia-smi: "X" itself, "NV12" twelve NVLinks, or one of PCIE.
-
-    `between[i][j]` connects GPUs i and j, `to_nic[i][k]` GPU i and the k-th of `nics`; `numa` is each GPU's node.
-    """
+    """Connections of a machine's GPUs, as codes of nvidia-smi: "X" itself, "NV12" twelve NVLinks, or one of PCIE."""
 
     gpus: tuple[str, ...]
-    between: tuple[tuple[str, ...], ...]
+    between: tuple[tuple[str, ...], ...]  # [i][j]: between GPUs i and j
     nics: tuple[str, ...] = ()
-    to_nic: tuple[tuple[str, ...], ...] = ()
-    numa: tuple[str, ...] = ()
+    to_nic: tuple[tuple[str, ...], ...] = ()  # [i][k]: between GPU i and the k-th of `nics`
+    numa: tuple[str, ...] = ()  # each GPU's node
 
     def nvlinks(self, first: int, second: int) -> int:
         """Number of NVLinks bonded between two GPUs; 0 when they talk over PCIe."""

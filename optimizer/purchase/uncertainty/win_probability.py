@@ -25,15 +25,12 @@ PARTS = 10  # of the cases by one input, in each of which the choice may be anot
 
 @dataclass(frozen=True, kw_only=True)
 class WinProbability:
-    """One machine: the chance that it is the cheapest within the limits, that it meets them, and what it may lose.
-
-    regret: expected cost beyond that of the best choice of each case [USD].
-    """
+    """One machine in all cases."""
 
     point: Point
-    chance: float
-    in_limits: float
-    regret: float
+    chance: float  # that it is the cheapest within the limits
+    in_limits: float  # chance that it meets them
+    regret: float  # expected cost beyond that of the best choice of each case [USD]
 
 
 @dataclass(frozen=True, kw_only=True)
