@@ -54,6 +54,8 @@ NEEDED = ("gpu", "gpus")
 ZERO_3 = 3  # the stage that shards weights
 MICRO_BATCHES = 16  # of a stage of a pipeline, in a row that names no batch: a bubble of 6 %
 MOE_STACK = "megatron-core-2025"
+# rows of one table that agree in these differ only in the plan
+GROUPED_BY = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
@@ -152,7 +154,8 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         if seconds := job.tokens / (float(rate) * job.gpus) if rate else seconds:
             measured = replace(measured, step_time=seconds, out_of_memory=False)
             assumed.append("step time from throughput")
-    return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
+    group = "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in GROUPED_BY)])
+    return replace(measured, job=job, plan=plan, group=group, assumed=tuple(assumed))
 
 
 def nothing_to_fit(runs: Sequence[Run]) -> str:
@@ -350,9 +353,3 @@ def _one_step(row: Row) -> Row:
         return row
     cells = {name: row[name] for name in ("global_batch", "step_time_s") if row.get(name)}
     return {**row, **{name: str(number(row, name) / integer(row, "steps")) for name in cells}}
-
-
-def _group(row: Row) -> str:
-    """Rows that differ only in the plan share this key."""
-    keys = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
-    return "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in keys)])
