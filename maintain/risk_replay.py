@@ -57,8 +57,8 @@ def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     chosen = [run for run in runs if run.job is not None and run.plan is not None and run.out_of_memory is not None]
     chosen = [run for run in chosen if not on_broken_network(run) and (run.step_time or run.out_of_memory)]
     telling = [members for members in gathered(chosen, plan_group).values() if _telling(members)]
-    told = list(chain.from_iterable(telling))
-    rows = iter([row for start in range(0, len(told), BATCH) for row in priced(told[start : start + BATCH])])
+    chosen = list(chain.from_iterable(telling))
+    rows = iter([row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])])
     groups = [list(islice(rows, len(members))) for members in telling]
     bold = [answer(members, 0.5) for members in groups]
     return tuple(_replayed(groups, bold, risk) for risk in risks)
