@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import click
@@ -54,10 +55,11 @@ def replay(runs: Sequence[Run], risks: Sequence[float]) -> tuple[Replay, ...]:
     A group counts where some run of it went out of memory or reports its memory. Runs on broken networks do not count.
     """
     chosen = [run for run in runs if run.job is not None and run.plan is not None and run.out_of_memory is not None]
-    chosen = [run for run in chosen if not on_broken_network(run)]
-    rows = [row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])]
-    known = [row for row in rows if row.step_time and (row.run.step_time or row.run.out_of_memory)]
-    groups = [members for members in gathered(known, lambda row: plan_group(row.run)).values() if _telling(members)]
+    chosen = [run for run in chosen if not on_broken_network(run) and (run.step_time or run.out_of_memory)]
+    telling = [members for members in gathered(chosen, plan_group).values() if _telling(members)]
+    chosen = list(chain.from_iterable(telling))
+    rows = iter([row for start in range(0, len(chosen), BATCH) for row in priced(chosen[start : start + BATCH])])
+    groups = [list(islice(rows, len(members))) for members in telling]
     bold = [answer(members, 0.5) for members in groups]
     return tuple(_replayed(groups, bold, risk) for risk in risks)
 
@@ -73,11 +75,10 @@ def _allowed(row: PricedRun, risk: float) -> bool:
     return job is not None and row.reserved is not None and row.reserved <= job.usable_memory * margin(job, risk)
 
 
-def _telling(members: Sequence[PricedRun]) -> bool:
+def _telling(members: Sequence[Run]) -> bool:
     """Whether a group has several plans, one that ran, and something known about memory."""
-    plans = {row.run.plan for row in members}
-    ran = any(not row.run.out_of_memory for row in members)
-    return len(plans) > 1 and ran and any(row.run.out_of_memory or row.run.memory for row in members)
+    ran = any(not run.out_of_memory for run in members)
+    return len({run.plan for run in members}) > 1 and ran and any(run.out_of_memory or run.memory for run in members)
 
 
 def _replayed(groups: Sequence[Sequence[PricedRun]], bold: Sequence[PricedRun | None], risk: float) -> Replay:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.validation import Validation, validate
 from optimizer.catalog.files import presets_folder
 
 MEASURED = Path(__file__).resolve().parents[2] / "shared" / "measured"
@@ -22,3 +23,9 @@ def published_runs(stack: str = "") -> tuple[Run, ...]:
     """The runs of the project itself, of one stack or of all; each row names the page that it is from."""
     runs = tuple(read_runs(presets_folder() / "published.csv"))
     return tuple(run for run in runs if run.stack_name == stack) if stack else runs
+
+
+@cache
+def published_validation() -> Validation:
+    """The published runs beside what is predicted for them."""
+    return validate(published_runs())

@@ -77,6 +77,16 @@ class Key:
 key: Any = Key
 
 
+def usual(name: str, value: Any, about: str) -> Any:
+    """A key of a job that is left out where the job has the usual value."""
+
+    def differing(job: Any, *_: Any) -> Any:
+        own = getattr(job, name)
+        return None if own == value else own
+
+    return Key(about, differing, read=value, extra=True, implied=value)
+
+
 class Keys:
     """A table of keys."""
 
@@ -143,68 +153,18 @@ class JobKeys(Keys):
     dtype: Dtype = key("number format", read=GIVEN)
     limits: Limits = key(f"limits on the plans: {', '.join(item.name for item in fields(Limits))}", read=GIVEN)
     settings: tuple[str, ...] = key("fields changed with --set", read=())
-    train: str = key(
-        "what is trained; left out for all of it",
-        lambda job, *_: None if job.train == FULL else job.train,
-        read=FULL,
-        extra=True,
-        implied=FULL,
+    train: str = usual("train", FULL, "what is trained; left out for all of it")
+    base: str = usual("base", "", "how frozen weights are stored; left out where the method says it")
+    optimizer: str = usual("optimizer", "", "optimizer; left out for AdamW as the software has it")
+    loss: str = usual(
+        "loss", "", "what the model is trained towards; left out for supervised fine-tuning and pretraining"
     )
-    base: str = key(
-        "how frozen weights are stored; left out where the method says it",
-        lambda job, *_: job.base or None,
-        read="",
-        extra=True,
-        implied="",
-    )
-    optimizer: str = key(
-        "optimizer; left out for AdamW as the software has it",
-        lambda job, *_: job.optimizer or None,
-        read="",
-        extra=True,
-        implied="",
-    )
-    loss: str = key(
-        "what the model is trained towards; left out for supervised fine-tuning and pretraining",
-        lambda job, *_: job.loss or None,
-        read="",
-        extra=True,
-        implied="",
-    )
-    lengths: str = key(
-        "lengths of documents; left out where each is as long as a sequence",
-        lambda job, *_: job.lengths or None,
-        read="",
-        extra=True,
-        implied="",
-    )
-    packing: str = key(
-        "whether documents fill sequences together; left out where they do not",
-        lambda job, *_: None if job.packing == OFF else job.packing,
-        read=OFF,
-        extra=True,
-        implied=OFF,
-    )
-    minimize: Objective = key(
-        "what the plan takes least of; left out for time",
-        lambda job, *_: None if job.minimize == TIME else job.minimize,
-        read=TIME,
-        extra=True,
-        implied=TIME,
-    )
-    prefer: Preference = key(
-        "whether what may go wrong counts (expected) or not; left out for fast",
-        lambda job, *_: None if job.prefer == FAST else job.prefer,
-        read=FAST,
-        extra=True,
-        implied=FAST,
-    )
-    try_cost: Seconds = key(
-        "time of the cluster that a failed start takes; left out for half an hour",
-        lambda job, *_: None if job.try_cost == TRY_COST else job.try_cost,
-        read=TRY_COST,
-        extra=True,
-        implied=TRY_COST,
+    lengths: str = usual("lengths", "", "lengths of documents; left out where each is as long as a sequence")
+    packing: str = usual("packing", OFF, "whether documents fill sequences together; left out where they do not")
+    minimize: Objective = usual("minimize", TIME, "what the plan takes least of; left out for time")
+    prefer: Preference = usual("prefer", FAST, "whether what may go wrong counts (expected) or not; left out for fast")
+    try_cost: Seconds = usual(
+        "try_cost", TRY_COST, "time of the cluster that a failed start takes; left out for half an hour"
     )
     own_runs: RunsSource | None = key(
         "what --runs named, with the SHA-256 of its files and how many runs count; left out without",

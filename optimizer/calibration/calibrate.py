@@ -34,29 +34,17 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A fitted stack and how it came about.
+    """A fitted stack and how it came about."""
 
-    Attributes:
-        stack: with the fitted parameters.
-        start: the stack that the fit started from.
-        timed: the runs whose step times were fitted.
-        errors: log(predicted / measured) of the timed runs [1].
-        spreads: of the fitted parameters, after the runs / before them [1].
-        memory: the fit of the memory.
-        refused: runs that cannot be priced.
-        doubtful: number of runs that are no clean measurement.
-        suspects: timed runs that look wrong, with their robust z [1].
-    """
-
-    stack: Stack
-    start: Stack
-    timed: tuple[Run, ...]
-    errors: FloatArray
-    spreads: Mapping[str, float]
-    memory: MemoryFit
-    refused: tuple[Run, ...]
-    doubtful: int
-    suspects: tuple[tuple[Run, float], ...]
+    stack: Stack  # with the fitted parameters
+    start: Stack  # the stack that the fit started from
+    timed: tuple[Run, ...]  # the runs whose step times were fitted
+    errors: FloatArray  # log(predicted / measured) of the timed runs [1]
+    spreads: Mapping[str, float]  # of the fitted parameters, after the runs / before them [1]
+    memory: MemoryFit  # the fit of the memory
+    refused: tuple[Run, ...]  # runs that cannot be priced
+    doubtful: int  # number of runs that are no clean measurement
+    suspects: tuple[tuple[Run, float], ...]  # timed runs that look wrong, with their robust z [1]
 
     def groups(self) -> dict[str, dict[str, Errors]]:
         """Residuals by source, device and model."""

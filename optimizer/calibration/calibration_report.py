@@ -28,7 +28,10 @@ def calibration_report(calibration: Calibration) -> Report:
     if "left_out_mape" in residuals:
         mape, median = residuals["left_out_mape"], residuals["left_out_median"]
         left = f" On groups of like runs left out of the fit: MAPE {mape:.1%}, median {median:.1%}."
-    suspects = _suspects(calibration)
+    logs = dict(zip((run.id for run in calibration.timed), calibration.errors, strict=True))
+    suspects = [
+        (run.id, run.step_time, float(np.expm1(logs[run.id])), f"{z:+.1f}") for run, z in calibration.suspects[:MOST]
+    ]
     wrong = f"Runs that look wrong (robust z above 4), {len(suspects)} of {len(calibration.suspects)}"
     return Report(
         title=f"{stack.name}: {stack.runs:,} runs, MAPE {residuals['mape']:.1%}, median {residuals['median']:.1%}, "
@@ -120,12 +123,6 @@ def _known(calibration: Calibration) -> list[str]:
     words = {TIME: "step time", MEMORY: "memory"}
     counts = {what: sum(row.quantity == quantity for row in stack.known) for quantity, what in words.items()}
     return [f"{what}: {count:,} of its runs, like ones together" for what, count in counts.items() if count]
-
-
-def _suspects(calibration: Calibration) -> list[Sequence[Value]]:
-    errors = dict(zip((run.id for run in calibration.timed), calibration.errors, strict=True))
-    worst = calibration.suspects[:MOST]
-    return [(run.id, run.step_time, float(np.expm1(errors[run.id])), f"{z:+.1f}") for run, z in worst]
 
 
 def _not_counted(calibration: Calibration) -> list[str]:

@@ -107,17 +107,15 @@ def thinned(rows: Iterable[RunError], few: int = FEW) -> tuple[RunError, ...]:
     standing: list[RunError] = []
     for quantity, some in gathered(rows, lambda row: row.quantity).items():
         alike = likeness(str(quantity))
-        groups = gathered(some, lambda row: (row.software, row.device, *_kin(row))).values()
+        groups = gathered(
+            some, lambda row: (row.software, row.device, row.kind, row.model, row.format, row.site)
+        ).values()
         clusters = [cluster for members in groups for cluster in _clusters(members, alike, few)]
         places, errors = Places.of(clusters), np.array([row.error for row in clusters])
         unsure = np.sqrt(Posterior.given(alike, places, errors, np.zeros(len(clusters))).noise)
         far = np.maximum(unsure / (alike.single(places)), 1.0)
         standing += [replace(row, spread=row.spread * float(ratio)) for row, ratio in zip(clusters, far, strict=True)]
     return tuple(standing)
-
-
-def _kin(row: RunError) -> tuple[str, ...]:
-    return row.kind, row.model, row.format, row.site
 
 
 def _clusters(rows: Sequence[RunError], alike: ErrorLikeness, few: int) -> list[RunError]:

@@ -21,25 +21,15 @@ EDGE = 0.005  # on the unit scale: nearer to a bound than this is on it
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
-    """Parameters at the least cost.
+    """Parameters at the least cost."""
 
-    Attributes:
-        names: of the parameters.
-        unit: their places between their bounds [1].
-        home: places of their priors [1].
-        information: curvature of the cost by the places.
-        cost: weighted soft-L1 losses of the runs, and the prior [1].
-        evaluations: steps of the search.
-        errors: of every run [1].
-    """
-
-    names: tuple[str, ...]
-    unit: FloatArray
-    home: FloatArray
-    information: FloatArray
-    cost: float
-    evaluations: int
-    errors: FloatArray = field(default_factory=lambda: np.zeros(0))
+    names: tuple[str, ...]  # of the parameters
+    unit: FloatArray  # their places between their bounds [1]
+    home: FloatArray  # places of their priors [1]
+    information: FloatArray  # curvature of the cost by the places
+    cost: float  # weighted soft-L1 losses of the runs, and the prior [1]
+    evaluations: int  # steps of the search
+    errors: FloatArray = field(default_factory=lambda: np.zeros(0))  # of every run [1]
 
     @property
     def parameters(self) -> dict[str, float]:

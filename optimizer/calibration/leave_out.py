@@ -28,23 +28,15 @@ LogErrors = Callable[[Sequence[Run], Mapping[str, float]], FloatArray]
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Errors of left-out runs, one entry a run and part.
+    """Errors of left-out runs, one entry a run and part."""
 
-    Attributes:
-        places: of the runs in their list.
-        errors: log(predicted / measured) [1].
-        inside: whether the other runs surround it.
-        parts: the number of the part that it is left out with.
-        like: left out for the first time, with its like; later parts are whole devices, sources and far ends.
-        groups: the number of its group of like runs.
-    """
-
-    places: NDArray[np.intp]
-    errors: FloatArray
-    inside: NDArray[np.bool_]
-    parts: NDArray[np.intp]
+    places: NDArray[np.intp]  # of the runs in their list
+    errors: FloatArray  # log(predicted / measured) [1]
+    inside: NDArray[np.bool_]  # whether the other runs surround it
+    parts: NDArray[np.intp]  # the number of the part that it is left out with
+    # left out for the first time, with its like; later parts are whole devices, sources and far ends
     like: NDArray[np.bool_]
-    groups: NDArray[np.intp]
+    groups: NDArray[np.intp]  # the number of its group of like runs
 
     def part(self, chosen: NDArray[np.bool_]) -> HeldOut:
         """Some of them."""

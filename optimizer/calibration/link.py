@@ -49,7 +49,11 @@ def fit_link(
     """
     from scipy.optimize import least_squares
 
-    chosen = _chosen(samples)
+    every = tuple(samples)
+    outside = tuple(sample for sample in every if not sample.in_place)
+    chosen = tuple(sample for sample in outside or every if sample.ranks > 1)
+    if len(chosen) < 4:
+        raise InputError(f"{len(chosen)} usable samples; fitting a link takes four or more, on two GPUs or more")
     measured = np.log([sample.time for sample in chosen])
 
     def misfit(logs: FloatArray) -> FloatArray:
@@ -105,15 +109,6 @@ def predicted(samples: Sequence[CollectiveSample], link: Link, scale_up: Link | 
         these = kinds == kind
         times[these] = collective_time(kind, messages[these], span(cluster, ranks[these], 1), cluster)
     return times
-
-
-def _chosen(samples: Iterable[CollectiveSample]) -> tuple[CollectiveSample, ...]:
-    every = tuple(samples)
-    outside = tuple(sample for sample in every if not sample.in_place)
-    chosen = tuple(sample for sample in outside or every if sample.ranks > 1)
-    if len(chosen) < 4:
-        raise InputError(f"{len(chosen)} usable samples; fitting a link takes four or more, on two GPUs or more")
-    return chosen
 
 
 def link_lines(link: Link, like: str = "") -> list[str]:

@@ -28,21 +28,13 @@ VERDICTS = 0.5  # weight of all verdicts against as many measured peaks
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """The parameters of memory at the least cost.
+    """The parameters of memory at the least cost."""
 
-    Attributes:
-        solution: None where the runs are too few to fit any.
-        residuals: log(predicted / measured) of the runs with a peak [1].
-        informative: number of peaks, runs out of memory or verdicts wrong before the fit, whichever are most.
-        verdicts: number of runs of which it is known whether they fitted.
-        wrong_verdicts: how many of these the fit predicts wrongly.
-    """
-
-    solution: Optimum | None
-    residuals: FloatArray
-    informative: int
-    verdicts: int
-    wrong_verdicts: int
+    solution: Optimum | None  # None where the runs are too few to fit any
+    residuals: FloatArray  # log(predicted / measured) of the runs with a peak [1]
+    informative: int  # number of peaks, runs out of memory or verdicts wrong before the fit, whichever are most
+    verdicts: int  # number of runs of which it is known whether they fitted
+    wrong_verdicts: int  # how many of these the fit predicts wrongly
 
     @property
     def parameters(self) -> Mapping[str, float]:

@@ -16,21 +16,13 @@ PCIE_LINKS = tuple(f"pcie{generation}" for generation in range(3, 8))
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCluster:
-    """Machines like one node in a network.
+    """Machines like one node in a network."""
 
-    Attributes:
-        name: of the cluster.
-        node: the matrix of nvidia-smi.
-        usual: the preset that has what the matrix leaves open.
-        link: the NVLink of a GPU, None for the usual one.
-        network: one port between nodes, None for the usual one.
-    """
-
-    name: str
-    node: Topology
-    usual: Cluster
-    link: Link | None = None
-    network: Link | None = None
+    name: str  # of the cluster
+    node: Topology  # the matrix of nvidia-smi
+    usual: Cluster  # the preset that has what the matrix leaves open
+    link: Link | None = None  # the NVLink of a GPU, None for the usual one
+    network: Link | None = None  # one port between nodes, None for the usual one
 
     def toml(self) -> str:
         """The file, as `--cluster` takes it; raises InputError where a link is missing."""

@@ -54,42 +54,28 @@ NEEDED = ("gpu", "gpus")
 ZERO_3 = 3  # the stage that shards weights
 MICRO_BATCHES = 16  # of a stage of a pipeline, in a row that names no batch: a bubble of 6 %
 MOE_STACK = "megatron-core-2025"
+# rows of one table that agree in these differ only in the plan
+GROUPED_BY = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One row: what was measured and, unless `refused`, the job and plan to compare it with.
+    """One row: what was measured and, unless `refused`, the job and plan to compare it with."""
 
-    Attributes:
-        id: of the row, else its line.
-        row: its cells.
-        stack_name: the preset that prices it.
-        refused: why it cannot be priced.
-        job: what was trained.
-        plan: how.
-        step_time: as measured [s]; None where the source gives none.
-        memory: as measured [B]; None where the source gives none.
-        memory_kind: what that counts.
-        out_of_memory: whether it ran out of memory; None where nothing says so.
-        doubt: why its source makes it no clean measurement.
-        group: names rows that differ only in the plan.
-        assumed: what the row did not say.
-    """
-
-    id: str
-    row: Row
-    stack_name: str
-    refused: str = ""
-    job: Job | None = None
-    plan: Plan | None = None
-    step_time: float | None = None
-    memory: float | None = None
-    memory_kind: str = ""
-    out_of_memory: bool | None = None
-    doubt: str = ""
-    group: str = ""
-    assumed: tuple[str, ...] = ()
+    id: str  # of the row, else its line
+    row: Row  # its cells
+    stack_name: str  # the preset that prices it
+    refused: str = ""  # why it cannot be priced
+    job: Job | None = None  # what was trained
+    plan: Plan | None = None  # how
+    step_time: float | None = None  # as measured [s]; None where the source gives none
+    memory: float | None = None  # as measured [B]; None where the source gives none
+    memory_kind: str = ""  # what that counts
+    out_of_memory: bool | None = None  # whether it ran out of memory; None where nothing says so
+    doubt: str = ""  # why its source makes it no clean measurement
+    group: str = ""  # names rows that differ only in the plan
+    assumed: tuple[str, ...] = ()  # what the row did not say
 
     @property
     def doubted(self) -> str:
@@ -168,7 +154,8 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
         if seconds := job.tokens / (float(rate) * job.gpus) if rate else seconds:
             measured = replace(measured, step_time=seconds, out_of_memory=False)
             assumed.append("step time from throughput")
-    return replace(measured, job=job, plan=plan, group=_group(row), assumed=tuple(assumed))
+    group = "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in GROUPED_BY)])
+    return replace(measured, job=job, plan=plan, group=group, assumed=tuple(assumed))
 
 
 def nothing_to_fit(runs: Sequence[Run]) -> str:
@@ -366,9 +353,3 @@ def _one_step(row: Row) -> Row:
         return row
     cells = {name: row[name] for name in ("global_batch", "step_time_s") if row.get(name)}
     return {**row, **{name: str(number(row, name) / integer(row, "steps")) for name in cells}}
-
-
-def _group(row: Row) -> str:
-    """Rows that differ only in the plan share this key."""
-    keys = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
-    return "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in keys)])

@@ -13,21 +13,13 @@ from optimizer.objectives.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Relative errors, predicted / measured - 1.
+    """Relative errors, predicted / measured - 1."""
 
-    Attributes:
-        runs: number of runs.
-        mape: mean of the sizes [1].
-        median: of the sizes [1].
-        p90: 90th percentile of the sizes [1].
-        bias: mean of the signed errors [1].
-    """
-
-    runs: int
-    mape: float
-    median: float
-    p90: float
-    bias: float
+    runs: int  # number of runs
+    mape: float  # mean of the sizes [1]
+    median: float  # of the sizes [1]
+    p90: float  # 90th percentile of the sizes [1]
+    bias: float  # mean of the signed errors [1]
 
 
 @dataclass(frozen=True, kw_only=True)

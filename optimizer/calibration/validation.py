@@ -18,7 +18,7 @@ from optimizer.job.known import MEMORY, TIME, RunError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.formula import COMPUTE
-from optimizer.objectives.step.interval import SIDES, Interval, interval, mfu
+from optimizer.objectives.step.interval import SIDES, Interval, around, mfu
 from optimizer.objectives.step.time_terms import burning
 
 LARGE_SHARE = 0.25  # of the predicted time, for a term other than compute to be named
@@ -27,27 +27,17 @@ SLOW = 0.10  # MFU below which a measurement is suspect
 
 @dataclass(frozen=True, kw_only=True)
 class PricedRun:
-    """One row and what was predicted for it, all None where it is refused.
+    """One row and what was predicted for it, all None where it is refused."""
 
-    Attributes:
-        run: the row.
-        step_time: predicted, with what given runs say of it [s].
-        without: predicted without them [s].
-        interval: of the step time.
-        reserved: memory of the fullest GPU [B].
-        allocated: the same without fragments [B].
-        fits: whether that is usable.
-        terms: the step time by term [s].
-    """
-
-    run: Run
-    step_time: float | None = None
-    without: float | None = None
-    interval: Interval | None = None
-    reserved: float | None = None
-    allocated: float | None = None
-    fits: bool | None = None
-    terms: Mapping[str, float] | None = None
+    run: Run  # the row
+    step_time: float | None = None  # predicted, with what given runs say of it [s]
+    without: float | None = None  # predicted without them [s]
+    interval: Interval | None = None  # of the step time
+    reserved: float | None = None  # memory of the fullest GPU [B]
+    allocated: float | None = None  # the same without fragments [B]
+    memory_spread: float = 0.0  # standard deviation of log(measured / predicted memory) [1]
+    fits: bool | None = None  # whether that is usable
+    terms: Mapping[str, float] | None = None  # the step time by term [s]
 
     @property
     def clean(self) -> bool:
@@ -80,14 +70,11 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Every row in its order, and the scores: of all rows first, then by what BY has.
-
-    given: number of runs that every prediction knew.
-    """
+    """Every row in its order, and the scores: of all rows first, then by what BY has."""
 
     rows: tuple[PricedRun, ...]
     scores: tuple[Score, ...]
-    given: int = 0
+    given: int = 0  # runs that every prediction knew
 
     @property
     def doubtful(self) -> int:
@@ -139,17 +126,18 @@ def priced(runs: Sequence[Run]) -> list[PricedRun]:
             rows.append(PricedRun(run=run))
             continue
         step, site = float(costs.step_time[place]), site_name(run)
-        slower = exp(error_of(run.job, run.plan, mfu(run.job, step), TIME, site)[0])
-        more = exp(error_of(run.job, run.plan, 1.0, MEMORY, site)[0])
-        reserved = float(costs.reserved[place]) * more
+        error = error_of(run.job, run.plan, mfu(run.job, step), TIME, site)
+        more, spread = error_of(run.job, run.plan, 1.0, MEMORY, site)
+        reserved = float(costs.reserved[place]) * exp(more)
         rows.append(
             PricedRun(
                 run=run,
-                step_time=step * slower,
+                step_time=step * exp(error[0]),
                 without=step,
-                interval=interval(run.job, run.plan, step, TIME, site),
+                interval=around(run.job, run.plan, step, error),
                 reserved=reserved,
-                allocated=float(costs.allocated[place]) * more,
+                allocated=float(costs.allocated[place]) * exp(more),
+                memory_spread=spread,
                 fits=reserved <= run.job.usable_memory,
                 terms={term: float(seconds[place]) for term, seconds in costs.time.items()},
             )
@@ -176,7 +164,12 @@ def score(by: str, name: str, rows: Sequence[PricedRun]) -> Score:
         allocated=_memory_errors([row for row in measured if counted(row.run) == ALLOCATED]),
         reserved=_memory_errors([row for row in measured if counted(row.run) != ALLOCATED]),
         memory=_memory_errors(measured),
-        memory_coverage=_share([_memory_covered(row) for row in measured]),
+        memory_coverage=_share(
+            [
+                abs(log((row.run.memory or 1.0) / _predicted_memory(row))) <= SIDES * row.memory_spread
+                for row in measured
+            ]
+        ),
         verdicts=_verdicts(rows),
         choice=choice_of(_choices(timed)),
     )
@@ -194,13 +187,6 @@ def _predicted_memory(row: PricedRun) -> float:
 
 def _memory_errors(rows: Sequence[PricedRun]) -> Errors | None:
     return errors_of([_predicted_memory(row) for row in rows], [row.run.memory or 1.0 for row in rows])
-
-
-def _memory_covered(row: PricedRun) -> bool:
-    if row.run.job is None or row.run.plan is None or row.run.memory is None:
-        return False
-    _, spread = error_of(row.run.job, row.run.plan, 1.0, MEMORY, site_name(row.run))
-    return abs(log(row.run.memory / _predicted_memory(row))) <= SIDES * spread
 
 
 def _verdicts(rows: Sequence[PricedRun]) -> Verdicts:

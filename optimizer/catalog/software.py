@@ -17,22 +17,14 @@ FILE = "software.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class SoftwareRelease:
-    """One release.
+    """One release."""
 
-    Attributes:
-        family: what the software is called.
-        name: of the release.
-        newest: whether no later one is known.
-        rates: the stack preset whose features and parameters it has.
-        on: states of switches that differ from those of that preset.
-        offers: features that say what plans may have, where that differs from the preset.
-    """
-
-    family: str
-    name: str
-    newest: bool
-    rates: str
-    on: Mapping[str, str] = field(default_factory=dict)
+    family: str  # what the software is called
+    name: str  # of the release
+    newest: bool  # whether no later one is known
+    rates: str  # the stack preset whose features and parameters it has
+    on: Mapping[str, str] = field(default_factory=dict)  # states of switches that differ from those of that preset
+    # features that say what plans may have, where that differs from the preset
     offers: Mapping[str, Any] = field(default_factory=dict)
 
     @property

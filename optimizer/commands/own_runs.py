@@ -30,17 +30,11 @@ ADVICE = (
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFile:
-    """One of the files that --runs names.
+    """One of the files that --runs names."""
 
-    Attributes:
-        path: of it.
-        kind: TABLE, LOG, LAUNCH or TRIALS.
-        data: what it holds; of a folder what its manifest and logs do.
-    """
-
-    path: str
-    kind: str
-    data: bytes = field(repr=False)
+    path: str  # of it
+    kind: str  # TABLE, LOG, LAUNCH or TRIALS
+    data: bytes = field(repr=False)  # what it holds; of a folder what its manifest and logs do
 
 
 def with_own_runs(job: Job, names: str) -> Job:

@@ -54,7 +54,8 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
     """
     question, current = improvement.question, improvement.current
     launch, rows = question.launch, list(_rows(improvement))
-    risky = [(f"risk {place}", edit) for place, edit in enumerate(_riskier(improvement)[:RISKIER], 1)]
+    unsure = [edit for edit in improvement.edits if not edit.sure and improvement.current.fits]
+    risky = [(f"risk {place}", edit) for place, edit in enumerate(unsure[:RISKIER], 1)]
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
     written = [(name, "\n".join(flag_text(flag) for flag in flags[id(edit)])) for name, edit in (*rows, *risky)]
     best = improvement.best if improvement.best and improvement.best not in improvement.edits else None
@@ -164,11 +165,6 @@ def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
         yield "all", improvement.best
 
 
-def _riskier(improvement: Improvement) -> list[Edit]:
-    """Edits of a launch that fits which may not."""
-    return [edit for edit in improvement.edits if not edit.sure and improvement.current.fits]
-
-
 def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: WholeRun | None) -> Table:
     """Every edit with what it gains; the days and dollars of the run last, where it is known."""
     states = [("now", "", "", current)]
@@ -239,7 +235,10 @@ class StateKeys(EstimateKeys):
 class EditKeys(Keys):
     """One edit: settings and flags before and after, and where they lead; of an edit and its flags."""
 
-    changes: dict[str, Any] = key("settings before and after, by name", lambda edit, _: _before_after(edit))
+    changes: dict[str, Any] = key(
+        "settings before and after, by name",
+        lambda edit, _: {change.name: {"before": change.before, "after": change.after} for change in edit.changes},
+    )
     flags: tuple[FlagChange, ...] = key("flags or keys of the files before and after", lambda _, flags: tuple(flags))
     step_time_s: Seconds = key("time of a step", lambda edit, _: edit.after.estimate.step_time)
     gain: Ratio = key("tokens trained on per second over those of today, minus one")
@@ -279,10 +278,6 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | Non
         "best_two": edited(improvement.pair) if improvement.pair else None,
         "best": edited(best),
     }
-
-
-def _before_after(edit: Edit) -> dict[str, Any]:
-    return {change.name: {"before": change.before, "after": change.after} for change in edit.changes}
 
 
 def _worth_dict(state: State, run: WholeRun | None) -> dict[str, Any]:

@@ -24,23 +24,14 @@ from optimizer.search.plan.alternatives import estimate_of
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """A plan as it runs or could run.
+    """A plan as it runs or could run."""
 
-    Attributes:
-        job: what it trains, its stack switched by the settings.
-        plan: how.
-        settings: of the software, by name.
-        usual: the settings that this plan has where nothing else is changed.
-        knobs: the bucket and the share of the optimizer on the host.
-        estimate: its price.
-    """
-
-    job: Job
-    plan: Plan
-    settings: Mapping[str, Any]
-    usual: Mapping[str, Any]
-    knobs: Knobs
-    estimate: Estimate
+    job: Job  # what it trains, its stack switched by the settings
+    plan: Plan  # how
+    settings: Mapping[str, Any]  # of the software, by name
+    usual: Mapping[str, Any]  # the settings that this plan has where nothing else is changed
+    knobs: Knobs  # the bucket and the share of the optimizer on the host
+    estimate: Estimate  # its price
 
     @property
     def fits(self) -> bool:
@@ -133,22 +124,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """Changes that are made together.
+    """Changes that are made together."""
 
-    Attributes:
-        changes: settings before and after.
-        after: where they lead.
-        gain: tokens trained on per second over those of today, minus one [1].
-        expected: the same with what the change may cost: moving parts that are new, a larger chance to run out of
-            memory [1].
-        sure: it fits with 90 % at least, or needs no more memory than what runs.
-    """
-
-    changes: tuple[Change, ...]
-    after: State
-    gain: float
+    changes: tuple[Change, ...]  # settings before and after
+    after: State  # where they lead
+    gain: float  # tokens trained on per second over those of today, minus one [1]
+    # the same with what the change may cost: moving parts that are new, a larger chance to run out of memory [1]
     expected: float
-    sure: bool
+    sure: bool  # it fits with 90 % at least, or needs no more memory than what runs
 
     @property
     def names(self) -> frozenset[str]:

@@ -27,15 +27,11 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lengths:
-    """Lengths of documents that are equally likely, the shortest first, and how they are batched.
+    """Lengths of documents that are equally likely, the shortest first, and how they are batched."""
 
-    Attributes:
-        sizes: of POINTS documents, or fewer where all are as long [tokens].
-        packed: whether documents fill sequences whole and attend to themselves alone, or have one each, which is padded
-            to the longest of its micro-batch.
-    """
-
-    sizes: FloatArray
+    sizes: FloatArray  # of POINTS documents, or fewer where all are as long [tokens]
+    # whether documents fill sequences whole and attend to themselves alone, or have one each, which is padded to the
+    # longest of its micro-batch
     packed: bool
 
     @property

@@ -75,21 +75,14 @@ def optimizers() -> Mapping[str, Optimizer]:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What is trained: everything, adapters beside frozen linear layers, or all but the frozen parts.
+    """What is trained: everything, adapters beside frozen linear layers, or all but the frozen parts."""
 
-    Attributes:
-        name: one of METHODS.
-        rank: of the adapters.
-        targets: matrices that have one, by the words of GROUPS["all"], and parts of SAVED that are trained whole.
-        frozen: parts that are frozen, of PARTS.
-        base: how frozen linear layers are stored, of BASES.
-    """
-
-    name: str = FULL
-    rank: int = 0
+    name: str = FULL  # one of METHODS
+    rank: int = 0  # of the adapters
+    # matrices that have one, by the words of GROUPS["all"], and parts of SAVED that are trained whole
     targets: tuple[str, ...] = ()
-    frozen: tuple[str, ...] = ()
-    base: str = "bf16"
+    frozen: tuple[str, ...] = ()  # parts that are frozen, of PARTS
+    base: str = "bf16"  # how frozen linear layers are stored, of BASES
 
     @property
     def adapts(self) -> bool:

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class StateKind:
-    """How the widths of a recurrence add up, by kind: numbers of the inner width, of the keys' width and of heads.
+    """How the widths of a recurrence add up, by kind: numbers of the inner width, of the keys' width and of heads."""
 
-    projected: widths of its input projections. convolved: channels of its short convolution. vectors: weights that are
-    no matrices. state_products: multiplications and additions of a token per element of the state [FLOP].
-    """
-
-    projected: tuple[int, int, int]  # of inner, keys, heads
-    convolved: tuple[int, int]  # of inner, keys
-    vectors: tuple[int, int]  # of inner, heads
-    state_products: int
+    projected: tuple[int, int, int]  # widths of its input projections, of inner, keys, heads
+    convolved: tuple[int, int]  # channels of its short convolution, of inner, keys
+    vectors: tuple[int, int]  # weights that are no matrices, of inner, heads
+    state_products: int  # multiplications and additions of a token per element of the state [FLOP]
     biased: bool = False  # its convolution has biases
     inverts: bool = False  # its chunks solve a triangular system, as the delta rule asks
 

@@ -26,24 +26,15 @@ LARGE = 2**28  # B: what no cache holds
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """A cluster of measured devices, and how well the fits meet what was measured.
-
-    Attributes:
-        known: whether the catalogue has the device.
-        products: the fit of the matrix products.
-        best: best rate of a product [FLOP/s].
-        stream: best rate of memory [B/s].
-        links: the fits by the name of their tier.
-        notes: in sentences, what is not as it seems.
-    """
+    """A cluster of measured devices, and how well the fits meet what was measured."""
 
     cluster: Cluster
-    known: bool
-    products: ProductFit
-    best: float
-    stream: float
-    links: dict[str, LinkFit]
-    notes: tuple[str, ...]
+    known: bool  # whether the catalogue has the device
+    products: ProductFit  # the fit of the matrix products
+    best: float  # best rate of a product [FLOP/s]
+    stream: float  # best rate of memory [B/s]
+    links: dict[str, LinkFit]  # the fits by the name of their tier
+    notes: tuple[str, ...]  # in sentences, what is not as it seems
 
     @property
     def device(self) -> Device:

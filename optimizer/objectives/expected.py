@@ -36,15 +36,10 @@ _ZERO_BUBBLE = np.array([name in ("zero-bubble", "zero-bubble-2p") for name in S
 
 @dataclass(frozen=True, kw_only=True)
 class RiskClass:
-    """Plans that run out of memory at no more than a chance.
+    """Plans that run out of memory at no more than a chance."""
 
-    Attributes:
-        risk: the largest chance that a plan of it may have, as Limits.oom_risk [1].
-        factor: of the value of its plans [1].
-    """
-
-    risk: float
-    factor: float
+    risk: float  # the largest chance that a plan of it may have, as Limits.oom_risk [1]
+    factor: float  # of the value of its plans [1]
 
 
 def parts_factor(job: Job, plans: Plans) -> FloatArray:

@@ -12,20 +12,15 @@ from optimizer.objectives.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Ownership:
-    """What owning machines costs, besides their price. Shares [1], rates in SI.
+    """What owning machines costs, besides their price."""
 
-    lifetime: over which the price is written off [s]. residual: of the price, got back at its end. support, staff: of
-    the price a second [1/s]. software: per GPU [USD/s]. electricity [USD/J]. colocation: per provisioned watt
-    [USD/(W s)].
-    """
-
-    lifetime: float
-    residual: float
-    support: float
-    staff: float
-    software: float
-    electricity: float
-    colocation: float
+    lifetime: float  # over which the price is written off [s]
+    residual: float  # share of the price that is got back at its end [1]
+    support: float  # share of the price a second [1/s]
+    staff: float  # share of the price a second [1/s]
+    software: float  # per GPU [USD/s]
+    electricity: float  # [USD/J]
+    colocation: float  # per provisioned watt [USD/(W s)]
 
 
 def rent_cost(gpus: ArrayLike, duration: ArrayLike, price: ArrayLike) -> FloatArray:

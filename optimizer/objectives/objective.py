@@ -50,15 +50,10 @@ def sure(_: Job, reserved: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Surplus:
-    """What plans add to the value of their seconds.
+    """What plans add to the value of their seconds."""
 
-    Attributes:
-        layer_costs: of the plans.
-        phases: what a second of COMPUTE and of STREAM on every GPU adds, by plan [unit/s]; never below 0.
-    """
-
-    layer_costs: LayerCosts
-    phases: Phases
+    layer_costs: LayerCosts  # of the plans
+    phases: Phases  # what a second of COMPUTE and of STREAM on every GPU adds, by plan [unit/s]; never below 0
 
     def spared(self, *offloads: FloatArray | float) -> FloatArray:
         """What a step adds that recomputes nothing, with the best of these shares of the optimizer on the host [unit].
@@ -102,41 +97,26 @@ class Surplus:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What is minimised, for one step of a job.
+    """What is minimised, for one step of a job."""
 
-    Attributes:
-        name: as `--minimize` has it.
-        label: what it is, for people.
-        unit: of its values, in SI or USD.
-        about: what is counted, in words.
-        good: what a plan of a low value is: "fast".
-        better: what one of a lower value is: "faster".
-        best: what the one of the lowest value is: "fastest".
-        worse: what one of a higher value is: "slower".
-        per: its unit in words, as in tokens per "second".
-        rate: what any second of a step costs a job [unit/s].
-        phases: what a second of COMPUTE and of STREAM on every GPU adds to that, by plan [unit/s]; never below 0.
-        weight: of all that, by plan [1]; at least 1.
-        layout: of all that, by where the layers lie and the share of the optimizer on the host [1]; at least 1.
-        listed: the least that `layout` is where layers lie by a list [1].
-        memory: of all that, by what plans are predicted to reserve [1]; at least 1, never less for more.
-    """
-
-    name: str
-    label: str
-    unit: str
-    about: str
-    good: str = "good"
-    better: str = "better"
-    best: str = "best"
-    worse: str = "worse"
-    per: str = "unit"
-    rate: Callable[[Job], float]
+    name: str  # as `--minimize` has it
+    label: str  # what it is, for people
+    unit: str  # of its values, in SI or USD
+    about: str  # what is counted, in words
+    good: str = "good"  # what a plan of a low value is: "fast"
+    better: str = "better"  # what one of a lower value is: "faster"
+    best: str = "best"  # what the one of the lowest value is: "fastest"
+    worse: str = "worse"  # what one of a higher value is: "slower"
+    per: str = "unit"  # its unit in words, as in tokens per "second"
+    rate: Callable[[Job], float]  # what any second of a step costs a job [unit/s]
+    # what a second of COMPUTE and of STREAM on every GPU adds to that, by plan [unit/s]; never below 0
     phases: Callable[[LayerCosts], Phases] = seconds_alone
-    weight: Callable[[Job, Plans], FloatArray] = alike
+    weight: Callable[[Job, Plans], FloatArray] = alike  # of all that, by plan [1]; at least 1
+    # of all that, by where the layers lie and the share of the optimizer on the host [1]; at least 1
     layout: Callable[[Job, Plans, FloatArray | float], FloatArray] = anywhere
+    # of all that, by what plans are predicted to reserve [1]; at least 1, never less for more
     memory: Callable[[Job, FloatArray], FloatArray] = sure
-    listed: float = 1.0
+    listed: float = 1.0  # the least that `layout` is where layers lie by a list [1]
 
     def rates(self, job: Job, plans: Plans) -> FloatArray:
         """What any second of a step of each plan costs [unit/s]."""

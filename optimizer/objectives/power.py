@@ -26,33 +26,23 @@ REFERENCE_CURVE = "h200"
 
 @dataclass(frozen=True, kw_only=True)
 class PowerCurve:
-    """Power of one GPU and of what surrounds it.
+    """Power of one GPU and of what surrounds it."""
 
-    limit [W]; floor and slope of device_power [1]; host: what the rest of the server takes for one GPU [W]; network:
-    what the switches take for one GPU [W]. `measured` tells whether floor and slope were fitted to this very device.
-    """
-
-    limit: float
-    floor: float
-    slope: float
-    host: float
-    network: float = 0.0
-    measured: bool = False
+    limit: float  # of the GPU [W]
+    floor: float  # of device_power [1]
+    slope: float  # of device_power [1]
+    host: float  # what the rest of the server takes for one GPU [W]
+    network: float = 0.0  # what the switches take for one GPU [W]
+    measured: bool = False  # whether floor and slope were fitted to this very device
 
 
 @dataclass(frozen=True, kw_only=True)
 class BusySeconds:
-    """What the mean GPU of a plan does in a step; it waits or communicates for the rest.
+    """What the mean GPU of a plan does in a step; it waits or communicates for the rest."""
 
-    Attributes:
-        compute: in matrix products, attention and head [s].
-        stream: in kernels that stream memory [s].
-        utilisation: achieved share of the dense BF16 peak while it computes, as `compute_utilisation` has it [1].
-    """
-
-    compute: float
-    stream: float
-    utilisation: float
+    compute: float  # in matrix products, attention and head [s]
+    stream: float  # in kernels that stream memory [s]
+    utilisation: float  # achieved share of the dense BF16 peak while it computes, as `compute_utilisation` has it [1]
 
     def at(self, rate: float) -> BusySeconds:
         """The same work at a share of the planned rate [1]."""

@@ -26,33 +26,21 @@ Pairs = Sequence[tuple[str, str]]  # of an address
 
 @dataclass(frozen=True, kw_only=True)
 class Tab:
-    """What is served at a path.
+    """What is served at a path."""
 
-    Attributes:
-        name: its path.
-        template: its page, in the templates of `package`; `{name}.html` without it.
-        title: in the header.
-        about: a sentence: what is done there.
-        package: whose templates it has.
-        asked: the question of an address or a form; raises InputError for what cannot be used.
-        shown: what its template needs besides: of the address, the question and what is answered.
-        opening: the views that answer a changed question, each more complete than the one before.
-        later: views that are asked for by themselves.
-        taken: files to take away.
-        ahead: what is worked out when the page is opened, while nobody waits for anything else.
-    """
-
-    name: str
-    title: str
-    about: str
-    package: str
+    name: str  # its path
+    title: str  # in the header
+    about: str  # a sentence: what is done there
+    package: str  # whose templates it has
+    # the question of an address or a form; raises InputError for what cannot be used
     asked: Callable[[Pairs], TabQuestion]
+    # what its template needs besides: of the address, the question and what is answered
     shown: Callable[[Pairs, Any, Mapping[str, Any]], Mapping[str, Any]]
-    opening: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
-    taken: Sequence[str] = ()
-    ahead: tuple[PageTask, ...] = ()
-    template: str = ""
+    opening: tuple[str, ...] = ()  # the views that answer a changed question, each more complete than the one before
+    later: tuple[str, ...] = ()  # views that are asked for by themselves
+    taken: Sequence[str] = ()  # files to take away
+    ahead: tuple[PageTask, ...] = ()  # what is worked out when the page is opened, while nobody waits for anything else
+    template: str = ""  # its page, in the templates of `package`; `{name}.html` without it
 
     @property
     def place(self) -> str:

@@ -20,20 +20,15 @@ FASTER = (2.0, 4.0, 8.0)  # networks tried
 
 @dataclass(frozen=True, kw_only=True)
 class AlternativeDesign:
-    """The best design of one machine. `target`: the cost that it must not exceed to be the cheapest [USD], infinite
-    where no other machine is within the limits.
-
-    price: of one GPU at which it costs the target, beside `price_now` [USD/s or USD]. mfu: that it must reach at
-    today's price [1]. bandwidth: per GPU and way at which it costs the target with its own plan, the network paid for
-    [B/s]. None where nothing of the kind suffices.
-    """
+    """The best design of one machine, and what it would take to win; None where nothing of the kind suffices."""
 
     point: Point
     winner: bool
-    target: float
-    price: float | None
-    price_now: float
-    mfu: float | None
+    target: float  # cost not to exceed to be the cheapest [USD], infinite where no other machine is within the limits
+    price: float | None  # of one GPU at which it costs the target [USD/s or USD]
+    price_now: float  # the same today
+    mfu: float | None  # that it must reach at today's price [1]
+    # per GPU and way at which it costs the target with its own plan, the network paid for [B/s]
     bandwidth: float | None
 
     @property

@@ -23,21 +23,16 @@ AUTO = -1  # as many spare nodes as pay
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """One training run of a portfolio: `tokens` reach the wanted loss at `global_batch` sequences of `seq_len`.
-
-    assumed: nobody named the batch, so that it follows the GPUs as that of `optimize` does; grows: nor did a published
-    run of the model, so that it grows with them as published runs' did. start, by:
-    no earlier start and no later end than so long after the first day [s].
-    """
+    """One training run of a portfolio."""
 
     model: Model
-    tokens: float
-    seq_len: int
-    global_batch: int
-    assumed: bool = False
-    grows: bool = False
-    start: float = 0.0
-    by: float = float("inf")
+    tokens: float  # that reach the wanted loss at this batch
+    seq_len: int  # tokens of a sequence
+    global_batch: int  # sequences of a step
+    assumed: bool = False  # nobody named the batch: it follows the GPUs as that of `optimize` does
+    grows: bool = False  # nor did a published run of the model: it grows with them as published runs' did
+    start: float = 0.0  # no earlier than so long after the first day [s]
+    by: float = float("inf")  # ends no later than so long after it [s]
 
     def sequences(self, gpus: int) -> int:
         """Sequences per optimizer step on so many GPUs, for which `tokens` hold."""
@@ -73,29 +68,25 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """The whole question. `buy` amortises machines instead of renting them.
-
-    stack: the software on every device; None takes the one that each device usually runs. book: every price that may
-    be taken, the user's quotes in front. spares: nodes that stand beside the job, AUTO for as many as pay; None where
-    the provider puts in others. flex: how far a batch may move, as a share of it. fixed, ranges and choices
-    pin variables of the inner plans as optimizer.job.job.Limits does. known: what devices run, by their name, with what
-    the user's own runs say of it; own_runs: where these come from.
-    """
+    """The whole question."""
 
     runs: tuple[TrainingRun, ...]
     assumptions: tuple[Assumption, ...]
-    stack: Stack | None = None
+    stack: Stack | None = None  # on every device; None takes the one that each device usually runs
     bounds: Requirements = Requirements()
-    buy: bool = False
-    book: PriceBook = field(default_factory=PriceBook)
+    buy: bool = False  # amortises machines instead of renting them
+    book: PriceBook = field(default_factory=PriceBook)  # every price that may be taken, the user's quotes in front
+    # nodes that stand beside the job, AUTO for as many as pay; None where the provider puts in others
     spares: int | None = None
     bubble: float = Limits.bubble
-    flex: float = 0.0
+    flex: float = 0.0  # how far a batch may move, as a share of it
+    # variables of the inner plans, as of Limits; ranges and choices too
     fixed: Mapping[str, int | str | bool] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     choices: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
+    # what devices run, by their name, with what the user's own runs say of it
     known: Mapping[str, Stack] = field(default_factory=dict)
-    own_runs: RunsSource | None = None
+    own_runs: RunsSource | None = None  # where these come from
 
     def software(self, device: Device) -> Stack:
         """What a device runs."""
@@ -113,24 +104,19 @@ class Campaign:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """One machine to consider: the outer variables of the search.
+    """One machine to consider: the outer variables of the search, 0 where the cluster's own is kept."""
 
-    kind: as the buyer wrote it. nic: one-way bandwidth per GPU into the network [B/s], oversubscription of its last
-    tier [1], hbm: memory per GPU [B], scale_up: GPUs in the NVLink domain; 0 keeps the cluster's own. batch_factor
-    multiplies each run's global batch. power_cap: share of the device's power limit [1]. spares: nodes paid for beside
-    the job, which take the place of those in repair; None where others are put in at once.
-    """
-
-    kind: str
+    kind: str  # as the buyer wrote it
     cluster: Cluster
     gpus: int
     dtype: str = "bf16"
-    batch_factor: float = 1.0
-    power_cap: float = 1.0
-    nic: float = 0.0
-    oversubscription: float = 0.0
-    hbm: float = 0.0
-    scale_up: int = 0
+    batch_factor: float = 1.0  # multiplies each run's global batch
+    power_cap: float = 1.0  # share of the device's power limit [1]
+    nic: float = 0.0  # one-way bandwidth per GPU into the network [B/s]
+    oversubscription: float = 0.0  # of its last tier [1]
+    hbm: float = 0.0  # memory per GPU [B]
+    scale_up: int = 0  # GPUs in the NVLink domain
+    # nodes paid for that take the place of those in repair; None where others are put in at once
     spares: int | None = None
 
     @property

@@ -44,43 +44,29 @@ class Dominance:
 
 @dataclass(frozen=True, kw_only=True)
 class Quote:
-    """What one kind of machine costs and draws: price [USD/s or USD per GPU], the row that it comes from, limit [W].
-
-    others: lowest and highest rent of the same device at the same term in the price book [USD/s], None when bought.
-    """
+    """What one kind of machine costs and draws."""
 
     kind: str
     title: str
-    price: float
-    offer: Offer
+    price: float  # [USD/s or USD per GPU]
+    offer: Offer  # the row that it comes from
+    # lowest and highest rent of the same device at the same term [USD/s], None when bought
     others: tuple[Offer, Offer] | None
-    power_limit: float
+    power_limit: float  # [W]
     power_measured: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dossier:
-    """A purchase with its intervals, sensitivities and the answers to the questions asked backwards.
-
-    Attributes:
-        ranges: Intervals of the points of the front, in their order.
-        shown: The few points of the front that stand for all of it.
-        advised: The point of the least expected regret among the best of each machine on the front: its cheapest that
-            keeps the limits over the whole of its ranges, or else its cheapest.
-        tie: The best of another machine, where what one question is worth exceeds what the advised is better by.
-        alternatives: The best design of each machine, and what it would take to win.
-        decision: The chance of each machine to win, and what to find out first.
-        break_evens: Where an answer to a question changes the choice.
-        standby: Spare nodes of the advised point.
-        repairs: How many spare nodes pay by the time of a repair [s].
-        resale: The machines of the advised point sold after each year of their life.
-        staged: What deliveries come to, one after the other.
-    """
+    """A purchase with its intervals, sensitivities and the answers to the questions asked backwards."""
 
     purchase: Purchase
-    ranges: tuple[Mapping[str, Range], ...]
-    shown: tuple[Point, ...]
+    ranges: tuple[Mapping[str, Range], ...]  # Intervals of the points of the front, in their order
+    shown: tuple[Point, ...]  # The few points of the front that stand for all of it
+    # The point of the least expected regret among the best of each machine on the front: its cheapest that keeps the
+    # limits over the whole of its ranges, or else its cheapest
     advised: Point | None
+    # The best of another machine, where what one question is worth exceeds what the advised is better by
     tie: Point | None
     swings: tuple[Swing, ...]
     cheapest: Point | None
@@ -91,13 +77,14 @@ class Dossier:
     rent_or_buy: tuple[RentOrBuy, ...]
     fewest: tuple[Fewest, ...]
     quotes: tuple[Quote, ...]
-    standby: tuple[Standby, ...] = ()
-    repairs: tuple[tuple[float, int], ...] = ()
-    resale: tuple[Resale, ...] = ()
-    staged: tuple[Staged, ...] = ()
-    alternatives: tuple[AlternativeDesign, ...] = ()
+    standby: tuple[Standby, ...] = ()  # Spare nodes of the advised point
+    repairs: tuple[tuple[float, int], ...] = ()  # How many spare nodes pay by the time of a repair [s]
+    resale: tuple[Resale, ...] = ()  # The machines of the advised point sold after each year of their life
+    staged: tuple[Staged, ...] = ()  # What deliveries come to, one after the other
+    alternatives: tuple[AlternativeDesign, ...] = ()  # The best design of each machine, and what it would take to win
+    # The chance of each machine to win, and what to find out first
     decision: Decision = field(default_factory=Decision)
-    break_evens: tuple[BreakEven, ...] = ()
+    break_evens: tuple[BreakEven, ...] = ()  # Where an answer to a question changes the choice
 
     def range_of(self, point: Point) -> Mapping[str, Range]:
         """Intervals of a point of the front."""

@@ -42,16 +42,13 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """One kind of machine in deliveries. points: as if all GPUs of a stage were there from the first day.
-
-    ranges: of time_to_train, cost and energy. in_limits: whether every date, the deadline and the budget hold.
-    """
+    """One kind of machine in deliveries."""
 
     deliveries: tuple[Delivery, ...]
-    points: tuple[Point, ...]
+    points: tuple[Point, ...]  # as if all GPUs of a stage were there from the first day
     course: Course
-    ranges: Mapping[str, Range]
-    in_limits: bool
+    ranges: Mapping[str, Range]  # of time_to_train, cost and energy
+    in_limits: bool  # whether every date, the deadline and the budget hold
 
 
 def totals(deliveries: Sequence[Delivery]) -> tuple[int, ...]:

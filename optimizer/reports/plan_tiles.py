@@ -17,17 +17,11 @@ from optimizer.reports.report import Tile
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """A run of so many tokens, and what it is charged.
+    """A run of so many tokens, and what it is charged."""
 
-    Attributes:
-        tokens: Tokens of the run.
-        price: By which price its GPUs are rented.
-        charged: Wall time with failures [s] and cost [USD] of so many seconds of steps; the cost is None where no
-            price is known.
-    """
-
-    tokens: float
-    price: str
+    tokens: float  # Tokens of the run
+    price: str  # By which price its GPUs are rented
+    # Wall time with failures [s] and cost [USD] of so many seconds of steps; the cost is None where no price is known
     charged: Callable[[float], tuple[float, float | None]]
 
 

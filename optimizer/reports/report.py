@@ -28,18 +28,13 @@ _HEADING = re.compile(r"(?P<label>.*?) ?(?:\[(?P<unit>[^]]*)\])?(?P<wraps> ?~)?"
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        label: Its heading; a line break may stand in it.
-        unit: An SI unit, "%" for a share, "x" for a ratio, "1" for a count, "bar" for a bar filled to a share or made
-            of several, "text" for words to the right, "" for words.
-        wraps: Whether its words may be broken into lines.
-    """
-
-    label: str
+    label: str  # Its heading; a line break may stand in it
+    # An SI unit, "%" for a share, "x" for a ratio, "1" for a count, "bar" for a bar filled to a share or made of
+    # several, "text" for words to the right, "" for words
     unit: str = ""
-    wraps: bool = False
+    wraps: bool = False  # Whether its words may be broken into lines
 
 
 def columns(headings: str) -> tuple[Column, ...]:
@@ -200,29 +195,17 @@ def notes(heading: str, lines: Iterable[str], on: Place = "") -> Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a study says.
+    """What a study says."""
 
-    Attributes:
-        title: The answer in one line.
-        subject: What was asked, a line each.
-        warning: Why the plan cannot run, if so.
-        conclusion: Sentences; the first one answers the question.
-        sections: What it rests on; sections without blocks are not shown.
-        assumed: What nobody said and was assumed.
-        command: What makes the report again.
-        note: What a page says of all its numbers.
-        tone: Whether the answer is good, open or bad, which colours the title on a terminal.
-    """
-
-    title: str
-    subject: tuple[str, ...] = ()
-    warning: str = ""
-    conclusion: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
-    assumed: tuple[str, ...] = ()
-    command: str = ""
-    note: str = NOTE
-    tone: Tone = ""
+    title: str  # The answer in one line
+    subject: tuple[str, ...] = ()  # What was asked, a line each
+    warning: str = ""  # Why the plan cannot run, if so
+    conclusion: tuple[str, ...] = ()  # Sentences; the first one answers the question
+    sections: tuple[Section, ...] = ()  # What it rests on; sections without blocks are not shown
+    assumed: tuple[str, ...] = ()  # What nobody said and was assumed
+    command: str = ""  # What makes the report again
+    note: str = NOTE  # What a page says of all its numbers
+    tone: Tone = ""  # Whether the answer is good, open or bad, which colours the title on a terminal
 
     def shown(self, on: Place) -> list[Section]:
         """The sections that the screen or the page shows, what was assumed last."""

@@ -20,15 +20,11 @@ BATCHES = 3  # other batches tried
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """One count and batch that was tried.
+    """One count and batch that was tried."""
 
-    Attributes:
-        job: with that count and batch.
-        worth: tokens that all GPUs train on for a unit of what is minimised, such as a second, 0 without a plan
-            [1/unit]. Of a job which is neither what was asked for nor the best it is only known not to exceed the best.
-    """
-
-    job: Job
+    job: Job  # with that count and batch
+    # tokens that all GPUs train on for a unit of what is minimised, such as a second, 0 without a plan [1/unit]. Of a
+    # job which is neither what was asked for nor the best it is only known not to exceed the best.
     worth: float
 
 

@@ -26,23 +26,15 @@ COMPUTE_TERMS = ("gemm", "attention", "elementwise", "launch", "head")
 
 @dataclass(frozen=True, kw_only=True)
 class Hop:
-    """The links of one tier that one collective crosses.
-
-    Attributes:
-        traversals: links x messages of all ranks together.
-        message: size of each [B].
-        latency: time of one of them on an idle link [s].
-        energy: of all of them [J].
-        sent: by a GPU to peers that it meets in this tier, mean of all ranks [B].
-    """
+    """The links of one tier that one collective crosses."""
 
     tier: str
     link: str
-    traversals: float
-    message: float
-    latency: float
-    energy: float
-    sent: float
+    traversals: float  # links x messages of all ranks together
+    message: float  # size of each [B]
+    latency: float  # time of one of them on an idle link [s]
+    energy: float  # of all of them [J]
+    sent: float  # by a GPU to peers that it meets in this tier, mean of all ranks [B]
 
     @property
     def volume(self) -> float:
@@ -52,18 +44,12 @@ class Hop:
 
 @dataclass(frozen=True, kw_only=True)
 class PricedTraffic:
-    """One kind of collective with its price.
-
-    Attributes:
-        time: of one [s].
-        sent: by a sending GPU in it [B].
-        path: by tier, innermost first.
-    """
+    """One kind of collective with its price."""
 
     traffic: Traffic
-    time: float
-    sent: float
-    path: tuple[Hop, ...]
+    time: float  # of one [s]
+    sent: float  # by a sending GPU in it [B]
+    path: tuple[Hop, ...]  # by tier, innermost first
 
     @property
     def energy(self) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 from optimizer.base.errors import InputError
 from optimizer.catalog.hardware import device_names, load_device
 from optimizer.constraints.rules.every import structural
-from optimizer.job.hardware import Device
 from optimizer.job.job import Job
 from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan, Plans
@@ -27,27 +26,16 @@ CARDS = ("NVIDIA", "AMD")  # whose devices are looked through for the smallest t
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """One method at one length.
+    """One method at one length."""
 
-    Attributes:
-        job: with the method, the length and the switches of the software.
-        plan: the fastest that fits; where none does, the one that needs least memory.
-        reserved: by every GPU, predicted [B].
-        chance: that the plan fits [1].
-        step_time: of the plan [s].
-        fits: whether the chance is within the job's risk.
-        card: the device of least memory that does, "" where none does.
-        switched: the option of a switch that the plan takes, "" where it takes the software as it is.
-    """
-
-    job: Job
-    plan: Plan
-    reserved: float
-    chance: float
-    step_time: float
-    fits: bool
-    card: str = ""
-    switched: str = ""
+    job: Job  # with the method, the length and the switches of the software
+    plan: Plan  # the fastest that fits; where none does, the one that needs least memory
+    reserved: float  # by every GPU, predicted [B]
+    chance: float  # that the plan fits [1]
+    step_time: float  # of the plan [s]
+    fits: bool  # whether the chance is within the job's risk
+    card: str = ""  # the device of least memory that does, "" where none does
+    switched: str = ""  # the option of a switch that the plan takes, "" where it takes the software as it is
 
     @property
     def tokens_per_second(self) -> float:
@@ -135,21 +123,16 @@ def longest_context(job: Job) -> int:
 
 
 def smallest_card(job: Job) -> str:
-    """The device of least memory on which so many GPUs do it, "" where none does."""
-    cards = _cards(job.dtype)
+    """The device of least memory on which so many GPUs do it, the earlier of two with as much; "" where none does."""
+    devices = [device for device in map(load_device, device_names()) if device.vendor in CARDS]
+    able = [device for device in devices if job.dtype in device.peak_flops]
+    cards = sorted(able, key=lambda device: (device.memory, device.release))
     low, high = -1, len(cards)
     while high - low > 1:
         middle = (low + high) // 2
         cluster = replace(job.cluster, device=cards[middle])
         low, high = (low, middle) if _least(replace(job, cluster=cluster), job.seq_len) else (middle, high)
     return cards[high].name if high < len(cards) else ""
-
-
-def _cards(dtype: str) -> list[Device]:
-    """Devices with such matrix units, by their memory; of those with as much, the one that came out first."""
-    devices = [device for device in map(load_device, device_names()) if device.vendor in CARDS]
-    able = [device for device in devices if dtype in device.peak_flops]
-    return sorted(able, key=lambda device: (device.memory, device.release))
 
 
 def _least(job: Job, length: int) -> bool:

@@ -27,7 +27,16 @@ def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
             "data parallelism with every sharding, micro-batch and recomputation; `optimize` searches the rest",
         ),
         conclusion=tuple(_longest(study)),
-        sections=(section("Methods by context", Table(CELLS, [_row(fit) for fit in study.fits], _strong(study))),),
+        sections=(
+            section(
+                "Methods by context",
+                Table(
+                    CELLS,
+                    [_row(fit) for fit in study.fits],
+                    [place for place, fit in enumerate(study.fits) if fit.fits],
+                ),
+            ),
+        ),
         assumed=tuple(assumed),
     )
 
@@ -59,7 +68,3 @@ def _plan_words(fit: Fit) -> str:
     recomputed += ", inputs on host" if fit.plan.activation_offload else ""
     switched = f", {fit.switched}" if fit.switched else ""
     return f"micro-batch {fit.plan.micro_batch}{sharded}{recomputed}{switched}"
-
-
-def _strong(study: FitsStudy) -> list[int]:
-    return [place for place, fit in enumerate(study.fits) if fit.fits]

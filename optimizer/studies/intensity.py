@@ -19,19 +19,15 @@ BACKWARD_PRODUCTS = 2  # of a weight matrix: gradients of its input and of itsel
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRoofline:
-    """One layer, one micro-batch, one GPU, forward and backward: operations [FLOP] and bytes on each resource [B].
+    """One layer, one micro-batch, one GPU, forward and backward."""
 
-    `network` is what a GPU sends in the tier that this takes longest in, `network_tier` ("" where nothing is sent);
-    `network_bandwidth` is that tier's, one way and per GPU [B/s]. `peak` [FLOP/s], `memory_bandwidth` [B/s].
-    """
-
-    flops: float
-    memory: float
-    network: float
-    peak: float
-    memory_bandwidth: float
-    network_bandwidth: float
-    network_tier: str = ""
+    flops: float  # operations [FLOP]
+    memory: float  # traffic [B]
+    network: float  # what a GPU sends in the tier that this takes longest in [B]
+    peak: float  # [FLOP/s]
+    memory_bandwidth: float  # [B/s]
+    network_bandwidth: float  # that tier's, one way and per GPU [B/s]
+    network_tier: str = ""  # its name, "" where nothing is sent
 
     @property
     def memory_intensity(self) -> float:

@@ -10,15 +10,10 @@ from optimizer.base.units import GB
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryNeed:
-    """Memory of the fullest GPU.
+    """Memory of the fullest GPU."""
 
-    Attributes:
-        reserved: what the plan reserves of it [B].
-        usable: what it may reserve [B].
-    """
-
-    reserved: float
-    usable: float
+    reserved: float  # what the plan reserves of it [B]
+    usable: float  # what it may reserve [B]
 
     @property
     def fits(self) -> bool:

@@ -27,25 +27,17 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkVerdict:
-    """A plan on one network.
-
-    Attributes:
-        communication: what crosses the network in a step, nothing overlapped [s].
-        compute: what the GPU's kernels take in a step [s].
-        needed: least bandwidth at which the communication takes no longer than the compute [B/s]; infinite where
-            latency alone is too long, 0 where nothing crosses.
-        exposed: communication that the step shows [s].
-        step_time: of the plan [s].
-        mfu: of the plan [1].
-    """
+    """A plan on one network."""
 
     network: Network
-    communication: float
-    compute: float
+    communication: float  # what crosses the network in a step, nothing overlapped [s]
+    compute: float  # what the GPU's kernels take in a step [s]
+    # least bandwidth at which the communication takes no longer than the compute [B/s]; infinite where latency alone is
+    # too long, 0 where nothing crosses
     needed: float
-    exposed: float
-    step_time: float
-    mfu: float
+    exposed: float  # communication that the step shows [s]
+    step_time: float  # of the plan [s]
+    mfu: float  # of the plan [1]
 
     @property
     def bottleneck(self) -> bool:

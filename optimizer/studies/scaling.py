@@ -25,24 +25,16 @@ Planner = Callable[[Job], Answer]
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingPoint:
-    """A job at one number of GPUs in one series.
-
-    Attributes:
-        tokens: of a step.
-        plan: None where there is none; `note` says why.
-        estimate: the price of the plan.
-        fits: whether its memory suffices.
-        note: what is to be reported with it.
-    """
+    """A job at one number of GPUs in one series."""
 
     series: str
     gpus: int
     global_batch: int
-    tokens: int
-    plan: Plan | None = None
-    estimate: Estimate | None = None
-    fits: bool = False
-    note: str = ""
+    tokens: int  # of a step
+    plan: Plan | None = None  # None where there is none; `note` says why
+    estimate: Estimate | None = None  # the price of the plan
+    fits: bool = False  # whether its memory suffices
+    note: str = ""  # what is to be reported with it
 
     @property
     def tokens_per_second(self) -> float:

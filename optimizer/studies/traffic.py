@@ -25,30 +25,22 @@ from optimizer.objectives.step.price import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """One kind of collective.
-
-    Attributes:
-        ranks: GPUs of a group.
-        stride: distance of neighbours in it.
-        message: its size as nccl-tests count it [B].
-        per_layer: how many of them a layer that has any causes, on average, for one micro-batch forward and backward,
-            none for those of the embedding and the head; those once per step count per step instead.
-        per_step: how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per
-            step, on the stage that takes longest for these; of sends, how many an inner stage sends.
-        in_total: how many there are in one step, all groups together.
-        once: whether it happens once per step, as gradients and weights in buckets do.
-    """
+    """One kind of collective."""
 
     parallelism: str
     purpose: str
     kind: str
-    ranks: int
-    stride: int
-    message: float
+    ranks: int  # GPUs of a group
+    stride: int  # distance of neighbours in it
+    message: float  # its size as nccl-tests count it [B]
+    # how many of them a layer that has any causes, on average, for one micro-batch forward and backward, none for those
+    # of the embedding and the head; those once per step count per step instead
     per_layer: float
+    # how many a GPU takes part in, on the stage that takes longest for a micro-batch; of those once per step, on the
+    # stage that takes longest for these; of sends, how many an inner stage sends
     per_step: float
-    in_total: float
-    once: bool = False
+    in_total: float  # how many there are in one step, all groups together
+    once: bool = False  # whether it happens once per step, as gradients and weights in buckets do
 
 
 ORDER = (TP, CP, EP, PP, DP)
@@ -57,19 +49,13 @@ OF = {EMBEDDING: " of the embedding", HEAD: " of the head"}
 
 @dataclass(frozen=True, kw_only=True)
 class MessageCount:
-    """What layers of one kind (all, where it is empty) send of a message.
-
-    Attributes:
-        per_pass: messages of one rank for a micro-batch, all layers together.
-        per_step: as in Traffic.
-        in_total: as in Traffic.
-    """
+    """What layers of one kind (all, where it is empty) send of a message."""
 
     message: Message
     kind: str
-    per_pass: float
-    per_step: float
-    in_total: float
+    per_pass: float  # messages of one rank for a micro-batch, all layers together
+    per_step: float  # as in Traffic
+    in_total: float  # as in Traffic
 
     @property
     def key(self) -> tuple[int, str, str, bool, float, float, float]:

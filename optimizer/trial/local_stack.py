@@ -38,16 +38,13 @@ Errors = Callable[[Parameters], FloatArray]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStack:
-    """A stack after trials: the strength of its prior in runs, root mean square errors of the trials before and after.
-
-    `moved` maps parameters to their values before and after.
-    """
+    """A stack after trials."""
 
     stack: Stack
-    prior: float
-    before: float
-    after: float
-    moved: Mapping[str, tuple[float, float]]
+    prior: float  # strength of its prior, in runs
+    before: float  # root mean square error of the trials before
+    after: float  # and after
+    moved: Mapping[str, tuple[float, float]]  # parameters with their values before and after
 
 
 def local_stack(candidates: Candidates, outcomes: Sequence[Outcome], date: str) -> LocalStack | None:

@@ -26,22 +26,18 @@ LONGEST = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One trial of candidate `index`: "ok", "oom", "crashed", "unfinished" or "waiting".
-
-    seconds: median of its steady steps [s]; memory: what its fullest rank reserved / what is usable [1], None where the
-    log does not say; words: why it failed, or what to mind.
-    """
+    """One trial."""
 
     name: str
-    index: int
-    status: str
-    seconds: float | None = None
+    index: int  # of the candidate
+    status: str  # "ok", "oom", "crashed", "unfinished" or "waiting"
+    seconds: float | None = None  # median of its steady steps [s]
     spread: float = 0.0
     steps: int = 0
-    memory: float | None = None
+    memory: float | None = None  # what its fullest rank reserved / what is usable [1], None where the log does not say
     memory_bytes: float | None = None
     exit_code: int | None = None
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # why it failed, or what to mind
 
     @property
     def done(self) -> bool:

@@ -1,7 +1,6 @@
 """Edits: what they are priced at, and how they are written into the files that they come from."""
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,34 +9,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from optimizer.base.errors import InputError
 from optimizer.cli import cli
-from optimizer.frameworks.launch import Source
-from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
-from optimizer.improve.edits import Improvement, improve
-from optimizer.improve.patch import changes_of, patched, unified
+from optimizer.improve.patch import patched, unified
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from tests.frameworks import launches
 from tests.frameworks.launches import SAMPLES
-
-
-def asked(name: str) -> tuple[list[File], Source, LaunchAsRead]:
-    files = [File(path, text.encode()) for path, text in SAMPLES[name][0].items()]
-    gpus = SAMPLES[name][1]
-    source = read_launch(files, gpus)
-    return files, source, launch_as_read(source.launch, Controls(gpus=gpus), name)
-
-
-@pytest.fixture(scope="module")
-def found() -> dict[str, tuple[list[File], Source, LaunchAsRead, Improvement]]:
-    return {name: (*asked(name), improve(asked(name)[2])) for name in SAMPLES}
+from tests.improve.improvements import FILES, improved, read
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_an_edit_is_priced_as_its_plan(name: str, found: Any) -> None:
-    _, _, question, improvement = found[name]
+def test_an_edit_is_priced_as_its_plan(name: str) -> None:
+    _, question, improvement = improved(name)
     now = improvement.current.estimate.step_time
     for edit in [*improvement.edits, *filter(None, (improvement.pair, improvement.best))]:
         after = edit.after
@@ -49,51 +32,24 @@ def test_an_edit_is_priced_as_its_plan(name: str, found: Any) -> None:
         assert edit.changes
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_patches_read_back_as_the_plan(name: str, found: Any) -> None:
-    files, source, question, improvement = found[name]
-    edits = [*improvement.edits[:3], *filter(None, (improvement.pair, improvement.best))]
-    for edit in edits:
-
-        def again(written: Any) -> LaunchAsRead:
-            controls = Controls(gpus=SAMPLES[name][1])
-            return launch_as_read(read_launch(written, controls.gpus).launch, controls, name)
-
-        if lacking := source.lacking(changes_of(source, question, edit)):
-            assert name == "slurm"  # a fork of 2022
-            with pytest.raises(InputError, match=re.escape(lacking)):
-                patched(source, question, edit, files, again)
-            continue
-        texts = patched(source, question, edit, files, again)
-        fresh = again([File(path, data) for path, data in texts.items()])
-        for variable in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "zero_stage", "recompute", "sequence_parallel"):
-            assert getattr(fresh.plan, variable) == getattr(edit.after.plan, variable), (edit.changes, texts)
-
-
 @pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not installed")
 @pytest.mark.parametrize("name", ["arrays", "mixture", "DeepSpeed", "torchtitan"])
-def test_patch_accepts_the_patch(name: str, found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, source, question, improvement = found[name]
+def test_patch_accepts_the_patch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, (source, question, improvement) = FILES[name], improved(name)
+    assert improvement.best is not None
     monkeypatch.chdir(tmp_path)
     for file in files:
         Path(file.name).write_bytes(file.data)
-
-    def again(written: Any) -> LaunchAsRead:
-        return launch_as_read(read_launch(written).launch, Controls(), name)
-
-    texts = patched(source, question, improvement.best, files, again)
+    texts = patched(source, question, improvement.best, files, lambda written: read(name, written)[1])
     done = subprocess.run(["patch", "-p0"], input=unified(files, texts).encode(), capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
     assert {file.name: Path(file.name).read_bytes() for file in files} == dict(texts)
 
 
-def test_what_is_not_asked_for_stays(found: Any) -> None:
-    files, source, question, improvement = found["arrays"]
-
-    def again(written: Any) -> LaunchAsRead:
-        return launch_as_read(read_launch(written).launch, Controls(), "x")
-
-    texts = patched(source, question, improvement.best, files, again)
+def test_what_is_not_asked_for_stays() -> None:
+    files, (source, question, improvement) = FILES["arrays"], improved("arrays")
+    assert improvement.best is not None
+    texts = patched(source, question, improvement.best, files, lambda written: read("arrays", written)[1])
     lines = unified(files, texts).splitlines()
     touched = [line[1:].split("#")[0].strip() for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     free = ("TP=", "--micro-batch", "--pipeline", "--num-layers-per", "--overlap", "--context", "--sequence", "--use")

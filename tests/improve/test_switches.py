@@ -12,7 +12,7 @@ from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, patched
 from optimizer.improve.state import Edit
 from tests.frameworks import launches
-from tests.improve.test_planted import EP, ONE, OVERLAP, TP, ZERO, script
+from tests.improve.mistakes import EP, ONE, OVERLAP, TP, ZERO, script
 
 
 def asked(text: str, cluster: str = "dgx-h100", stack: str = "") -> tuple[Source, LaunchAsRead, Improvement]:

@@ -21,23 +21,14 @@ SEPARATOR = "; "
 
 @dataclass(frozen=True, kw_only=True)
 class NoteRule:
-    """One rule of the table.
+    """One rule of the table."""
 
-    Attributes:
-        where: patterns that cells have, by column.
-        unless: patterns that they do not have.
-        set: columns that it writes.
-        fill: columns that it writes where they are blank.
-        why: what is reported with a row that it changes, "" for nothing.
-        first_of: of the rules that share it only the first that matches applies, "" for a rule of its own.
-    """
-
-    where: Mapping[str, re.Pattern[str]]
-    unless: Mapping[str, re.Pattern[str]]
-    set: Mapping[str, str]
-    fill: Mapping[str, str]
-    why: str
-    first_of: str
+    where: Mapping[str, re.Pattern[str]]  # patterns that cells have, by column
+    unless: Mapping[str, re.Pattern[str]]  # patterns that they do not have
+    set: Mapping[str, str]  # columns that it writes
+    fill: Mapping[str, str]  # columns that it writes where they are blank
+    why: str  # what is reported with a row that it changes, "" for nothing
+    first_of: str  # of the rules that share it only the first that matches applies, "" for a rule of its own
 
     def changes(self, row: Row) -> tuple[dict[str, str], str] | None:
         """The cells that it writes in this row, and why; None where it does not match."""

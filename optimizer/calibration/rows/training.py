@@ -49,7 +49,9 @@ def training(row: Mapping[str, str], assumed: list[str]) -> dict[str, Any]:
         targets = _targets(row.get("adapter_targets", ""))
         if not targets:
             assumed.append("adapters on all linear layers")
-        fields |= {"train": f"{name}{rank or ':' * bool(targets)}{':' * bool(targets)}{targets}", "base": _base(row)}
+        precision = row.get("base_precision", "").lower()
+        base = next((name for word, name in BASES.items() if word in precision), "")
+        fields |= {"train": f"{name}{rank or ':' * bool(targets)}{':' * bool(targets)}{targets}", "base": base}
     return fields | {"optimizer": _optimizer(row.get("optimizer", ""))} | _lengths(row, assumed)
 
 
@@ -57,11 +59,6 @@ def _targets(text: str) -> str:
     words = [word for word in re.split(r"[\s,+()]+|-(?=linear)", text.lower().replace("_proj", "")) if word in TARGETS]
     words = [word for word in words if word != "all"] or words
     return ",".join(dict.fromkeys(target for word in words for target in TARGETS[word]))
-
-
-def _base(row: Mapping[str, str]) -> str:
-    text = row.get("base_precision", "").lower()
-    return next((name for word, name in BASES.items() if word in text), "")
 
 
 def _optimizer(text: str) -> str:

@@ -150,9 +150,10 @@ def _blocks(config: ConfigFields, facts: Fields) -> Fields:
     if config.multi_query is not None and parallel is not None:  # Falcon: one norm before both, or one each
         parallel = parallel or config.new_decoder_architecture
         norms = norms or (1 if parallel and not config.new_decoder_architecture else 2)
+    usual_epsilon = 1e-6 if facts.get("norm", "rms") == "rms" else 1e-5
     return {
         "activation": facts.get("activation") or ("gelu" if not gated and "gelu" in act else named),
-        "norm_epsilon": config.norm_epsilon if config.norm_epsilon is not None else _epsilon(facts),
+        "norm_epsilon": usual_epsilon if config.norm_epsilon is None else config.norm_epsilon,
         "qk_norm": config.qk_norm,
         "head_bias": config.head_bias,
         "parallel_block": parallel,
@@ -160,10 +161,6 @@ def _blocks(config: ConfigFields, facts: Fields) -> Fields:
         "position": "alibi" if config.alibi else None,
         "mtp_layers": config.mtp_layers,
     }
-
-
-def _epsilon(facts: Fields) -> float:
-    return 1e-6 if facts.get("norm", "rms") == "rms" else 1e-5
 
 
 @cache

@@ -18,16 +18,12 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """Connections of a machine's GPUs, as codes of nvidia-smi: "X" itself, "NV12" twelve NVLinks, or one of PCIE.
-
-    `between[i][j]` connects GPUs i and j, `to_nic[i][k]` GPU i and the k-th of `nics`; `numa` is each GPU's node.
-    """
+    """Connections of a machine's GPUs, as codes of nvidia-smi: "X" itself, "NV12" twelve NVLinks, or one of PCIE."""
 
     gpus: tuple[str, ...]
-    between: tuple[tuple[str, ...], ...]
+    between: tuple[tuple[str, ...], ...]  # [i][j]: between GPUs i and j
     nics: tuple[str, ...] = ()
-    to_nic: tuple[tuple[str, ...], ...] = ()
-    numa: tuple[str, ...] = ()
+    to_nic: tuple[tuple[str, ...], ...] = ()  # [i][k]: between GPU i and the k-th of `nics`
 
     def nvlinks(self, first: int, second: int) -> int:
         """Number of NVLinks bonded between two GPUs; 0 when they talk over PCIe."""
@@ -142,11 +138,9 @@ def _topology(gpus: tuple[str, ...], columns: list[str], rows: dict[str, list[st
     legend = dict(re.findall(r"^\s*(NIC\d+):\s*(\S+)\s*$", "\n".join(lines), flags=re.MULTILINE))
     at = {name: place for place, name in enumerate(columns)}
     nics = [name for name in columns if name not in gpus]
-    affinities = {gpu: rows[gpu][len(columns) :] for gpu in gpus}
     return Topology(
         gpus=gpus,
         between=tuple(tuple(rows[one][at[other]] for other in gpus) for one in gpus),
         nics=tuple(legend.get(nic, nic) for nic in nics),
         to_nic=tuple(tuple(rows[gpu][at[nic]] for nic in nics) for gpu in gpus) if nics else (),
-        numa=tuple(cells[1] if len(cells) > 1 else "" for cells in affinities.values()),
     )

@@ -23,19 +23,12 @@ QUIET = 20  # steps for which a log that stays as it is makes one ask whether th
 
 @dataclass(frozen=True, kw_only=True)
 class NextEdit:
-    """The first step of `optimize improve` for the launch of a run.
+    """The first step of `optimize improve` for the launch of a run."""
 
-    Attributes:
-        words: what it changes.
-        gain: tokens per second over today's, minus one [1].
-        stop: time of the cluster that stopping and starting again takes [s].
-        steps: of the whole run; 0 where the launch does not say.
-    """
-
-    words: str
-    gain: float
-    stop: float
-    steps: float = 0.0
+    words: str  # what it changes
+    gain: float  # tokens per second over today's, minus one [1]
+    stop: float  # time of the cluster that stopping and starting again takes [s]
+    steps: float = 0.0  # of the whole run; 0 where the launch does not say
 
     def sentence(self, step: int, step_time: float) -> str:
         """Whether it pays to stop after a step and start again with it, at the measured time of a step [s].

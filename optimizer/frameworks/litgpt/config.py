@@ -22,7 +22,6 @@ ADAPTERS: Mapping[str, str] = key_tables("litgpt")["adapters"]
 NAMES, OPTIMIZERS = ("model_name", "checkpoint_dir", "model_config.name"), ("optimizer.class_path", "optimizer")
 PRECISION, QUANTISED, LORA_RANK, TOKENS = "precision", "quantize", "lora_r", "train.max_tokens"
 BASES: Mapping[str, str] = {"bnb.nf4": "nf4", "bnb.nf4-dq": "nf4", "bnb.int8": "int8"}
-MACHINES = ("nodes", "gpus_per_node")
 UNSET = ("shard", "zero_stage", "recompute", "reduce_overlap", "gather_overlap", "bucket")  # what no key says
 
 

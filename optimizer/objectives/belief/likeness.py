@@ -15,26 +15,17 @@ FADING = ("everything", "size", "plan")  # parts of SHARED that fade with distan
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorLikeness:
-    """The parts of an error, as presets/belief.toml has them for each quantity.
+    """The parts of an error, as presets/belief.toml has them for each quantity."""
 
-    Attributes:
-        parts: standard deviation of each part of SHARED [1].
-        noise: that of a run's own error [1].
-        size: doublings of width, parameters, GPUs or tokens over which likeness fades [1].
-        plan: doublings of a plan's degrees over which it does [1].
-        slope: power of 2 with which the parts and the noise grow by the hardness of a prediction [1].
-        scales: errors of software built on a root over those of others [1]; 1 for one that no runs tell of.
-        own_scales: those of one software over its root's [1].
-        noises: noise of a software's runs over that of others [1], by how far runs of one machine and model lie apart.
-    """
-
-    parts: Mapping[str, float]
-    noise: float
-    size: float
-    plan: float
-    slope: float = 0.0
+    parts: Mapping[str, float]  # standard deviation of each part of SHARED [1]
+    noise: float  # that of a run's own error [1]
+    size: float  # doublings of width, parameters, GPUs or tokens over which likeness fades [1]
+    plan: float  # doublings of a plan's degrees over which it does [1]
+    slope: float = 0.0  # power of 2 with which the parts and the noise grow by the hardness of a prediction [1]
+    # errors of software built on a root over those of others [1]; 1 for one that no runs tell of
     scales: Mapping[str, float] = field(default_factory=dict)
-    own_scales: Mapping[str, float] = field(default_factory=dict)
+    own_scales: Mapping[str, float] = field(default_factory=dict)  # those of one software over its root's [1]
+    # noise of a software's runs over that of others [1], by how far runs of one machine and model lie apart
     noises: Mapping[str, float] = field(default_factory=dict)
 
     def covariance(self, a: Places, b: Places) -> FloatArray:

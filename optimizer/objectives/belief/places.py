@@ -43,23 +43,14 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Places of runs or plans: one row each of every array.
+    """Places of runs or plans: one row each of every array."""
 
-    Attributes:
-        codes: equal in a column where two rows share what a part of SHARED names.
-        roots: what the software of each is built on.
-        softwares: their own.
-        size: doublings of width, parameters, GPUs and tokens of a sequence [1].
-        plan: doublings of degrees, and choices [1].
-        hardness: of the prediction: doublings to EASY_MFU, or how much is recomputed [1].
-    """
-
-    codes: NDArray[np.int64]
-    roots: tuple[str, ...]
-    softwares: tuple[str, ...]
-    size: FloatArray
-    plan: FloatArray
-    hardness: FloatArray
+    codes: NDArray[np.int64]  # equal in a column where two rows share what a part of SHARED names
+    roots: tuple[str, ...]  # what the software of each is built on
+    softwares: tuple[str, ...]  # their own
+    size: FloatArray  # doublings of width, parameters, GPUs and tokens of a sequence [1]
+    plan: FloatArray  # doublings of degrees, and choices [1]
+    hardness: FloatArray  # of the prediction: doublings to EASY_MFU, or how much is recomputed [1]
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -18,25 +18,15 @@ STRANGE = 3.0  # spreads by which a site's runs err before it counts as unlike a
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """Errors of predictions, given those of runs.
+    """Errors of predictions, given those of runs."""
 
-    Attributes:
-        likeness: before the runs.
-        known: where these lie.
-        weights: covariance^-1 x errors of the runs [1].
-        inverse: inverse of the covariance of the runs' errors, with their noise [1].
-        noise: variance of each run's own error, larger for rows far from the others [1].
-        doubt: standard deviation of what may make a site unlike all others, by one strange run of it [1].
-        site: code of that site in `Places.codes`.
-    """
-
-    likeness: ErrorLikeness
-    known: Places
-    weights: FloatArray
-    inverse: FloatArray
-    noise: FloatArray
-    doubt: float = 0.0
-    site: int = 0
+    likeness: ErrorLikeness  # before the runs
+    known: Places  # where these lie
+    weights: FloatArray  # covariance^-1 x errors of the runs [1]
+    inverse: FloatArray  # inverse of the covariance of the runs' errors, with their noise [1]
+    noise: FloatArray  # variance of each run's own error, larger for rows far from the others [1]
+    doubt: float = 0.0  # standard deviation of what may make a site unlike all others, by one strange run of it [1]
+    site: int = 0  # code of that site in `Places.codes`
 
     @classmethod
     def given(cls, likeness: ErrorLikeness, known: Places, errors: FloatArray, spreads: FloatArray) -> Posterior:

@@ -29,17 +29,14 @@ RECOMPUTED = {"core_attn": "mla_up_proj", "expert_fc1": "moe", "moe_act": "moe"}
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationBytes:
-    """Bytes that one layer keeps for one micro-batch: everything, without the scores, and its input alone.
+    """Bytes that one layer keeps for one micro-batch [B]."""
 
-    `modules`: bytes fewer when a module is recomputed, `movable`: those that may lie on the host.
-    """
-
-    none: FloatArray
-    selective: FloatArray
-    full: FloatArray
-    passing: FloatArray | float = 0.0  # gradients of these while the backward pass is in a recomputed layer [B]
-    modules: Mapping[str, FloatArray] = field(default_factory=dict)
-    movable: Mapping[str, FloatArray] = field(default_factory=dict)
+    none: FloatArray  # everything
+    selective: FloatArray  # without the scores
+    full: FloatArray  # its input alone
+    passing: FloatArray | float = 0.0  # gradients of these while the backward pass is in a recomputed layer
+    modules: Mapping[str, FloatArray] = field(default_factory=dict)  # bytes fewer when a module is recomputed
+    movable: Mapping[str, FloatArray] = field(default_factory=dict)  # those that may lie on the host
 
 
 @dataclass(frozen=True, kw_only=True)

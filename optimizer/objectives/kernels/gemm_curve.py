@@ -12,42 +12,30 @@ from optimizer.objectives.kernels.gemm_presets import REQUIRED, CurvePreset, def
 
 @dataclass(frozen=True, kw_only=True)
 class GemmCurve:
-    """How fast one device multiplies matrices in one dtype.
+    """How fast one device multiplies matrices in one dtype."""
 
-    The device: `peak` [FLOP/s], `bandwidth` [B/s], `sms`, `element_bytes` and `output_bytes` [B].
-    The kernels: `ceiling` [1] largest share of `peak`; `tile_m` x `tile_n` coarse tile and `small_tile` edge of the
-    fine one [elements]; `small_rate` [1] rate of fine over coarse tiles; `wave_softness` [1] share of the work that
-    is balanced over the SMs, the rest waits for whole waves; `k_half` [elements] reduction length at which a tile
-    reaches half its rate; `launch` [s] fixed time of a kernel; `memory_efficiency` [1] share of `bandwidth`.
-    The power limit: `throttle` [1] share of the rate that it takes at most; `burst` [s] computing time of a product
-    that loses half of that on a busy device; `rest` [1] how much longer the burst is on a device that has rested.
-    Quantising an operand: `cast_bytes` [B/element] traffic and `cast_launch` [s] fixed time, 0 where nothing is cast.
-    `source` names the preset; `extrapolated` says that it was measured on other silicon or in another dtype.
-    `slower`: the curve of the same device with so much less peak that it borrows another preset; no product takes
-    longer than there.
-    """
-
-    peak: float
-    bandwidth: float
-    sms: int
-    element_bytes: float
-    output_bytes: float = 2.0
-    ceiling: float
-    tile_m: float = 256.0
-    tile_n: float = 128.0
-    small_tile: float = 64.0
-    small_rate: float = 0.95
-    wave_softness: float = 0.5
-    k_half: float
-    launch: float
-    memory_efficiency: float
-    throttle: float = 0.0
-    burst: float = 1.0
-    rest: float = 1.0
-    cast_bytes: float = 0.0
-    cast_launch: float = 0.0
-    source: str = ""
-    extrapolated: bool = False
+    peak: float  # of the device [FLOP/s]
+    bandwidth: float  # of its memory [B/s]
+    sms: int  # that it has
+    element_bytes: float  # of an operand [B]
+    output_bytes: float = 2.0  # [B]
+    ceiling: float  # largest share of `peak` [1]
+    tile_m: float = 256.0  # rows of a coarse tile [elements]
+    tile_n: float = 128.0  # its columns [elements]
+    small_tile: float = 64.0  # edge of a fine tile [elements]
+    small_rate: float = 0.95  # rate of fine over coarse tiles [1]
+    wave_softness: float = 0.5  # share of the work that is balanced over the SMs, the rest waits for whole waves [1]
+    k_half: float  # reduction length at which a tile reaches half its rate [elements]
+    launch: float  # fixed time of a kernel [s]
+    memory_efficiency: float  # share of `bandwidth` [1]
+    throttle: float = 0.0  # share of the rate that the power limit takes at most [1]
+    burst: float = 1.0  # computing time of a product that loses half of that on a busy device [s]
+    rest: float = 1.0  # how much longer the burst is on a device that has rested [1]
+    cast_bytes: float = 0.0  # traffic of quantising an operand [B/element], 0 where nothing is cast
+    cast_launch: float = 0.0  # fixed time of that [s]
+    source: str = ""  # names the preset
+    extrapolated: bool = False  # whether it was measured on other silicon or in another dtype
+    # of the same device with so much less peak that it borrows another preset; no product takes longer than there
     slower: GemmCurve | None = None
 
 

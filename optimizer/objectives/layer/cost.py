@@ -43,49 +43,27 @@ Terms = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One layer of a kind for one micro-batch, by distinct shape.
+    """One layer of a kind for one micro-batch, by distinct shape."""
 
-    Attributes:
-        forward: forward pass, by term [s].
-        backward: backward pass, with what selective recomputation and recomputation by module add, by term [s].
-        recompute: what recomputing the whole layer adds, by term [s].
-        overlapped_forward: what a forward pass overlapped with another micro-batch gains (below 0) or loses [s].
-        overlapped_backward: the same of a backward pass [s].
-        weight: the part of `backward` for gradients of weights, with half of the waits for launches [s].
-        cover_forward: computation and waits for the host under which other messages can hide [s].
-        cover_backward: the same in the backward pass [s].
-        cover_recompute: what recomputing adds to `cover_backward` [s].
-        hidden: communication that hides inside the layer [s].
-        hidden_recompute: what recomputing adds to it [s].
-        host: what the host needs for the kernels of both passes [s].
-        collectives: how many of these kernels are collectives [1].
-        resident: activations of a layer that is spared, for each micro-batch in flight [B].
-        resident_recomputed: the same of a layer that is recomputed [B].
-        recomputing: of a stage, while modules are recomputed [B].
-        recomputing_whole: of a stage, while whole layers are recomputed [B].
-        static: whatever is in flight [B].
-        hosted: activations on the host, for each micro-batch in flight [B].
-    """
-
-    forward: Terms
-    backward: Terms
-    recompute: Terms
-    overlapped_forward: Terms
-    overlapped_backward: Terms
-    weight: FloatArray
-    cover_forward: FloatArray
-    cover_backward: FloatArray
-    cover_recompute: FloatArray
-    hidden: FloatArray
-    hidden_recompute: FloatArray
-    host: FloatArray
-    collectives: FloatArray
-    resident: FloatArray
-    resident_recomputed: FloatArray
-    recomputing: FloatArray
-    recomputing_whole: FloatArray
-    static: FloatArray
-    hosted: FloatArray
+    forward: Terms  # forward pass, by term [s]
+    backward: Terms  # backward pass, with what selective recomputation and recomputation by module add, by term [s]
+    recompute: Terms  # what recomputing the whole layer adds, by term [s]
+    overlapped_forward: Terms  # what a forward pass overlapped with another micro-batch gains (below 0) or loses [s]
+    overlapped_backward: Terms  # the same of a backward pass [s]
+    weight: FloatArray  # the part of `backward` for gradients of weights, with half of the waits for launches [s]
+    cover_forward: FloatArray  # computation and waits for the host under which other messages can hide [s]
+    cover_backward: FloatArray  # the same in the backward pass [s]
+    cover_recompute: FloatArray  # what recomputing adds to `cover_backward` [s]
+    hidden: FloatArray  # communication that hides inside the layer [s]
+    hidden_recompute: FloatArray  # what recomputing adds to it [s]
+    host: FloatArray  # what the host needs for the kernels of both passes [s]
+    collectives: FloatArray  # how many of these kernels are collectives [1]
+    resident: FloatArray  # activations of a layer that is spared, for each micro-batch in flight [B]
+    resident_recomputed: FloatArray  # the same of a layer that is recomputed [B]
+    recomputing: FloatArray  # of a stage, while modules are recomputed [B]
+    recomputing_whole: FloatArray  # of a stage, while whole layers are recomputed [B]
+    static: FloatArray  # whatever is in flight [B]
+    hosted: FloatArray  # activations on the host, for each micro-batch in flight [B]
 
 
 def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Cost]:

@@ -33,20 +33,16 @@ TOGETHER = 4  # HybridEP: experts of a scale-up domain are read so many at a tim
 
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """One way to send tokens to their experts and back.
-
-    deduplicated: one copy of a token for each scale-up domain, not for each expert. scale_up, wide, network: share of
-    the link's bandwidth inside a scale-up domain of up to NODE ranks and of more, and between domains [1]. sms:
-    multiprocessors that it takes while it runs. proxied: host time of a call over a network whose messages a thread on
-    the host has to send, besides what the stack loses in every MoE layer [s].
-    """
+    """One way to send tokens to their experts and back."""
 
     name: str
-    deduplicated: bool
-    scale_up: float
-    wide: float
-    network: float
-    sms: int
+    deduplicated: bool  # one copy of a token for each scale-up domain, not for each expert
+    scale_up: float  # share of the link's bandwidth inside a scale-up domain of up to NODE ranks [1]
+    wide: float  # the same of more ranks [1]
+    network: float  # the same between domains [1]
+    sms: int  # multiprocessors that it takes while it runs
+    # host time of a call over a network whose messages a thread on the host has to send, besides what the stack loses
+    # in every MoE layer [s]
     proxied: float
 
 

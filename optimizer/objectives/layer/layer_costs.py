@@ -33,27 +33,17 @@ SPANNED = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class KindCosts(Rows):
-    """What a layer of a kind, the embedding or the head costs, one entry per plan.
-
-    Attributes:
-        cost: by distinct shape.
-        rows: which shape each plan has.
-        elements: by distinct replicas [elements].
-        replicas: which of these each plan has.
-        exposure: what sharded weights and gradients show for each micro-batch [s].
-        waits: what collectives between nodes are late, as it is and recomputed [s].
-        paired: share of its passes that overlap with another micro-batch [1].
-    """
+    """What a layer of a kind, the embedding or the head costs, one entry per plan."""
 
     WHOLE = ("cost", "elements")
 
-    cost: Cost
-    rows: IntArray
-    elements: LocalParameters
-    replicas: IntArray
-    exposure: Exposure
-    waits: tuple[FloatArray, FloatArray]
-    paired: FloatArray
+    cost: Cost  # by distinct shape
+    rows: IntArray  # which shape each plan has
+    elements: LocalParameters  # by distinct replicas [elements]
+    replicas: IntArray  # which of these each plan has
+    exposure: Exposure  # what sharded weights and gradients show for each micro-batch [s]
+    waits: tuple[FloatArray, FloatArray]  # what collectives between nodes are late, as it is and recomputed [s]
+    paired: FloatArray  # share of its passes that overlap with another micro-batch [1]
 
     def gathered(self, values: FloatArray) -> FloatArray:
         """What the distinct shapes have, for every plan."""
@@ -151,23 +141,15 @@ class KindCosts(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCosts(Rows):
-    """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout.
-
-    Attributes:
-        job: what is trained.
-        plans: the plans.
-        by_kind: what one of each kind costs.
-        stage_terms: what every stage spends outside its layers for one micro-batch, by term [s].
-        replicas: how the plans' parameters are repeated.
-    """
+    """Plans and what one of everything costs under each: a priced lattice, to be counted at any knobs and layout."""
 
     WHOLE = ("job",)
 
-    job: Job
-    plans: Plans
-    by_kind: Mapping[str, KindCosts]
-    stage_terms: Terms
-    replicas: Replicas
+    job: Job  # what is trained
+    plans: Plans  # the plans
+    by_kind: Mapping[str, KindCosts]  # what one of each kind costs
+    stage_terms: Terms  # what every stage spends outside its layers for one micro-batch, by term [s]
+    replicas: Replicas  # how the plans' parameters are repeated
 
     def __len__(self) -> int:
         return len(self.plans)

@@ -47,7 +47,9 @@ def savings(job: Job) -> tuple[dict[str, Saving], Saving, float]:
     """
     model, stack = job.model, job.stack
     one = np.ones(1)
-    ep = one * _expert_ranks(job)
+    experts = job.model.experts.count if job.model.experts else 1
+    most = min(experts, job.gpus, job.cluster.gpus_per_node)
+    ep = one * max(ranks for ranks in range(1, most + 1) if experts % ranks == 0)
     shapes = Shapes(tp=one, cp=one, ep=ep, etp=one, micro_batch=one, sequence_parallel=one > 1, seq_len=job.seq_len)
     keeps, full = 0.0, np.zeros(2)
     freed_and_cost = {module: np.zeros(2) for module in stack.features.recompute_modules}
@@ -101,10 +103,3 @@ def offered_modules(model: Model, modules: tuple[str, ...]) -> tuple[str, ...]:
     """
     refused = {"moe_act": model.experts is None, "mla_up_proj": model.mla is None}
     return tuple(module for module in modules if not refused.get(module, False))
-
-
-def _expert_ranks(job: Job) -> int:
-    """Ranks that share the experts: the most of a scale-up domain that divide them."""
-    experts = job.model.experts.count if job.model.experts else 1
-    most = min(experts, job.gpus, job.cluster.gpus_per_node)
-    return max(ranks for ranks in range(1, most + 1) if experts % ranks == 0)

@@ -18,16 +18,12 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MT
 
 @dataclass(frozen=True, kw_only=True)
 class LocalParameters:
-    """Elements on one GPU: `shared` are replicated over dp * cp ranks, `experts` over dp * cp * tp / (ep * etp).
+    """Elements on one GPU."""
 
-    shared, experts: that it holds, in elements of two bytes; trained_shared, trained_experts: of which it has a
-    gradient and optimizer state.
-    """
-
-    shared: FloatArray
-    experts: FloatArray
-    trained_shared: FloatArray
-    trained_experts: FloatArray
+    shared: FloatArray  # replicated over dp * cp ranks, in elements of two bytes
+    experts: FloatArray  # replicated over dp * cp * tp / (ep * etp)
+    trained_shared: FloatArray  # of which it has a gradient and optimizer state
+    trained_experts: FloatArray  # the same of experts
 
     @property
     def both(self) -> FloatArray:
@@ -140,17 +136,14 @@ def replicas(plans: Plans) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas(Rows):
-    """Plans that differ in how parameters are repeated, and for each plan of a batch which of them (`rows`).
-
-    whole: elements of all stages together on the ranks of one pipeline [elements]; known: what was found for these
-    plans, by what it hangs on besides them and their job.
-    """
+    """Plans that differ in how parameters are repeated, and for each plan of a batch which of them."""
 
     WHOLE = ("plans", "whole", "known")
 
     plans: Plans
-    rows: IntArray
-    whole: LocalParameters
+    rows: IntArray  # which of them each plan of the batch has
+    whole: LocalParameters  # of all stages together on the ranks of one pipeline [elements]
+    # what was found for these plans, by what it hangs on besides them and their job
     known: dict[tuple[float, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -172,19 +165,14 @@ class Replicas(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The replicas of shared parameters or of experts (`part`), per plan.
+    """The replicas of shared parameters or of experts, per plan."""
 
-    ranks: how many, stride: how far apart neighbours are [GPUs]; shards: over how many of them states are sharded,
-    hybrid: groups over which ZeRO-3 repeats these shards, 0 where it does not; reduced: trained elements that a rank of
-    the mean stage reduces [elements].
-    """
-
-    part: str
-    ranks: FloatArray
-    stride: IntArray
-    shards: FloatArray
-    hybrid: FloatArray
-    reduced: FloatArray
+    part: str  # of which
+    ranks: FloatArray  # how many
+    stride: IntArray  # how far apart neighbours are [GPUs]
+    shards: FloatArray  # over how many of them states are sharded
+    hybrid: FloatArray  # groups over which ZeRO-3 repeats these shards, 0 where it does not
+    reduced: FloatArray  # trained elements that a rank of the mean stage reduces [elements]
 
 
 def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:

@@ -17,14 +17,11 @@ TERMS = ("gemm", "attention", "elementwise", "launch", "tp_communication", "cp_c
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Seconds by term of one pass over one layer, and those of communication hidden under compute; per shape.
+    """One pass over one layer; per shape."""
 
-    outlasting: what would hide too if there were more to compute [s].
-    """
-
-    terms: dict[str, FloatArray]
-    hidden: FloatArray
-    outlasting: FloatArray
+    terms: dict[str, FloatArray]  # seconds by term [s]
+    hidden: FloatArray  # of communication hidden under compute [s]
+    outlasting: FloatArray  # what would hide too if there were more to compute [s]
 
     @property
     def total(self) -> FloatArray:
@@ -51,20 +48,17 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTime:
-    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass.
-
-    `host` are the host's seconds for both passes, `collectives` how many collectives it launches in them; `modules`
-    holds what recomputing each module of the layer adds, `overlapped` what the forward and the backward pass gain or
-    lose where they overlap with another micro-batch (see layer/overlapped.py).
-    """
+    """One layer and micro-batch: forward and backward passes, and what recomputation adds to the backward pass."""
 
     forward: Phase
     backward: Phase
     selective: Phase
     full: Phase
-    host: FloatArray
-    collectives: FloatArray
-    modules: Mapping[str, Phase] = field(default_factory=dict)
+    host: FloatArray  # the host's seconds for both passes [s]
+    collectives: FloatArray  # how many it launches in them
+    modules: Mapping[str, Phase] = field(default_factory=dict)  # what recomputing each module of the layer adds
+    # what the forward and the backward pass gain or lose where they overlap with another micro-batch
+    # (layer/overlapped.py)
     overlapped: tuple[Terms, Terms] = ({}, {})
 
     def take(self, rows: IntArray) -> LayerTime:

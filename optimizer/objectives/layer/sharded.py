@@ -49,16 +49,13 @@ class Covers:
 
 @dataclass(frozen=True, kw_only=True)
 class Exposure(Rows):
-    """Seconds of one layer and micro-batch that show in the forward and the backward pass, and the change that
-    recomputing the layer makes to the latter, under which more can hide; after_forward, after_backward: what would hide
-    too if there were more to compute, see `beyond` [s].
-    """
+    """Seconds of one layer and micro-batch that show in each pass [s]."""
 
     forward: FloatArray
     backward: FloatArray
-    recompute: FloatArray
-    after_forward: FloatArray
-    after_backward: FloatArray
+    recompute: FloatArray  # change that recomputing the layer makes to the backward pass, under which more can hide
+    after_forward: FloatArray  # what would hide too if there were more to compute, see `beyond`
+    after_backward: FloatArray  # the same of the backward pass
 
     @classmethod
     def none(cls, count: int) -> Exposure:

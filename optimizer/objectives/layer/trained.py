@@ -80,7 +80,10 @@ def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> Loca
     thinner, small, still = ({"shared": np.zeros(len(plans)), "experts": np.zeros(len(plans))} for _ in range(3))
     for kind, share in zip(kinds, shares, strict=True):
         for product in _products(job, plans, kind, moe=moe):
-            where, size = _where(product.name), share * product.n * product.k * product.batch
+            where, size = (
+                "experts" if product.name.startswith("experts_") else "shared",
+                share * product.n * product.k * product.batch,
+            )
             frozen = not method.trains(part_of(product.name))
             if frozen and product.name != ROUTER:
                 thinner[where] = thinner[where] + size * (1.0 - method.base_bytes / ELEMENT)
@@ -107,7 +110,3 @@ def _products(job: Job, plans: Plans, kind: LayerKind, *, moe: bool) -> list[Gem
     elif model.feed_forwards != NOTHING:
         products += mlp_gemms(model, shapes, model.ffn_hidden)
     return [product for product in products if product.weight and product.name != SCORES]
-
-
-def _where(product: str) -> str:
-    return "experts" if product.startswith("experts_") else "shared"

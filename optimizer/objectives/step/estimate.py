@@ -10,17 +10,13 @@ from optimizer.objectives.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Costs of many plans: `time` and `memory` map term to an array [s], [B] with one entry per plan.
+    """Costs of many plans, one entry per plan in each array."""
 
-    The time terms add up to `step_time`. `reserved` and `allocated` are peaks over the pipeline stages; the memory
-    terms are those of the stage with the peak and add up to `reserved`.
-    """
-
-    time: Mapping[str, FloatArray]
-    memory: Mapping[str, FloatArray]
+    time: Mapping[str, FloatArray]  # by term; the terms add up to `step_time` [s]
+    memory: Mapping[str, FloatArray]  # by term, of the stage with the peak; the terms add up to `reserved` [B]
     step_time: FloatArray
-    reserved: FloatArray
-    allocated: FloatArray
+    reserved: FloatArray  # peak over the pipeline stages [B]
+    allocated: FloatArray  # the same without fragments [B]
     mfu: FloatArray
     hfu: FloatArray
     bubble: FloatArray

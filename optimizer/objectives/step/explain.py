@@ -30,23 +30,19 @@ Value = float | tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class TermExplanation:
-    """One term of a plan's estimate: evaluating `formula` with `values` gives `value`.
-
-    values: inputs of the formula, several for what differs by kind of layer. about: the formula in words. inputs:
-    parameters of the stack, quantities of the device and modules recomputed that enter it. kernels: formulas behind it.
-    label: formula, fitted or assumed.
-    """
+    """One term of a plan's estimate: evaluating `formula` with `values` gives `value`."""
 
     name: str
     value: float
     unit: str
     formula: str
-    values: Mapping[str, Value]
-    about: str
+    values: Mapping[str, Value]  # inputs of the formula, several for what differs by kind of layer
+    about: str  # the formula in words
+    # parameters of the stack, quantities of the device and modules recomputed that enter it
     inputs: Mapping[str, str] = field(default_factory=dict)
-    kernels: Mapping[str, str] = field(default_factory=dict)
+    kernels: Mapping[str, str] = field(default_factory=dict)  # formulas behind it
     source: str = ""
-    label: str = ""
+    label: str = ""  # formula, fitted or assumed
 
 
 def explain(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> list[TermExplanation]:

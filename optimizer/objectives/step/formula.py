@@ -22,14 +22,10 @@ COMPUTE, STREAM, WAIT = "compute", "stream", "wait"  # what a GPU burns its powe
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A function whose body is one expression of its arguments, printed with units and source.
+    """A function whose body is one expression of its arguments, printed with units and source."""
 
-    Attributes:
-        function: what is executed.
-        documented: whose docstring gives units and source, where it is not the function's own.
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # what is executed
+    # whose docstring gives units and source, where it is not the function's own
     documented: Callable[..., Any] | None = None
 
     @cached_property
@@ -72,23 +68,18 @@ class Formula:
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """One term of an estimate, in seconds or bytes.
-
-    label: for people. phase: "layer", "pipeline" or "step". burns: what the GPU does meanwhile, COMPUTE, STREAM
-    or WAIT. knobs: those that move it. parameters: of the stack, quantities: of the device, that enter it. kernels:
-    functions behind its inputs, whose formulas are shown with it.
-    """
+    """One term of an estimate, in seconds or bytes."""
 
     name: str
-    label: str
+    label: str  # for people
     unit: str
     formula: Formula
-    phase: str = "layer"
-    burns: str = WAIT
-    knobs: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    quantities: tuple[str, ...] = ()
-    kernels: tuple[Callable[..., Any], ...] = ()
+    phase: str = "layer"  # "layer", "pipeline" or "step"
+    burns: str = WAIT  # what the GPU does meanwhile: COMPUTE, STREAM or WAIT
+    knobs: tuple[str, ...] = ()  # those that move it
+    parameters: tuple[str, ...] = ()  # of the stack that enter it
+    quantities: tuple[str, ...] = ()  # of the device that enter it
+    kernels: tuple[Callable[..., Any], ...] = ()  # functions behind its inputs, whose formulas are shown with it
 
 
 def is_expression(function: Callable[..., object]) -> bool:

@@ -79,7 +79,12 @@ def interval(job: Job, plan: Plan, value: float, quantity: str = TIME, site: str
     >>> 10.0 < known < unknown
     True
     """
-    mean, spread = error_of(job, plan, mfu(job, value) if quantity == TIME else 1.0, quantity, site)
+    return around(job, plan, value, error_of(job, plan, mfu(job, value) if quantity == TIME else 1.0, quantity, site))
+
+
+def around(job: Job, plan: Plan, value: float, error: tuple[float, float]) -> Interval:
+    """The same by the mean and the standard deviation of the prediction's error, as error_of has them [1]."""
+    mean, spread = error
     reasons = outside(job) + _routed(job)
     reasons += ("at most one fitted run keeps activations on the host",) * (plan.activation_offload > 0)
     return Interval(low=value * exp(mean - SIDES * spread), high=value * exp(mean + SIDES * spread), reasons=reasons)

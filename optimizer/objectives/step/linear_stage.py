@@ -30,27 +30,16 @@ N = TypeVar("N", float, FloatArray)  # of one plan, or an entry for each of many
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBytes(Rows, Generic[N]):
-    """What one layer of a kind, the embedding or the head takes of a stage, with what the allocator loses to it.
+    """What one layer of a kind, the embedding or the head takes of a stage, with what the allocator loses to it."""
 
-    Attributes:
-        static: whatever is in flight [B].
-        in_flight: for each micro-batch in flight, as it always is [B].
-        recomputed: for each micro-batch in flight, where it is recomputed [B].
-        recomputing: of the stage, while it recomputes its largest layer or a module of it [B].
-        freed: of `static`, before anything is recomputed [B].
-        state: may lie on the host instead, all of it together [B].
-        host_in_flight: on the host for each micro-batch in flight [B].
-        chosen: 1 where it may be recomputed or not, 0 where it always or never is [1].
-    """
-
-    static: N
-    in_flight: N
-    recomputed: N
-    recomputing: N
-    freed: N
-    state: N
-    host_in_flight: N
-    chosen: N
+    static: N  # whatever is in flight [B]
+    in_flight: N  # for each micro-batch in flight, as it always is [B]
+    recomputed: N  # for each micro-batch in flight, where it is recomputed [B]
+    recomputing: N  # of the stage, while it recomputes its largest layer or a module of it [B]
+    freed: N  # of `static`, before anything is recomputed [B]
+    state: N  # may lie on the host instead, all of it together [B]
+    host_in_flight: N  # on the host for each micro-batch in flight [B]
+    chosen: N  # 1 where it may be recomputed or not, 0 where it always or never is [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +51,11 @@ class LinearStage(Rows, Generic[N]):
 
     n_k: layers of kind k on the stage, r_k: those of them that are recomputed, f: micro-batches in flight; the largest
     `recomputing` is among the kinds of which a layer is recomputed, by choice or always.
-
-    Attributes:
-        layers: by kind; of their state `static` has what is not on the host.
-        fixed: what each stage takes by itself [B].
-        offload: share of the optimizer state on the host [1].
     """
 
-    layers: Mapping[str, LayerBytes[N]]
-    fixed: N
-    offload: N
+    layers: Mapping[str, LayerBytes[N]]  # by kind; of their state `static` has what is not on the host
+    fixed: N  # what each stage takes by itself [B]
+    offload: N  # share of the optimizer state on the host [1]
 
     def row(self, index: int) -> LinearStage[float]:
         """That of one of many plans."""
@@ -200,19 +184,12 @@ def _of_elements(terms: Sequence[tuple[MemoryTerm, float]], layer_costs: LayerCo
 
 @dataclass(frozen=True, kw_only=True)
 class StageMemory:
-    """Bytes of given stages.
+    """Bytes of given stages."""
 
-    Attributes:
-        content: the stages and what layers cost.
-        terms: bytes by term of every stage (rows) [B].
-        inputs: of each term's formula.
-        reserved: by every stage, nothing by those that a plan does not have [B].
-    """
-
-    content: Content
-    terms: Mapping[str, FloatArray]
-    inputs: Mapping[str, Inputs]
-    reserved: FloatArray
+    content: Content  # the stages and what layers cost
+    terms: Mapping[str, FloatArray]  # bytes by term of every stage (rows) [B]
+    inputs: Mapping[str, Inputs]  # of each term's formula
+    reserved: FloatArray  # by every stage, nothing by those that a plan does not have [B]
 
     @cached_property
     def offloadable(self) -> FloatArray:

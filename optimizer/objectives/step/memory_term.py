@@ -50,33 +50,25 @@ class MemoryTerm(Term):
     """One term of the memory: what a stage takes of it, in two readings: inputs of its formula, and what a layer adds.
 
     One of the first four is given; none for fragmentation, which the other terms make up.
-
-    Attributes:
-        per_stage: bytes that each stage takes, whatever it holds, by the arguments of the formula [B].
-        per_element: that a rank keeps for each element which it holds or shards, shared and of experts [B].
-        per_layer: of each layer of a kind, whatever is in flight [B].
-        in_flight: of each layer of a kind for each micro-batch in flight [B].
-        recomputed: the same of a layer that is recomputed; as `in_flight` where it is None [B].
-        modules: of a stage while it recomputes modules of its largest layer, for one term of the registry alone [B].
-        whole: of a stage while it recomputes the whole of its largest layer, for the same term [B].
-        hosted: of each layer for each micro-batch in flight that lie on the host whatever the knobs [B].
-        free_early: whether the bytes of layers are free again before anything is recomputed; for terms that fragment.
-        fragments: the allocator reserves more than it.
-        trained: `per_element` is of an element that is trained, not of each that is held.
-        offloadable: the share `offload` of it lies on the host. It is a state: per element or layer, not fragmented.
     """
 
+    # bytes that each stage takes, whatever it holds, by the arguments of the formula [B]
     per_stage: Mapping[str, OfStage] = field(default_factory=dict)
+    # that a rank keeps for each element which it holds or shards, shared and of experts [B]
     per_element: OfElement | None = None
-    per_layer: OfLayer | None = None
-    in_flight: OfLayer | None = None
-    recomputed: OfLayer | None = None
+    per_layer: OfLayer | None = None  # of each layer of a kind, whatever is in flight [B]
+    in_flight: OfLayer | None = None  # of each layer of a kind for each micro-batch in flight [B]
+    recomputed: OfLayer | None = None  # the same of a layer that is recomputed; as `in_flight` where it is None [B]
+    # of a stage while it recomputes modules of its largest layer, for one term of the registry alone [B]
     modules: OfLayer | None = None
-    whole: OfLayer | None = None
+    whole: OfLayer | None = None  # of a stage while it recomputes the whole of its largest layer, for the same term [B]
+    # of each layer for each micro-batch in flight that lie on the host whatever the knobs [B]
     hosted: OfLayer | None = None
+    # whether the bytes of layers are free again before anything is recomputed; for terms that fragment
     free_early: Callable[[LayerCosts], bool] | None = None
-    fragments: bool = False
-    trained: bool = False
+    fragments: bool = False  # the allocator reserves more than it
+    trained: bool = False  # `per_element` is of an element that is trained, not of each that is held
+    # the share `offload` of it lies on the host. It is a state: per element or layer, not fragmented.
     offloadable: bool = False
 
     def __post_init__(self) -> None:

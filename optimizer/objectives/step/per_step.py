@@ -44,34 +44,27 @@ REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
 
 @dataclass(frozen=True, kw_only=True)
 class StageWork:
-    """What every stage (rows) has to do once per step, whatever the knobs, and the stages that exist.
-
-    shared, experts: elements that a rank holds and trains [elements]; forward, backward: computation of a micro-batch
-    on a virtual stage that is not recomputed, under which its messages can hide [s].
-    """
+    """What every stage (rows) has to do once per step, whatever the knobs."""
 
     layer_costs: LayerCosts
-    exists: FloatArray
-    shared: FloatArray
-    experts: FloatArray
+    exists: FloatArray  # 0 where a plan has no such stage
+    shared: FloatArray  # that a rank holds and trains [elements]
+    experts: FloatArray  # the same of experts [elements]
+    # computation of a micro-batch on a virtual stage that is not recomputed, under which its messages can hide [s]
     forward: FloatArray
-    backward: FloatArray
+    backward: FloatArray  # the same of the backward pass [s]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerStep:
-    """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have.
+    """Seconds of what each stage (rows) does once per step, nothing for stages that a plan does not have."""
 
-    shown: data parallelism that shows, slowed: contention with what hides, updating: the optimizer, hides: what of the
-    collectives hides [s]; inputs: of the formulas. exists: 0 where a plan has no such stage.
-    """
-
-    exists: FloatArray
-    shown: FloatArray
-    slowed: FloatArray
-    updating: FloatArray
-    hides: FloatArray
-    inputs: Mapping[str, FloatArray]
+    exists: FloatArray  # 0 where a plan has no such stage
+    shown: FloatArray  # data parallelism that shows [s]
+    slowed: FloatArray  # contention with what hides [s]
+    updating: FloatArray  # the optimizer [s]
+    hides: FloatArray  # what of the collectives hides [s]
+    inputs: Mapping[str, FloatArray]  # of the formulas
 
     @cached_property
     def total(self) -> FloatArray:

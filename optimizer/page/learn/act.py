@@ -79,16 +79,12 @@ def question_of(content: Values, act: str, facts: Values) -> ActQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What an act shows with the reader's choices.
+    """What an act shows with the reader's choices."""
 
-    Attributes:
-        values: what the blanks of its parts and charts name.
-        charts: the numbers of each chart by its name, worked out when it is drawn; or the chart of a study, as it is.
-        tables: caption, columns and rows of tables whose columns depend on the job.
-    """
-
-    values: Values
+    values: Values  # what the blanks of its parts and charts name
+    # the numbers of each chart by its name, worked out when it is drawn; or the chart of a study, as it is
     charts: Mapping[str, Callable[[], ChartNumbers | Chart]]
+    # caption, columns and rows of tables whose columns depend on the job
     tables: Mapping[str, Callable[[], tuple[str, Sequence[str], Sequence[Sequence[str]]]]] = field(default_factory=dict)
 
 

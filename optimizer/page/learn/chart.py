@@ -15,18 +15,12 @@ HEIGHT = 380  # [px]
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """What is drawn under one name.
+    """What is drawn under one name."""
 
-    Attributes:
-        x: places across; of bars their lengths.
-        y: heights; of bars unused.
-        text: what a point says.
-        look: what this series' markers have beyond the content's: symbols or colours by point.
-    """
-
-    x: Sequence[float]
-    y: Sequence[float] = ()
-    text: Sequence[str] = ()
+    x: Sequence[float]  # places across; of bars their lengths
+    y: Sequence[float] = ()  # heights; of bars unused
+    text: Sequence[str] = ()  # what a point says
+    # what this series' markers have beyond the content's: symbols or colours by point
     look: Values = field(default_factory=dict)
 
 

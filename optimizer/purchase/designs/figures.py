@@ -43,39 +43,31 @@ USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The answer for one design in SI: time [s], cost [USD], energy of the site [J], co2 [kg], power of the site [W].
+    """The answer for one design. What is paid for beside the job idles."""
 
-    tokens: processed, all runs together. running: what owned machines cost a second; capex: their price, 0 when rented.
-    ends: of each run, one after the other [s], walls: how long each takes [s]. lot: what is paid for. checkpoint: the
-    largest, storage_share: of the time in which the storage takes it at full bandwidth [1]. waiting: share of the time
-    without enough nodes [1]. committed: rent of the shortest time that the contract binds for, 0 when bought [USD].
-    network: its price, or that of what goes beyond a rented cluster's [USD].
-    peak_power: while every GPU computes; mean_power: over the whole time. What is paid for beside the job idles.
-    """
-
-    time_to_train: float
+    time_to_train: float  # wall time of all runs [s]
     training_time: float
     goodput: float
     checkpoint_interval: float
     gpu_seconds: float
-    cost: float
-    energy: float
-    co2: float
+    cost: float  # [USD]
+    energy: float  # of the site [J]
+    co2: float  # [kg]
     mfu: float
-    tokens: float
-    mean_power: float
-    peak_power: float
+    tokens: float  # processed, all runs together
+    mean_power: float  # of the site over the whole time [W]
+    peak_power: float  # of the site while every GPU computes [W]
     racks: int
-    lot: Lot
-    checkpoint: Checkpoint
-    storage_share: float
-    waiting: float = 0.0
-    ends: tuple[float, ...] = ()
-    walls: tuple[float, ...] = ()
-    committed: float = 0.0
-    network: float = 0.0
-    capex: float = 0.0
-    running: float = 0.0
+    lot: Lot  # what is paid for
+    checkpoint: Checkpoint  # the largest
+    storage_share: float  # of the time in which the storage takes it at full bandwidth [1]
+    waiting: float = 0.0  # share of the time without enough nodes [1]
+    ends: tuple[float, ...] = ()  # of each run, one after the other [s]
+    walls: tuple[float, ...] = ()  # how long each takes [s]
+    committed: float = 0.0  # rent of the shortest time that the contract binds for, 0 when bought [USD]
+    network: float = 0.0  # its price, or that of what goes beyond a rented cluster's [USD]
+    capex: float = 0.0  # their price, 0 when rented [USD]
+    running: float = 0.0  # what owned machines cost a second [USD/s]
 
     @property
     def paid_gpus(self) -> int:
@@ -100,14 +92,11 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """The plan of one run: what its step costs, and what the mean GPU does meanwhile.
+    """The plan of one run."""
 
-    slower: time of its step by what the user's own runs say, over the predicted one [1].
-    """
-
-    estimate: Estimate
-    busy: BusySeconds
-    slower: float = 1.0
+    estimate: Estimate  # what its step costs
+    busy: BusySeconds  # what the mean GPU does meanwhile
+    slower: float = 1.0  # time of its step by what the user's own runs say, over the predicted one [1]
 
     @classmethod
     def of(cls, job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> PlannedRun:

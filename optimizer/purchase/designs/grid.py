@@ -23,10 +23,7 @@ AXES: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The discrete outer variables; every combination is a design.
-
-    best_counts: the number of GPUs instead of `gpus`, by kind of machine.
-    """
+    """The discrete outer variables; every combination is a design."""
 
     kinds: tuple[Design, ...]
     gpus: tuple[int, ...]
@@ -37,7 +34,7 @@ class Grid:
     oversubscriptions: tuple[float, ...] = (0.0,)
     hbms: tuple[float, ...] = (0.0,)
     scale_ups: tuple[int, ...] = (0,)
-    best_counts: Mapping[str, int] = field(default_factory=dict)
+    best_counts: Mapping[str, int] = field(default_factory=dict)  # number of GPUs instead of `gpus`, by kind of machine
 
     def designs(self) -> Iterable[Design]:
         """Every combination, in a fixed order."""

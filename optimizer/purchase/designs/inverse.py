@@ -34,32 +34,25 @@ class Fewest:
 
 @dataclass(frozen=True, kw_only=True)
 class RentOrBuy:
-    """After how long buying a point's machines has cost less than renting them [s]; infinite when it never does.
-
-    lifetime: of the machines [s]; a later time is no reason to buy.
-    """
+    """After how long buying a point's machines has cost less than renting them."""
 
     point: Point
     capex: float
     running: float
     rent: float
-    time: float
-    lifetime: float
+    time: float  # [s]; infinite when it never does
+    lifetime: float  # of the machines [s]; a later time is no reason to buy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resale:
-    """What owned machines come to when they are sold after so many whole years of continuous use.
-
-    value: what they sell for by the trend of prices [USD]; book: what is not written off yet [USD]; yearly: price less
-    value, and running cost, over the years [USD]; rent: of the same machines for a year [USD], None where not known.
-    """
+    """What owned machines come to when they are sold after so many whole years of continuous use."""
 
     years: int
-    value: float
-    book: float
-    yearly: float
-    rent: float | None
+    value: float  # what they sell for by the trend of prices [USD]
+    book: float  # what is not written off yet [USD]
+    yearly: float  # price less value, and running cost, over the years [USD]
+    rent: float | None  # of the same machines for a year [USD], None where not known
 
 
 @dataclass(frozen=True, kw_only=True)

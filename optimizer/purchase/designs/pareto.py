@@ -14,22 +14,17 @@ from optimizer.purchase.designs.points import Planner, Point, Rejected, Workshop
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """The answer to a campaign.
-
-    front: points that no feasible point dominates, fastest first. reference: the corner of the hypervolume box, by
-    objective in SI. hypervolume: share of that box which the front dominates [1]. trace: the same after each trial of
-    the continuous search. nearest: the points closest to the limits when nothing is feasible.
-    """
+    """The answer to a campaign."""
 
     campaign: Campaign
     points: tuple[Point, ...]
     rejected: tuple[Rejected, ...]
-    front: tuple[Point, ...]
-    hypervolume: float
-    reference: tuple[float, ...]
-    trace: tuple[float, ...] = ()
+    front: tuple[Point, ...]  # points that no feasible point dominates, fastest first
+    hypervolume: float  # share of that box which the front dominates [1]
+    reference: tuple[float, ...]  # corner of the hypervolume box, by objective in SI
+    trace: tuple[float, ...] = ()  # the same after each trial of the continuous search
     seed: int = 0
-    nearest: tuple[Point, ...] = ()
+    nearest: tuple[Point, ...] = ()  # points closest to the limits when nothing is feasible
 
     @property
     def feasible(self) -> tuple[Point, ...]:

@@ -38,17 +38,14 @@ class Excess:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One design with the best plan of each run and what they cost together, at the middle of every assumption.
-
-    planned: the step of each run's plan. on_host: the most that a plan keeps in the host's memory, per GPU [B].
-    """
+    """One design with the best plan of each run and what they cost together, at the middle of every assumption."""
 
     design: Design
     answers: tuple[Answer, ...]
-    planned: tuple[PlannedRun, ...]
+    planned: tuple[PlannedRun, ...]  # the step of each run's plan
     figures: Figures
     excesses: tuple[Excess, ...] = ()
-    on_host: float = 0.0
+    on_host: float = 0.0  # the most that a plan keeps in the host's memory, per GPU [B]
 
     @property
     def feasible(self) -> bool:

@@ -27,15 +27,12 @@ RELIABILITY = ("failure_rate", "restart", "checkpoint_stall", "checkpoint_size",
 
 @dataclass(frozen=True, kw_only=True)
 class WallTime:
-    """Wall time of a run with failures and checkpoints [s], the share of it that trains, time between checkpoints.
+    """Time of a run with failures and checkpoints."""
 
-    checkpoint: what is written, and to what.
-    """
-
-    wall: float
-    goodput: float
-    checkpoint_interval: float
-    checkpoint: Checkpoint
+    wall: float  # [s]
+    goodput: float  # share of it that trains [1]
+    checkpoint_interval: float  # [s]
+    checkpoint: Checkpoint  # what is written, and to what
 
     @property
     def storage_share(self) -> float:
@@ -45,16 +42,13 @@ class WallTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Rental:
-    """A run on rented machines: its time, its cost [USD], what is rented, and by which row of the price book.
-
-    committed: what the contract costs when its shortest time is paid for, however short the run [USD].
-    """
+    """A run on rented machines."""
 
     time: WallTime
-    lot: Lot
-    offer: Offer
-    cost: float
-    committed: float
+    lot: Lot  # what is rented
+    offer: Offer  # by which row of the price book
+    cost: float  # [USD]
+    committed: float  # what the contract costs when its shortest time is paid for, however short the run [USD]
 
 
 @cache

@@ -15,16 +15,13 @@ HALVINGS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class BreakEven:
-    """Beyond `value` of an input, to the side of `end`, `then` is the cheapest within the limits instead of `now`.
-
-    value and end are in SI, as in a scenario.
-    """
+    """Beyond a value of an input another machine is the cheapest within the limits."""
 
     question: OpenQuestion
-    value: float
-    end: float
-    now: Point
-    then: Point
+    value: float  # from which on, in SI as in a scenario
+    end: float  # to the side of which, in SI
+    now: Point  # the cheapest today
+    then: Point  # the cheapest beyond
 
     @property
     def side(self) -> str:

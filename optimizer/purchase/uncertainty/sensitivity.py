@@ -22,18 +22,15 @@ NETWORK = "nic"
 
 @dataclass(frozen=True, kw_only=True)
 class Swing:
-    """One input moved to its low and its high value: (at low, at high) of each of RESULTS, in SI.
-
-    `uncertain` is False for a choice of the buyer, such as the NIC, which widens no interval.
-    """
+    """One input moved to its low and its high value."""
 
     name: str
     title: str
     low: float
     high: float
     unit: str
-    results: Mapping[str, tuple[float, float]]
-    uncertain: bool = True
+    results: Mapping[str, tuple[float, float]]  # (at low, at high) of each of RESULTS, in SI
+    uncertain: bool = True  # False for a choice of the buyer, such as the NIC, which widens no interval
 
     def width(self, result: str) -> float:
         """Distance between the two results [unit of the result]."""

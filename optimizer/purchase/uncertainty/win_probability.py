@@ -25,15 +25,12 @@ PARTS = 10  # of the cases by one input, in each of which the choice may be anot
 
 @dataclass(frozen=True, kw_only=True)
 class WinProbability:
-    """One machine: the chance that it is the cheapest within the limits, that it meets them, and what it may lose.
-
-    regret: expected cost beyond that of the best choice of each case [USD].
-    """
+    """One machine in all cases."""
 
     point: Point
-    chance: float
-    in_limits: float
-    regret: float
+    chance: float  # that it is the cheapest within the limits
+    in_limits: float  # chance that it meets them
+    regret: float  # expected cost beyond that of the best choice of each case [USD]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +55,12 @@ class Decision:
 
 @dataclass
 class DrawnErrors:
-    """Standard normal errors, drawn once by name, so that machines share what they have in common.
+    """Standard normal errors, drawn once by name, so that machines share what they have in common."""
 
-    Attributes:
-        draws: of each.
-        random: where they are drawn from.
-        shared: of the variance of prices and failures what is common [1].
-        drawn: by name.
-    """
-
-    draws: int
-    random: np.random.Generator
-    shared: float
-    drawn: dict[str, FloatArray] = field(default_factory=dict)
+    draws: int  # of each
+    random: np.random.Generator  # where they are drawn from
+    shared: float  # of the variance of prices and failures what is common [1]
+    drawn: dict[str, FloatArray] = field(default_factory=dict)  # by name
 
     def __call__(self, name: str) -> FloatArray:
         """The errors of this name."""

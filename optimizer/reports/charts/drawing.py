@@ -62,7 +62,11 @@ def _known(trace: Trace) -> dict[str, Any]:
     """
     count = len(trace["x"])
     axes = [trace[name] for name in ("x", "y", "base") if name in trace]
-    known = [at for at in range(count) if all(_is_value(axis[at]) for axis in axes)]
+    known = [
+        at
+        for at in range(count)
+        if all(isinstance(axis[at], str) or (axis[at] is not None and isfinite(axis[at])) for axis in axes)
+    ]
 
     def only(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -70,10 +74,6 @@ def _known(trace: Trace) -> dict[str, Any]:
         return [value[at] for at in known] if isinstance(value, list | tuple) and len(value) == count else value
 
     return dict(trace) if len(known) == count else {name: only(value) for name, value in trace.items()}
-
-
-def _is_value(value: Any) -> bool:
-    return isinstance(value, str) or (value is not None and isfinite(value))
 
 
 def _zoom(name: str) -> str:

@@ -94,26 +94,19 @@ def _parts(report: Report, console: Console) -> list[RenderableType]:
 
 def _block(block: Block, console: Console) -> RenderableType:
     from rich.padding import Padding
+    from rich.table import Table as Grid
     from rich.text import Text as Line
 
     if isinstance(block, Text | Heading):
         return Padding(Line(block.text, style="dim" if isinstance(block, Heading) else ""), (0, 0, 0, 1))
-    grid = _grid()
+    grid = Grid(box=None, show_header=False, pad_edge=True, padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
     if isinstance(block, BulletPoints | Pairs):
         for name, words in block.rows if isinstance(block, Pairs) else [("•", line) for line in block.lines if line]:
             grid.add_row(Line(name), Line(words))
     if isinstance(block, Table):
         return _table(block, console)
-    return grid
-
-
-def _grid() -> Grid:
-    """Two columns without headings; what stands in the second wraps."""
-    from rich.table import Table as Grid
-
-    grid = Grid(box=None, show_header=False, pad_edge=True, padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
     return grid
 
 

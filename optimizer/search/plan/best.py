@@ -105,10 +105,6 @@ class Outlook:
         below = self.job.tokens / least if least else float("inf")
         return lay_out(self.job, self.space, self.tuning, even=self.even, below=below, own=self.swept.own)
 
-    def worth_beyond(self, least: float = 0.0) -> float:
-        """Tokens for a unit, of the best plan where that is more than `least`; else some number up to it [1/unit]."""
-        return self.worth_of(self.layouts_beyond(least))
-
     def worth_of(self, layouts: AssignedLayouts | None) -> float:
         """Tokens for a unit, of the best of these layouts, 0 without one [1/unit]."""
         return self.job.tokens / layouts.best.value if layouts and layouts.best else 0.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from optimizer.catalog import stack_names
 from optimizer.catalog.files import presets_folder
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
-from tests.measured import MEASURED, measured_runs
+from tests.measured import MEASURED, measured_runs, published_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_TABLES = {  # columns that tables have anyway
@@ -93,11 +95,13 @@ def test_every_rule_writes_columns_that_are_read() -> None:
 
 def test_a_clean_table_is_read_as_the_one_with_notes(tmp_path: Path) -> None:
     path = tmp_path / "clean.csv"
-    for table in filter(
-        Path.exists, (presets_folder() / "published.csv", MEASURED / "runs.csv", MEASURED / "moe_runs.csv")
-    ):
+    tables: dict[Path, Callable[[], tuple[Run, ...]]] = {presets_folder() / "published.csv": published_runs}
+    tables |= {MEASURED / name: partial(measured_runs, name) for name in ("runs.csv", "moe_runs.csv")}
+    for table, read in tables.items():
+        if not table.exists():
+            continue
         path.write_text(clean_table(rows_of(table)), encoding="utf-8")
-        for told, clean in zip(read_runs(table), read_runs(path), strict=True):
+        for told, clean in zip(read(), read_runs(path), strict=True):
             assert replace(told, row={}) == replace(clean, row={}, group=told.group)
 
 

@@ -24,7 +24,6 @@ def test_a100_node() -> None:
     assert found.scale_up_size == 8
     assert found.between[0][0] == "X"
     assert found.nvlinks(0, 7) == 12
-    assert found.numa == ("0",) * 4 + ("1",) * 4
     assert found.nvlink_bandwidth(NVLINK3) == pytest.approx(300e9)
 
 
@@ -66,7 +65,6 @@ def test_nics_and_their_affinity() -> None:
     assert found.nics == ("mlx5_0", "mlx5_3")
     assert found.nearest_nics(0) == ("mlx5_0",)
     assert found.nearest_nics(1) == ("mlx5_3",)
-    assert found.numa == ("0", "1")
 
 
 @pytest.mark.parametrize(

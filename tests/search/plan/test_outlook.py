@@ -33,14 +33,14 @@ def test_the_outlook_never_exceeds_the_best_plan_and_finds_it(limits: Limits) ->
     found, fastest = outlook(asked), best_plan(asked)
     rate = fastest.worth if fastest else 0.0
     assert found.worth <= rate * (1 + 1e-9)
-    assert found.worth_beyond() == pytest.approx(rate, rel=2e-3)
-    assert found.worth_beyond(0.9 * rate) == pytest.approx(rate, rel=2e-3)
-    assert found.worth_beyond(2.0 * rate + 1.0) <= rate * (1 + 1e-9)
+    assert found.worth_of(found.layouts_beyond()) == pytest.approx(rate, rel=2e-3)
+    assert found.worth_of(found.layouts_beyond(0.9 * rate)) == pytest.approx(rate, rel=2e-3)
+    assert found.worth_of(found.layouts_beyond(2.0 * rate + 1.0)) <= rate * (1 + 1e-9)
 
 
 def test_a_count_without_a_plan_has_none() -> None:
     found = outlook(job(8 * 127, Limits(fixed={"tp": 8, "dp": 1})))
-    assert (found.worth, found.worth_beyond()) == (0.0, 0.0)
+    assert (found.worth, found.worth_of(found.layouts_beyond())) == (0.0, 0.0)
 
 
 def test_what_is_known_is_not_looked_for_again_and_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
