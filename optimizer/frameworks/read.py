@@ -39,6 +39,7 @@ KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".y
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
+DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
@@ -187,9 +188,12 @@ def _script_launch(
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
-        with_deepspeed(source, configs)
-        return source
-    return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+        return with_deepspeed(source, configs)
+    keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+    here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
+    absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
+    keyed.launch.unpriced += [f"{path}, which is not here" for path in absent if "data" not in Path(path).name]
+    return keyed
 
 
 def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[ConfigFile, ...]:
@@ -257,7 +261,7 @@ def _keyed_launch(
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
     source.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
     if gpus is not None and "gpus" not in source.launch.written:
-        source.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
+        source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
     note_sources(source.launch, reading)
     if "device" not in source.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):

@@ -34,7 +34,12 @@ LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train)$")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
-SUBCOMMAND = "swift"
+SUBCOMMAND, UNSLOTH = "swift", "unsloth"
+# Programs that take a training's flags or keys, and train nothing.
+IDLE = re.compile(
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface)"
+    r"\w*\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
+)
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -177,7 +182,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
         named = (match[1] for text in texts if (match := CONFIGS.match(text)))
         configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
         given = (*subcommand(texts), *(one for one, _ in keyed))
-        if not any(map(PROGRAM.match, texts)) or not (given or configs):
+        if not any(map(PROGRAM.match, texts)) or not (given or configs) or idle(texts):
             continue
         last = max((reach for _, reach in keyed), key=lambda reach: reach[1], default=(0, 0))
         keys = CommandKeys(
@@ -189,19 +194,36 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             hydra=hydra,
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
-            machines=_processes(command, reading) if given[:1] and given[0].key == SUBCOMMAND else _machines(texts),
+            machines=_processes(command, reading)
+            if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
+            else _machines(texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
             best = candidate
     return best
 
 
+def idle(texts: Sequence[str]) -> bool:
+    """Whether a command runs a program that trains nothing.
+
+    >>> idle(["python3", "-m", "maxtext.decode", "x.yml"]), idle(["torchrun", "pretrain_gpt.py", "--save", "inference"])
+    (True, False)
+    """
+    program = next((text for text in texts if text.endswith(".py")), "")
+    module = next((after for text, after in pairwise(texts) if text == "-m" and "torch" not in after), "")
+    return bool(IDLE.match((program or module).rpartition("/")[2]))
+
+
 def subcommand(texts: Sequence[str]) -> Iterator[Given]:
-    """The program of ms-swift that a command names, as a key.
+    """The program of ms-swift or Unsloth that a command names, as a key.
 
     >>> [one.value for one in subcommand(["/opt/bin/swift", "sft", "--model", "x"])], list(subcommand(["python"]))
     (['swift sft'], [])
+    >>> [one.key for one in subcommand(["python", "unsloth-cli.py"])]
+    ['unsloth']
     """
+    if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
+        yield Given(UNSLOTH, "true", None, "--")
     pairs = (f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts))
     yield from (Given(SUBCOMMAND, pair, None, "--") for pair in pairs if pair in SUBCOMMANDS)
 

@@ -31,12 +31,16 @@ FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
 MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
 REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
+AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
+UNSLOTH = "unsloth"  # what starts its own program
+UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
 ADAPTING = ("swift sft", ALIGNING)
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
@@ -44,6 +48,7 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
+    "unsloth": (UNSLOTH,),
     "trl": ("use_peft", "max_length"),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
@@ -56,13 +61,24 @@ STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HY
 
 def recognised(values: Values) -> bool:
     """Whether files are DeepSpeed's, Accelerate's or a Trainer's."""
-    marks = (*MICRO, *STAGE, *DEVICE, "num_processes", "distributed_type", "zero_optimization", BATCH, AXOLOTL[0])
+    marks = (
+        *MICRO,
+        *STAGE,
+        *DEVICE,
+        "num_processes",
+        "distributed_type",
+        "zero_optimization",
+        BATCH,
+        AXOLOTL[0],
+        UNSLOTH,
+    )
     return any(path in values for path in marks if path not in AXOLOTL[1:])
 
 
 def mesh(values: Values, key: str) -> str:
     """The path of a size of Accelerate's mesh, in the spelling that the file has."""
-    return next((path for path in (f"{MESH}parallelism_config_{key}", f"{MESH}{key}") if path in values), "")
+    paths = (f"{MESH}parallelism_config_{key}", f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
+    return next((path for path in paths if path in values), "")
 
 
 def first(values: Values, paths: tuple[str, ...]) -> str:
@@ -76,6 +92,8 @@ def read(launch: Launch, values: Values) -> None:
         values = {**values, TUNED[0]: "lora"}
     if values.get(SWIFT) == ALIGNING:
         values = {RLHF: "dpo", **values}
+    if UNSLOTH in values:
+        values = {**UNSLOTH_DEFAULTS, **values}
     settings = launch.settings
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
@@ -88,9 +106,9 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "full" if values[path] is True else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
-    elif SWIFT in values or any(path in values for path in TUNED):
+    elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
-    if path := next((path for path in HOSTED if values.get(path) is True), ""):
+    if path := next((path for path in HOSTED if values.get(path) == (UNSLOTH if path == HOSTED[-1] else True)), ""):
         launch.say("activation_offload", 100, path)
     elif not any(path in values for path in HOSTED):  # each program has a key of its own
         launch.fixed += ("activation_offload",)
@@ -99,12 +117,17 @@ def read(launch: Launch, values: Values) -> None:
         if model:
             launch.say("model", model, path)
         else:
-            launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
+            launch.unknown_model(path, values[path])
     _numbers(launch, values)
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD, UNCHECKED)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if "loss" in settings:
+        method += PREFERENCES
+    if UNSLOTH in values:
+        launch.fixed += ("recompute", "activation_offload", "zero_stage")
+        method += ("quantization",)  # of the file that it saves
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
     if path := next((path for path in LIGER if values.get(path) is True), ""):
@@ -197,11 +220,14 @@ def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
         return {}
     group = (after.shard or after.dp * after.cp) // after.cp if after.zero_stage else 1
     wanted = {REPLICATE: after.dp // group, SHARD: group, DEGREES["tp"]: after.tp, DEGREES["cp"]: after.cp}
-    return {mesh(values, key) or f"{MESH}{key}": size for key, size in wanted.items()}
+    own = AXOLOTL[0] in values
+    new = {key: AXOLOTL_DEGREES.get(key, key) if own else f"{MESH}{key}" for key in wanted}
+    return {mesh(values, key) or new[key]: size for key, size in wanted.items()}
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan; a batch that several files state is changed in all of them."""
+    values = {**UNSLOTH_DEFAULTS, **values} if UNSLOTH in values else values
     wanted: dict[str, Any] = _mesh(values, before, after)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):

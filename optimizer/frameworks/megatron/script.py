@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.bash.config import subcommand
+from optimizer.frameworks.bash.config import idle, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
@@ -27,11 +27,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
-OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
-# Programs with flags of a shape that train nothing.
-IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness)\w*\.py$|[\w.]+\.\w*inference\w*$"
-)
+OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 # Flags that count GPUs: they say nothing where the user says how many there are.
@@ -52,7 +48,8 @@ ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b"
 class BashLaunch:
     """A script's launch and the flags of its training command, `placed` where the file itself holds them.
 
-    documents: texts that the script writes to files, or hands to programs; parser: of its Megatron, as far as known.
+    documents: texts that the script writes to files, or hands to programs; parser: of its Megatron, as far as known;
+    engines: its configs of DeepSpeed.
     """
 
     name: str
@@ -62,6 +59,7 @@ class BashLaunch:
     documents: tuple[Document, ...]
     placed: bool
     parser: Parser
+    engines: tuple[ConfigFile, ...] = ()
 
     @property
     def leaves(self) -> dict[str, Mapping[str, Any]]:
@@ -69,7 +67,7 @@ class BashLaunch:
         values: dict[str, list[tuple[str, ...]]] = {}
         for flag in self.flags:
             values.setdefault(flag.written, []).append(flag.values)
-        return {self.name: values}
+        return {self.name: values, **{engine.name: engine.leaves for engine in self.engines}}
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
@@ -149,7 +147,7 @@ def bash_launch(
     flags = command.flags
     programs = [text.rpartition("/")[2] for text in command.texts]
     if other := next((word for word in programs if OTHER.match(word)), ""):
-        launch.unsearched.append(f"{other} trains no decoder: it is priced as one of its shape")
+        launch.unpriced.append(f"{other}, which trains no decoder")
     launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
     if "deepspeed" in command.texts:
         launch.program = MEGATRON_DEEPSPEED
@@ -161,6 +159,8 @@ def bash_launch(
     if reading.broken and launch.problems:
         launch.problems.append(f"line {reading.broken} is {BROKEN}")
     if launch.problems:
+        if launch.unpriced:
+            launch.problems.append(f"not priced: {launch.unpriced[0]}")
         other = next((word for word in programs if word.endswith(".py")), "")
         if other and not any(part in other.lower() for part in OURS):
             launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
@@ -178,8 +178,8 @@ def bash_launch(
     )
 
 
-def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
-    """Note in a script's launch what DeepSpeed configs say of ZeRO: those given and those that the script writes.
+def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> BashLaunch:
+    """The script with the DeepSpeed configs that are given or that it writes; what they say of ZeRO is noted.
 
     The script's batch counts. Raises InputError for a config that is not DeepSpeed's.
     """
@@ -189,7 +189,8 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
     inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
-    for config in (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values))):
+    engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
+    for config in engines:
         extra = Launch(program=launch.program)
         deepspeed.read(extra, config.values)
         for name in ("zero_stage", "offload"):
@@ -197,6 +198,7 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
                 launch.say(name, extra.settings[name], extra.written[name])
         for name in extra.ignored:
             launch.ignore(name)
+    return replace(script, engines=engines)
 
 
 def asked_for(data: bytes) -> str:
@@ -234,6 +236,6 @@ def training_command(reading: ScriptRun) -> Command | None:
         if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
-        if count >= most and not any(IDLE.match(text.rpartition("/")[2]) for text in command.texts):
+        if count >= most and not idle(command.texts):
             best, most = command, count
     return best

@@ -153,7 +153,7 @@ def _model(launch: Launch, values: Values) -> None:
     if model:
         launch.say("model", model, FLAVOR if FLAVOR in values else ASSETS)
     elif name or flavor:
-        launch.unsearched.append(f"{NAME} {name} {flavor} is no model that is known")
+        launch.unknown_model(NAME, f"{name} {flavor}")
 
 
 def _schedule(launch: Launch, values: Values) -> None:
