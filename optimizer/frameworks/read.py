@@ -181,7 +181,8 @@ def _script_launch(
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
-        places = dict.fromkeys(filter(None, (_lying(script, path) for path in with_config.configs)))
+        paths = (path for path in with_config.configs if Path(path).suffix in KINDS)
+        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
         named = tuple(config_of(_file(str(place))) for place in places)
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
@@ -192,7 +193,7 @@ def _script_launch(
     keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
     here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
     absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
-    keyed.launch.unpriced += [f"{path}, which is not here" for path in absent if "data" not in Path(path).name]
+    keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
     return keyed
 
 

@@ -26,7 +26,8 @@ LATENT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 61 --hidden
     --num-attention-heads 128 --kv-channels 128 --seq-length 4096 --max-position-embeddings 4096 --bf16 --swiglu \\
     --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights \\
     --disable-bias-linear --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 \\
-    --qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 --moe-ffn-hidden-size 2048 --moe-router-topk 8 --vocab-size 129280 \\
+    --qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 --moe-ffn-hidden-size 2048 \\
+    --moe-router-topk 8 --vocab-size 129280 \\
     --moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]*3+[1]*58 --expert-model-parallel-size 8 \\
     --moe-router-enable-expert-bias --micro-batch-size 1 --global-batch-size 64
 """
@@ -174,6 +175,16 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
         ("run.sh", "python3 -m maxtext.decode base.yml model_name=llama3-8b per_device_batch_size=4", "no command"),
         ("run.sh", "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2", "Primus' commands"),
         ("flux.yaml", "modules: {pre_trainer: {trainer_class: Flux, overrides: {micro_batch_size: 1}}}\n", "diffusion"),
+        (
+            "olmo.yaml",
+            f"{FOUNDRY}fsdp: {{wrapping_strategy: null}}\n".replace("null", "by_block"),
+            "OLMo: its configs are not read",
+        ),
+        (
+            "run.sh",
+            "torchrun -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8",
+            "verl's supervised fine-tuning",
+        ),
         ("run.sh", "unsloth train --model unsloth/llama-3-8b --batch-size 2", "Unsloth"),
         ("run.sh", "megatron sft --model some/one --micro_batch_size 1", "some/one is no model that is known: give"),
         ("max.yml", launches.MAXTEXT.replace("llama3-8b", "llama9-8b"), "llama9-8b is no model that is known: give"),
@@ -188,10 +199,31 @@ def test_a_config_that_a_command_names_and_that_is_not_here_is_in_the_title(tmp_
     (tmp_path / "sft.yaml").write_text(launches.TRAINER)
     (path := tmp_path / "run.sh").write_text("accelerate launch --config_file fsdp.yaml train.py sft.yaml\n")
     launch = read_launch(read_files([str(path)]), 8).launch
-    assert launch.unpriced == ["fsdp.yaml, which is not here"]
+    assert launch.unpriced == ["fsdp.yaml, which was not read"]
     (tmp_path / "fsdp.yaml").write_text("distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n")
     found = read_launch(read_files([str(path)]), 8).launch
     assert (found.unpriced, found.settings["zero_stage"]) == ([], 3)
+
+
+def test_a_file_of_data_is_no_config() -> None:
+    run = "torchrun --nproc_per_node 4 train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B"
+    launch = launch_of(
+        "run.sh", f"{run} --data_path /datasets/a.json --bf16 True --deepspeed_config_file z3.conf\n", None
+    )
+    assert launch.unpriced == ["z3.conf, which was not read"]
+
+
+@pytest.mark.parametrize(("words", "first"), [("uniform", 0), ("block --activations-checkpoint-num-layers 8", 8)])
+def test_recomputation_by_the_flags_of_2021(words: str, first: int) -> None:
+    more = f"--activations-checkpoint-method {words}"
+    found = asked("run.sh", SCRIPT.format(program="pretrain_gpt.py", more=more))
+    assert (found.plan.recompute, found.plan.recompute_first, found.launch.unpriced) == ("full", first, [])
+
+
+def test_a_trainers_keys_beside_megatrons_are_the_trainers() -> None:
+    text = f"{launches.TRAINER}stage: sft\nfinetuning_type: full\ntensor_model_parallel_size: 2\n"
+    launch = launch_of("mca.yaml", text)
+    assert (launch.settings["software"], launch.unpriced) == ("llama-factory", ["tensor_model_parallel_size 2"])
 
 
 def test_the_mesh_of_axolotl() -> None:

@@ -25,7 +25,9 @@ from optimizer.frameworks.machines import LAUNCHER
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
-CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf))$")
+# Flags and keys whose files are no configs.
+DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
@@ -179,7 +181,10 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))
-        named = (match[1] for text in texts if (match := CONFIGS.match(text)))
+        flagged = (text for flag, text in pairwise(("", *texts)) if not (flag.startswith("-") and DATA.match(flag)))
+        named = (
+            match[1] for text in flagged if (match := CONFIGS.match(text)) and not ("=" in text and DATA.match(text))
+        )
         configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
         given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs) or idle(texts):

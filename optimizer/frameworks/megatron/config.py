@@ -39,6 +39,7 @@ from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
+TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
@@ -89,6 +90,7 @@ def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
+    known = known and TRAINER not in values  # of LLaMA-Factory, whose keys are the Trainer's
     return known or is_recipe(values) or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
