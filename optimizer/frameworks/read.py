@@ -32,13 +32,14 @@ from optimizer.frameworks.megatron.script import (
     with_deepspeed,
 )
 from optimizer.frameworks.programs import refused
-from optimizer.frameworks.unpriced import unpriced
+from optimizer.frameworks.unpriced import costs, unpriced
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
+OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
@@ -194,7 +195,14 @@ def _script_launch(
     here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
     absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
     keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
+    keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
     return keyed
+
+
+def _counts(source: Source, text: str) -> bool:
+    """Whether a key that is not set, as it stands, may change the price."""
+    key, _, value = text.lstrip("+-").replace("=", " ").partition(" ")
+    return any(word in key for word in OPEN) or costs(source.launch.program, key, value)
 
 
 def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[ConfigFile, ...]:

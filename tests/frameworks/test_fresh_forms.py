@@ -237,8 +237,38 @@ tensor_parallel_size: 2
 context_parallel_size: 2
 fsdp_config: {reshard_after_forward: true}
 """
-    plan = asked("fft.yaml", text, gpus=8).plan
+    plan = asked("fft.yaml", text).plan
     assert (plan.tp, plan.cp, plan.dp, plan.zero_stage) == (2, 2, 2, 3)
+    with pytest.raises(InvalidFile, match=r"dp_shard_size and the sizes beside it are of 8 GPUs \(--gpus 8\)"):
+        asked("fft.yaml", text, gpus=16)
+
+
+@pytest.mark.parametrize(
+    ("more", "recompute", "hosted"),
+    [
+        ("gradient_checkpointing: offload\n", "full", 100),
+        ("gradient_checkpointing: true\nactivation_offloading: legacy\n", "full", 100),
+        ("gradient_checkpointing: false\n", "none", 0),
+    ],
+)
+def test_checkpoints_of_axolotl_on_the_host(more: str, recompute: str, hosted: int) -> None:
+    text = f"base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\nsequence_len: 4096\nadapter: lora\n{more}"
+    plan = asked("fft.yaml", text, gpus=1).plan
+    assert (plan.recompute, plan.activation_offload) == (recompute, hosted)
+
+
+def test_what_a_command_leaves_open_is_in_the_title() -> None:
+    run = "torchrun --nnodes $N --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True"
+    open_ones = "--gradient_accumulation_steps $STEPS --deepspeed $CONFIG --learning_rate $LR --output_dir $OUT"
+    assert launch_of("run.sh", f"{run} --per_device_train_batch_size 2 {open_ones}\n", None).unpriced == [
+        *("--nnodes $N, which is not set", "--gradient_accumulation_steps $STEPS, which is not set"),
+        "--deepspeed $CONFIG, which is not set",
+    ]
+
+
+def test_processes_of_ms_swift_that_nobody_counts_are_asked_for() -> None:
+    with pytest.raises(InvalidFile, match="number of GPUs is not told"):
+        asked("run.sh", "NNODES=$WORLD_SIZE swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1\n")
 
 
 UNSLOTH: list[tuple[str, dict[str, Any]]] = [

@@ -129,6 +129,16 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             yield Given(match["key"], following if holds else "true", site, "--"), _reach(whole)
 
 
+def _opened(words: Sequence[Word]) -> Iterator[str]:
+    """Keys and options whose values hang on what nobody gave, as they stand."""
+    for word, after in pairwise((*words, ())):
+        text, value = text_of(word), text_of(after)
+        if ASSIGNED.match(text) and unknown_in(word):
+            yield text
+        elif (DOTTED.match(text) or PLAIN.match(text)) and unknown_in(after) and not value.startswith("--"):
+            yield f"{text} {value}"
+
+
 def _tail(word: Word, value: str) -> Site | None:
     """Where the value of `key=value` stands, when it is the end of one piece or a piece of its own."""
     last = word[-1]
@@ -160,8 +170,8 @@ def _behind(data: bytes, reach: Site) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
-    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, and the
-    function of a Python config.
+    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, the
+    function of a Python config, and the keys and options whose values nobody gave.
     """
 
     keys: CommandKeys
@@ -170,6 +180,7 @@ class TrainingCommand:
     function: str
     module: str
     machines: Mapping[str, int]
+    opened: tuple[str, ...] = ()
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
@@ -199,6 +210,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             hydra=hydra,
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
+            opened=tuple(_opened(words)),
             machines=_processes(command, reading)
             if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
             else _machines(texts),
@@ -266,8 +278,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
 def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
     """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
     values = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
-    numbers = {"nodes": values.get("NNODES", ""), "gpus_per_node": values.get("NPROC_PER_NODE", "")}
-    return {name: int(text) if is_count(text) else 1 for name, text in numbers.items()}
+    numbers = {"nodes": values.get("NNODES", "1"), "gpus_per_node": values.get("NPROC_PER_NODE", "1")}
+    return {name: int(text) for name, text in numbers.items()} if all(map(is_count, numbers.values())) else {}
 
 
 def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

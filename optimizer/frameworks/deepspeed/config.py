@@ -23,6 +23,11 @@ COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "
 MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
 STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
+HOSTING: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(HOSTED, (True, "legacy")),
+    "use_gradient_checkpointing": ("unsloth",),
+    "gradient_checkpointing": ("offload",),
+}
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
@@ -103,12 +108,12 @@ def read(launch: Launch, values: Values) -> None:
     _sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
     if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
-        launch.say("recompute", "full" if values[path] is True else "none", path)
+        launch.say("recompute", "full" if values[path] else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
-    if path := next((path for path in HOSTED if values.get(path) == (UNSLOTH if path == HOSTED[-1] else True)), ""):
+    if path := next((path for path, words in HOSTING.items() if values.get(path) in words), ""):
         launch.say("activation_offload", 100, path)
     elif not any(path in values for path in HOSTED):  # each program has a key of its own
         launch.fixed += ("activation_offload",)
@@ -167,6 +172,9 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.say("zero_stage", 0, shards)
     elif copies > 1:
         launch.say("shard", group, replicas)
+    total = copies * group * int(launch.settings.get("tp", 1))
+    if shards and launch.settings.setdefault("gpus", total) != total:
+        launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
     stage = launch.settings["zero_stage"]
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:

@@ -76,7 +76,11 @@ def _model(launch: Launch, values: Values) -> None:
         launch.say("ffn_hidden", int(ratio * settings["hidden"]), "model.expansion_ratio")
     gated = "glu" in str(values.get("model.ffn_config.ffn_type", ""))
     alibi, rope = values.get("model.attn_config.alibi"), values.get("model.attn_config.rope")
-    settings |= {"gated_mlp": gated, "tied_embeddings": bool(values.get("model.tie_word_embeddings", True))}
+    settings |= {
+        "gated_mlp": gated,
+        "activation": "swiglu" if gated else "gelu",
+        "tied_embeddings": bool(values.get("model.tie_word_embeddings", True)),
+    }
     settings |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
     settings |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": settings.get("seq_len", 2048)}
 

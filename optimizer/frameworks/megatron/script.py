@@ -18,7 +18,7 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
+from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
@@ -38,7 +38,7 @@ NOTHING_TRAINS = (
     "--micro-batch-size, or with a config of another framework, given too or beside the script"
 )
 LEAST = 3  # flags of a model or a plan that make a command a training command
-TELLING = (*NAMED, *SHAPE_COUNTS)
+TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
