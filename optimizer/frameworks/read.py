@@ -23,6 +23,7 @@ from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, site_in
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
+    TELLING,
     BashLaunch,
     bash_launch,
     note_sources,
@@ -40,6 +41,8 @@ PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
+PRIMUS = re.compile(r"(.*/)?(primus-cli|run_\w*pretrain\.sh)$")
+IN_YAML = "write them into the YAML of --config or $EXP, and give that"
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
@@ -159,6 +162,11 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         words = command.texts
         if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
+        over = [flag.written for flag in command.flags if flag.name in TELLING]
+        if over and any(map(PRIMUS.match, words)):
+            raise InvalidFile(
+                script.name, [f"Primus' overrides on a command are not read: {', '.join(over)}; {IN_YAML}"]
+            )
     away = _away(script, (*reading.missing, *reading.started))
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)

@@ -173,7 +173,11 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
             "MaxText: of its",
         ),
         ("run.sh", "python3 -m maxtext.decode base.yml model_name=llama3-8b per_device_batch_size=4", "no command"),
-        ("run.sh", "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2", "Primus' commands"),
+        (
+            "run.sh",
+            "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2",
+            "Primus' overrides on a command are not read: --micro_batch_size",
+        ),
         ("flux.yaml", "modules: {pre_trainer: {trainer_class: Flux, overrides: {micro_batch_size: 1}}}\n", "diffusion"),
         (
             "olmo.yaml",
