@@ -230,6 +230,13 @@ def test_a_trainers_keys_beside_megatrons_are_the_trainers() -> None:
     assert (launch.settings["software"], launch.unpriced) == ("llama-factory", ["tensor_model_parallel_size 2"])
 
 
+def test_ulysses_counts_its_gpus_and_is_not_priced() -> None:
+    mesh = "parallelism_config: {dp_shard_size: 2, sp_size: 2}"
+    text = f"distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\n{mesh}\n"
+    launch = launch_of("acc.yaml", text, None)
+    assert (launch.problems, launch.unpriced) == ([], ["parallelism_config.sp_size 2"])
+
+
 def test_the_mesh_of_axolotl() -> None:
     text = """base_model: meta-llama/Meta-Llama-3-8B
 micro_batch_size: 1
