@@ -198,7 +198,8 @@ def _script_launch(
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
-        return with_deepspeed(source, configs)
+        with_deepspeed(source, configs)
+        return source
     keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
     here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
     absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]

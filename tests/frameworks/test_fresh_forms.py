@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
-from optimizer.improve.patch import changes_of
+from optimizer.improve.patch import changes_of, lost
 from tests.frameworks import launches
 from tests.frameworks.test_launches import question
 
@@ -36,6 +37,7 @@ loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
 optimizer: {_component_: torch.optim.AdamW}
 batch_size: 2
 """
+TRAIN = "torchrun --nproc_per_node 4 train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B"
 FOUNDRY = launches.LLM_FOUNDRY.replace("precision: amp_bf16\n", "")
 
 
@@ -228,6 +230,34 @@ def test_a_trainers_keys_beside_megatrons_are_the_trainers() -> None:
     text = f"{launches.TRAINER}stage: sft\nfinetuning_type: full\ntensor_model_parallel_size: 2\n"
     launch = launch_of("mca.yaml", text)
     assert (launch.settings["software"], launch.unpriced) == ("llama-factory", ["tensor_model_parallel_size 2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        ("run.sh", f"{TRAIN} --fsdp 'full_shard auto_wrap'\n", "--fsdp 'shard_grad_op auto_wrap'"),
+        ("sft.yaml", f"{launches.TRAINER}fsdp: [full_shard, auto_wrap]\n", 'fsdp: "shard_grad_op auto_wrap"'),
+    ],
+)
+def test_the_trainers_words_for_a_strategy_stay(name: str, text: str, after: str) -> None:
+    source = read_launch([File(name, text.encode())], 4)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, zero_stage=2), {})
+    assert after in next(iter(source.edited(changes)))[name].decode()
+
+
+def test_a_variable_that_a_config_has_too_is_changed_where_it_is_set() -> None:
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json")
+    script = script.replace("--micro-batch-size 1", "--micro-batch-size $MICRO")
+    text = f'MICRO=1\ncat <<EOF > ds.json\n{{"train_micro_batch_size_per_gpu": $MICRO}}\nEOF\n{script}'
+
+    source = read_launch([File("run.sh", text.encode())], 8)
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    after = replace(found.plan, micro_batch=2, num_microbatches=found.plan.num_microbatches // 2)
+    changes = source.changes(found.job, found.plan, after, {})
+    written = next(iter(source.edited(changes)))["run.sh"]
+    assert written.startswith(b"MICRO=2\n")
+    assert lost(source.launch, read_launch([File("run.sh", written)], 8).launch, changes) == ""
 
 
 def test_ulysses_counts_its_gpus_and_is_not_priced() -> None:

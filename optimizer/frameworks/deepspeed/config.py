@@ -140,9 +140,15 @@ def read(launch: Launch, values: Values) -> None:
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
+def _words(values: Values) -> list[str]:
+    """The Trainer's words for a strategy; on a command the first alone is its value."""
+    value = values.get(TRAINER_FSDP)
+    return list(map(str, value)) if isinstance(value, list) else str(value or "").split()
+
+
 def _sharding(launch: Launch, values: Values) -> None:
     strategy = first(values, STRATEGY)
-    words = " ".join(map(str, value)) if isinstance(value := values.get(TRAINER_FSDP), list) else str(value or "")
+    words = " ".join(_words(values))
     replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
     word = ZERO.match(str(values.get(FOLLOWED[0])))
     if word:
@@ -252,7 +258,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         if strategy in RESHARD:
             wanted[strategy] = after.zero_stage == 3
         elif strategy == TRAINER_FSDP:
-            wanted[strategy] = f"{stages.get(after.zero_stage, 'FULL_SHARD').lower()} auto_wrap"
+            others = [word for word in _words(values) if "shard" not in word]
+            wanted[strategy] = " ".join((stages.get(after.zero_stage, "FULL_SHARD").lower(), *others))
     if before.recompute != after.recompute:
         path = first(values, CHECKPOINT)
         inverted = not path and all(path in values for path in LLAMA_FACTORY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEE
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
 from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -48,8 +49,7 @@ ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b"
 class BashLaunch:
     """A script's launch and the flags of its training command, `placed` where the file itself holds them.
 
-    documents: texts that the script writes to files, or hands to programs; parser: of its Megatron, as far as known;
-    engines: its configs of DeepSpeed.
+    documents: texts that the script writes to files, or hands to programs; parser: of its Megatron, as far as known.
     """
 
     name: str
@@ -59,7 +59,6 @@ class BashLaunch:
     documents: tuple[Document, ...]
     placed: bool
     parser: Parser
-    engines: tuple[ConfigFile, ...] = ()
 
     @property
     def leaves(self) -> dict[str, Mapping[str, Any]]:
@@ -67,7 +66,7 @@ class BashLaunch:
         values: dict[str, list[tuple[str, ...]]] = {}
         for flag in self.flags:
             values.setdefault(flag.written, []).append(flag.values)
-        return {self.name: values, **{engine.name: engine.leaves for engine in self.engines}}
+        return {self.name: values}
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
@@ -178,8 +177,8 @@ def bash_launch(
     )
 
 
-def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> BashLaunch:
-    """The script with the DeepSpeed configs that are given or that it writes; what they say of ZeRO is noted.
+def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
+    """Note in a script's launch what DeepSpeed configs say of ZeRO: those given and those that the script writes.
 
     The script's batch counts. Raises InputError for a config that is not DeepSpeed's.
     """
@@ -189,16 +188,17 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> BashLau
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
     inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
-    engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
-    for config in engines:
+    for config in (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values))):
         extra = Launch(program=launch.program)
         deepspeed.read(extra, config.values)
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
+        costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
+        launch.unpriced += costly.values()
         for name in extra.ignored:
-            launch.ignore(name)
-    return replace(script, engines=engines)
+            if name not in costly and not costs(launch.program, name, "true"):
+                launch.ignore(name)
 
 
 def asked_for(data: bytes) -> str:
