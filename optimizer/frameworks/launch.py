@@ -63,6 +63,10 @@ class Launch:
         if name not in self.ignored:
             self.ignored.append(name)
 
+    def unknown_model(self, path: str, name: object) -> None:
+        """Note that a key names a model that no preset is."""
+        self.unsearched.append(f"{path} {name} is no model that is known (--model)")
+
     def understood(self) -> dict[str, dict[str, Any]]:
         """Every setting that a file states, by name: its value and what the file calls it."""
         order = [name for name in WORDS if name in self.written]

@@ -23,6 +23,7 @@ from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, site_in
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
+    TELLING,
     BashLaunch,
     bash_launch,
     note_sources,
@@ -32,13 +33,17 @@ from optimizer.frameworks.megatron.script import (
     with_deepspeed,
 )
 from optimizer.frameworks.programs import refused
-from optimizer.frameworks.unpriced import unpriced
+from optimizer.frameworks.unpriced import costs, unpriced
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
+OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
+PRIMUS = re.compile(r"(.*/)?(primus-cli|run_\w*pretrain\.sh)$")
+IN_YAML = "write them into the YAML of --config or $EXP, and give that"
+DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 
 
@@ -157,6 +162,11 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         words = command.texts
         if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
+        over = [flag.written for flag in command.flags if flag.name in TELLING]
+        if over and any(map(PRIMUS.match, words)):
+            raise InvalidFile(
+                script.name, [f"Primus' overrides on a command are not read: {', '.join(over)}; {IN_YAML}"]
+            )
     away = _away(script, (*reading.missing, *reading.started))
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
@@ -180,7 +190,8 @@ def _script_launch(
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
-        places = dict.fromkeys(filter(None, (_lying(script, path) for path in with_config.configs)))
+        paths = (path for path in with_config.configs if Path(path).suffix in KINDS)
+        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
         named = tuple(config_of(_file(str(place))) for place in places)
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
@@ -189,7 +200,18 @@ def _script_launch(
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
         with_deepspeed(source, configs)
         return source
-    return _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+    keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
+    here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
+    absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
+    keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
+    keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
+    return keyed
+
+
+def _counts(source: Source, text: str) -> bool:
+    """Whether a key that is not set, as it stands, may change the price."""
+    key, _, value = text.lstrip("+-").replace("=", " ").partition(" ")
+    return any(word in key for word in OPEN) or costs(source.launch.program, key, value)
 
 
 def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[ConfigFile, ...]:
@@ -257,7 +279,7 @@ def _keyed_launch(
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
     source.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
     if gpus is not None and "gpus" not in source.launch.written:
-        source.launch.assumed.append(f"{gpus} GPUs, as {script.name} starts them (--gpus)")
+        source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
     note_sources(source.launch, reading)
     if "device" not in source.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):

@@ -14,7 +14,11 @@ from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 NEEDED = ("layers", "hidden", "heads")
 SAME = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_mlp")
 # What a preset of the same shape may still have otherwise: the launch is right.
-OWN = ("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "qk_norm", "embedding_norm")
+OWN = (
+    *("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "qk_norm", "embedding_norm"),
+    "parallel_block",
+)
+SPECIAL = ("indexer", "attention_sinks", "parallel_block", "recurrence", "mixers")  # what a launch says if it has it
 OWN_NUMBERS = ("mtp_layers",)
 
 
@@ -34,10 +38,11 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
     values = filled(settings)
     same = [model for model in map(preset_model, model_names()) if _same(model, values)]
     if same:
-        # The other features first, then the vocabulary, then the longest sequence.
+        # One that has nothing which the launch does not say, then the other features, vocabulary and longest sequence.
         model = min(
             same,
             key=lambda other: (
+                sum(name not in values and bool(getattr(other, name)) for name in SPECIAL),
                 sum(name in values and getattr(other, name) != values[name] for name in OWN),
                 abs(other.vocab - settings["vocab"]) if "vocab" in settings else 0,
                 abs(other.max_seq_len - values["max_seq_len"]),
@@ -137,6 +142,7 @@ def _same(model: Model, values: Mapping[str, Any]) -> bool:
     elif model.experts is not None:
         return False
     alike = all(getattr(model, name) == values[name] for name in names)
+    alike = alike and (model.gated_mlp or values.get("activation", model.activation) == model.activation)
     # Both have LayerNorm, or both RMSNorm.
     norms = {str(norm).startswith("rms") for norm in (model.norm, values.get("norm", model.norm))}
     return alike and values.get("position", model.position) == model.position and len(norms) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,6 +13,7 @@ WORDS: Sequence[str] = TABLES["words"]
 NAMES: Sequence[str] = TABLES["names"]
 SECTIONS: Sequence[str] = TABLES["sections"]
 OFF: Sequence[str] = TABLES["off"]
+NEEDED: Sequence[str] = TABLES["needed"]
 USUAL: Mapping[str, Sequence[str]] = TABLES["usual"]
 LIKE: Mapping[str, str] = TABLES["like"]
 FREE: Mapping[str, Sequence[str]] = TABLES["free"]
@@ -45,26 +46,27 @@ def costs(program: str, name: str, value: str) -> bool:
 
     >>> costs("MaxText", "quantization", "int8"), costs("MaxText", "quantization", "")
     (True, False)
+    >>> costs("MaxText", "sparse_matmul", "false"), costs("MaxText", "sparse_matmul", "true")
+    (True, False)
     >>> costs("Megatron-LM", "--optimizer", "ademamix"), costs("Megatron-LM", "--optimizer", "adam")
     (True, False)
     """
     path = name.lstrip("-").replace("-", "_").lower()
     key = path.rpartition(".")[2]
+
+    def among(patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(path if "." in pattern else key, pattern) for pattern in patterns)
+
     if value.lower() in OFF:
-        return False
-    if any(_fits(path, key, pattern) and value.lower() in usual for pattern, usual in USUAL.items()):
+        return among(NEEDED)
+    if among(pattern for pattern, usual in USUAL.items() if value.lower() in usual):
         return False
     if any(word in path for word in SECTIONS):
-        return not any(_fits(path, key, pattern) for pattern in FREE["every"] if "." not in pattern)
-    if key not in NAMES and not any(word in key for word in WORDS):
+        return not among(pattern for pattern in FREE["every"] if "." not in pattern)
+    if not among(NAMES) and not any(word in key for word in WORDS):
         return False
-    program = LIKE.get(program, program)
-    tables = [patterns for family, patterns in FREE.items() if family == "every" or program.startswith(family)]
-    return not any(_fits(path, key, pattern) for patterns in tables for pattern in patterns)
-
-
-def _fits(path: str, key: str, pattern: str) -> bool:
-    return fnmatchcase(path if "." in pattern else key, pattern)
+    programs = f"every {program} {LIKE.get(program, '')}"
+    return not any(among(patterns) for family, patterns in FREE.items() if family in programs)
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,9 @@ from optimizer.frameworks.machines import LAUNCHER
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
-CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json))$")
+CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf))$")
+# Flags and keys whose files are no configs.
+DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
@@ -34,7 +36,12 @@ LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train)$")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
-SUBCOMMAND = "swift"
+SUBCOMMAND, UNSLOTH = "swift", "unsloth"
+# Programs that take a training's flags or keys, and train nothing.
+IDLE = re.compile(
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface)"
+    r"\w*\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
+)
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -122,6 +129,16 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             yield Given(match["key"], following if holds else "true", site, "--"), _reach(whole)
 
 
+def _opened(words: Sequence[Word]) -> Iterator[str]:
+    """Keys and options whose values hang on what nobody gave, as they stand."""
+    for word, after in pairwise((*words, ())):
+        text, value = text_of(word), text_of(after)
+        if ASSIGNED.match(text) and unknown_in(word):
+            yield text
+        elif (DOTTED.match(text) or PLAIN.match(text)) and unknown_in(after) and not value.startswith("--"):
+            yield f"{text} {value}"
+
+
 def _tail(word: Word, value: str) -> Site | None:
     """Where the value of `key=value` stands, when it is the end of one piece or a piece of its own."""
     last = word[-1]
@@ -153,8 +170,8 @@ def _behind(data: bytes, reach: Site) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
-    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, and the
-    function of a Python config.
+    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, the
+    function of a Python config, and the keys and options whose values nobody gave.
     """
 
     keys: CommandKeys
@@ -163,6 +180,7 @@ class TrainingCommand:
     function: str
     module: str
     machines: Mapping[str, int]
+    opened: tuple[str, ...] = ()
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
@@ -174,10 +192,13 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))
-        named = (match[1] for text in texts if (match := CONFIGS.match(text)))
+        flagged = (text for flag, text in pairwise(("", *texts)) if not (flag.startswith("-") and DATA.match(flag)))
+        named = (
+            match[1] for text in flagged if (match := CONFIGS.match(text)) and not ("=" in text and DATA.match(text))
+        )
         configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
         given = (*subcommand(texts), *(one for one, _ in keyed))
-        if not any(map(PROGRAM.match, texts)) or not (given or configs):
+        if not any(map(PROGRAM.match, texts)) or not (given or configs) or idle(texts):
             continue
         last = max((reach for _, reach in keyed), key=lambda reach: reach[1], default=(0, 0))
         keys = CommandKeys(
@@ -189,19 +210,37 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             hydra=hydra,
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
-            machines=_processes(command, reading) if given[:1] and given[0].key == SUBCOMMAND else _machines(texts),
+            opened=tuple(_opened(words)),
+            machines=_processes(command, reading)
+            if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
+            else _machines(texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
             best = candidate
     return best
 
 
+def idle(texts: Sequence[str]) -> bool:
+    """Whether a command runs a program that trains nothing.
+
+    >>> idle(["python3", "-m", "maxtext.decode", "x.yml"]), idle(["torchrun", "pretrain_gpt.py", "--save", "inference"])
+    (True, False)
+    """
+    program = next((text for text in texts if text.endswith(".py")), "")
+    module = next((after for text, after in pairwise(texts) if text == "-m" and "torch" not in after), "")
+    return bool(IDLE.match((program or module).rpartition("/")[2]))
+
+
 def subcommand(texts: Sequence[str]) -> Iterator[Given]:
-    """The program of ms-swift that a command names, as a key.
+    """The program of ms-swift or Unsloth that a command names, as a key.
 
     >>> [one.value for one in subcommand(["/opt/bin/swift", "sft", "--model", "x"])], list(subcommand(["python"]))
     (['swift sft'], [])
+    >>> [one.key for one in subcommand(["python", "unsloth-cli.py"])]
+    ['unsloth']
     """
+    if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
+        yield Given(UNSLOTH, "true", None, "--")
     pairs = (f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts))
     yield from (Given(SUBCOMMAND, pair, None, "--") for pair in pairs if pair in SUBCOMMANDS)
 
@@ -239,8 +278,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
 def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
     """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
     values = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
-    numbers = {"nodes": values.get("NNODES", ""), "gpus_per_node": values.get("NPROC_PER_NODE", "")}
-    return {name: int(text) if is_count(text) else 1 for name, text in numbers.items()}
+    numbers = {"nodes": values.get("NNODES", "1"), "gpus_per_node": values.get("NPROC_PER_NODE", "1")}
+    return {name: int(text) for name, text in numbers.items()} if all(map(is_count, numbers.values())) else {}
 
 
 def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

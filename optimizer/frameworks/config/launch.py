@@ -127,6 +127,27 @@ def take_steps(launch: Launch, values: Values, path: str) -> None:
         launch.say("tokens", values[path] * prod(known[name] for name in names), path)
 
 
+# Number formats by what their names hold, the first that fits.
+FORMATS: Mapping[str, str] = {"fp8": "fp8", "bf16": "bf16", "bfloat16": "bf16", "16": "fp16"}
+
+
+def note_dtype(launch: Launch, values: Values, path: str) -> None:
+    """Note the number format that a key names; one that is not priced, such as 32 bits, is said.
+
+    >>> launch = Launch(program="litgpt")
+    >>> note_dtype(launch, {"precision": "bf16-true", "dtype": "float32"}, "precision")
+    >>> note_dtype(launch, {"precision": "bf16-true", "dtype": "float32"}, "dtype")
+    >>> launch.settings, launch.unpriced
+    ({'dtype': 'bf16'}, ['dtype float32'])
+    """
+    text = str(values.get(path) or "").lower()
+    name = next((name for mark, name in FORMATS.items() if mark in text), "")
+    if name:
+        launch.say("dtype", name, path)
+    elif text not in ("", "auto"):
+        launch.unpriced.append(f"{path} {text}")
+
+
 def key_tables(framework: str) -> Mapping[str, Any]:
     """The tables of a framework's keys, which its reader and its writer share."""
     return content(f"optimizer.frameworks.{framework}", "keys.toml")

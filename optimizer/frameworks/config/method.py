@@ -22,9 +22,18 @@ BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits a
 ALL = ("all", "all-linear")
 
 
+def optimizer_named(name: object) -> str | None:
+    """What `--optimizer` calls an optimizer, None for one that is not known.
+
+    >>> optimizer_named("decoupled_lionw"), optimizer_named("Adam"), optimizer_named("onebitadam")
+    ('lion', '', None)
+    """
+    return OPTIMIZERS.get(str(name).lower().replace("-", "_"))
+
+
 def note_optimizer(launch: Launch, name: object, path: str) -> bool:
     """Note an optimizer that is known; whether it is."""
-    known = OPTIMIZERS.get(str(name).lower().replace("-", "_"))
+    known = optimizer_named(name)
     if known:
         launch.say("optimizer", known, path)
     return known is not None

@@ -23,6 +23,11 @@ COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "
 MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
 STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
+HOSTING: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(HOSTED, (True, "legacy")),
+    "use_gradient_checkpointing": ("unsloth",),
+    "gradient_checkpointing": ("offload",),
+}
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
@@ -30,13 +35,17 @@ FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
 # Accelerate's meshes; the keys of its files repeat the name of their section.
 MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
-REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
+REPLICATE, SHARD, ULYSSES = "dp_replicate_size", "dp_shard_size", "sp_size"  # the last is not priced
+AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
+UNSLOTH = "unsloth"  # what starts its own program
+UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
 ADAPTING = ("swift sft", ALIGNING)
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
@@ -44,6 +53,7 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
+    "unsloth": (UNSLOTH,),
     "trl": ("use_peft", "max_length"),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
@@ -56,13 +66,24 @@ STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HY
 
 def recognised(values: Values) -> bool:
     """Whether files are DeepSpeed's, Accelerate's or a Trainer's."""
-    marks = (*MICRO, *STAGE, *DEVICE, "num_processes", "distributed_type", "zero_optimization", BATCH, AXOLOTL[0])
+    marks = (
+        *MICRO,
+        *STAGE,
+        *DEVICE,
+        "num_processes",
+        "distributed_type",
+        "zero_optimization",
+        BATCH,
+        AXOLOTL[0],
+        UNSLOTH,
+    )
     return any(path in values for path in marks if path not in AXOLOTL[1:])
 
 
 def mesh(values: Values, key: str) -> str:
     """The path of a size of Accelerate's mesh, in the spelling that the file has."""
-    return next((path for path in (f"{MESH}parallelism_config_{key}", f"{MESH}{key}") if path in values), "")
+    paths = (f"{MESH}parallelism_config_{key}", f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
+    return next((path for path in paths if path in values), "")
 
 
 def first(values: Values, paths: tuple[str, ...]) -> str:
@@ -76,6 +97,8 @@ def read(launch: Launch, values: Values) -> None:
         values = {**values, TUNED[0]: "lora"}
     if values.get(SWIFT) == ALIGNING:
         values = {RLHF: "dpo", **values}
+    if UNSLOTH in values:
+        values = {**UNSLOTH_DEFAULTS, **values}
     settings = launch.settings
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
@@ -85,12 +108,12 @@ def read(launch: Launch, values: Values) -> None:
     _sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
     if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
-        launch.say("recompute", "full" if values[path] is True else "none", path)
+        launch.say("recompute", "full" if values[path] else "none", path)
     elif all(path in values for path in LLAMA_FACTORY):
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
-    elif SWIFT in values or any(path in values for path in TUNED):
+    elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
-    if path := next((path for path in HOSTED if values.get(path) is True), ""):
+    if path := next((path for path, words in HOSTING.items() if values.get(path) in words), ""):
         launch.say("activation_offload", 100, path)
     elif not any(path in values for path in HOSTED):  # each program has a key of its own
         launch.fixed += ("activation_offload",)
@@ -99,12 +122,17 @@ def read(launch: Launch, values: Values) -> None:
         if model:
             launch.say("model", model, path)
         else:
-            launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
+            launch.unknown_model(path, values[path])
     _numbers(launch, values)
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, WORD, UNCHECKED)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if "loss" in settings:
+        method += PREFERENCES
+    if UNSLOTH in values:
+        launch.fixed += ("recompute", "activation_offload", "zero_stage")
+        method += ("quantization",)  # of the file that it saves
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
     if path := next((path for path in LIGER if values.get(path) is True), ""):
@@ -112,9 +140,15 @@ def read(launch: Launch, values: Values) -> None:
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
+def _words(values: Values) -> list[str]:
+    """The Trainer's words for a strategy; on a command the first alone is its value."""
+    value = values.get(TRAINER_FSDP)
+    return list(map(str, value)) if isinstance(value, list) else str(value or "").split()
+
+
 def _sharding(launch: Launch, values: Values) -> None:
     strategy = first(values, STRATEGY)
-    words = " ".join(map(str, value)) if isinstance(value := values.get(TRAINER_FSDP), list) else str(value or "")
+    words = " ".join(_words(values))
     replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
     word = ZERO.match(str(values.get(FOLLOWED[0])))
     if word:
@@ -138,12 +172,16 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
     if not shards:
         launch.fixed += ("shard",)
-    size, copies = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas))
+    split = mesh(values, ULYSSES)
+    size, copies, sharing = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas, split))
     group = size * int(launch.settings.get("cp", 1))
     if shards and group == 1:
         launch.say("zero_stage", 0, shards)
     elif copies > 1:
         launch.say("shard", group, replicas)
+    total = copies * group * sharing * int(launch.settings.get("tp", 1))
+    if shards and launch.settings.setdefault("gpus", total) != total:
+        launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
     stage = launch.settings["zero_stage"]
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:
@@ -197,11 +235,14 @@ def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
         return {}
     group = (after.shard or after.dp * after.cp) // after.cp if after.zero_stage else 1
     wanted = {REPLICATE: after.dp // group, SHARD: group, DEGREES["tp"]: after.tp, DEGREES["cp"]: after.cp}
-    return {mesh(values, key) or f"{MESH}{key}": size for key, size in wanted.items()}
+    own = AXOLOTL[0] in values
+    new = {key: AXOLOTL_DEGREES.get(key, key) if own else f"{MESH}{key}" for key in wanted}
+    return {mesh(values, key) or new[key]: size for key, size in wanted.items()}
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan; a batch that several files state is changed in all of them."""
+    values = {**UNSLOTH_DEFAULTS, **values} if UNSLOTH in values else values
     wanted: dict[str, Any] = _mesh(values, before, after)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):
@@ -217,7 +258,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         if strategy in RESHARD:
             wanted[strategy] = after.zero_stage == 3
         elif strategy == TRAINER_FSDP:
-            wanted[strategy] = f"{stages.get(after.zero_stage, 'FULL_SHARD').lower()} auto_wrap"
+            others = [word for word in _words(values) if "shard" not in word]
+            wanted[strategy] = " ".join((stages.get(after.zero_stage, "FULL_SHARD").lower(), *others))
     if before.recompute != after.recompute:
         path = first(values, CHECKPOINT)
         inverted = not path and all(path in values for path in LLAMA_FACTORY)

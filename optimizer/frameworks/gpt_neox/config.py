@@ -14,13 +14,16 @@ from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
     key_tables,
+    note_dtype,
     note_keys,
     rest,
     take,
     take_steps,
     tied,
+    whole,
     written_keys,
 )
+from optimizer.frameworks.config.method import optimizer_named
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron.flags import BF16_OPTIMIZER
 from optimizer.job.job import Job
@@ -31,14 +34,13 @@ COUNTS: Mapping[str, str] = key_tables("gpt_neox")["counts"]
 KERNELS: Mapping[str, str] = key_tables("gpt_neox")["attention"]
 STAGES, RECOMPUTE, ATTENTION = "pipe_parallel_size", "checkpoint_activations", "attention_config"
 WIDTH, LLAMA, TOKENIZER = "intermediate_size", "mlp_type", "tokenizer_type"
+MULTIPLE, PARTITIONED = "mlp_multiple_of", "partition_activations"
 BUCKET = "zero_optimization.reduce_bucket_size"
 # Vocabularies, padded: of GPT-2's tokenizer, the default, and of GPT-NeoX-20B's.
 VOCABULARIES: Mapping[str, int] = {"GPT2BPETokenizer": 50304, "HFTokenizer": 50432}
 OTHERS = ("mamba", "rwkv", "gmlp", "amlp")  # layers without attention
-MULTIPLE = 256  # of which the width of an MLP is one, after transformer.py
 GATED = ("swiglu", "geglu", "reglu", "bilinear")
 POSITIONS: Mapping[str, str] = {"rotary": "rope", "alibi": "alibi", "learned": "learned", "none": "none"}
-DTYPES: Mapping[str, str] = {"bfloat16": "bf16", "fp16": "fp16"}
 OPEN_COUNTS = ("num_nodes", "num_gpus")  # -1 leaves them to the hosts
 KEYS = (
     ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False, lambda mode: mode == "full"),
@@ -52,7 +54,8 @@ KEYS = (
     ConfigKey("attention_bias", ("use_bias_in_attn_linear",), bool, True),
     ConfigKey("bucket", (BUCKET,), lambda elements: 2.0 * elements if isinstance(elements, int | float) else None),
     ConfigKey("grad_bytes", ("data_types.grad_accum_dtype",), lambda name: 4 if name == "fp32" else 2),
-    ConfigKey("dtype", ("precision",), lambda name: DTYPES.get(str(name))),
+    ConfigKey("parallel_block", ("gpt_j_residual",), bool, False),
+    ConfigKey("optimizer", ("optimizer.type",), optimizer_named),
     ConfigKey("dtype", ("bf16.enabled",), lambda on: "bf16" if on else None),
     ConfigKey("dtype", ("fp16.enabled",), lambda on: "fp16" if on else None),
 )
@@ -77,6 +80,7 @@ def read(launch: Launch, values: Values) -> None:
     take(launch, plain, taken)
     launch.say("pp", max(1, int(plain.get(STAGES) or 0)) if is_count(str(plain.get(STAGES, 0))) else 1, STAGES)
     note_keys(launch, plain, KEYS)
+    note_dtype(launch, plain, "precision")
     settings.setdefault("zero_stage", 0)
     if settings["zero_stage"] == 0 and settings.get("dtype") == "bf16":
         settings["zero_stage"] = 1
@@ -89,9 +93,22 @@ def read(launch: Launch, values: Values) -> None:
     if "vocab" not in settings and name in VOCABULARIES and (name == min(VOCABULARIES) or _own_tokenizer(plain)):
         launch.say("vocab", VOCABULARIES[name], TOKENIZER)
     _attention(launch, plain)
+    if plain.get(PARTITIONED) is True and settings.get("tp", 1) > 1 and settings["recompute"] == "full":
+        launch.unpriced.append(PARTITIONED)
     take_steps(launch, plain, "train_iters")
-    known = (STAGES, ATTENTION, WIDTH, LLAMA, TOKENIZER, "fp16.fp16", *DEGREES.values(), *COUNTS.values())
-    rest(launch, plain, (*known, *(path for key in KEYS for path in key.paths)))
+    known = (
+        STAGES,
+        ATTENTION,
+        WIDTH,
+        LLAMA,
+        TOKENIZER,
+        MULTIPLE,
+        "precision",
+        "fp16.fp16",
+        *DEGREES.values(),
+        *COUNTS.values(),
+    )
+    rest(launch, plain, known)
     spelt = {path.replace("-", "_"): path for path in values}
     launch.written = {name: spelt.get(path, path) for name, path in launch.written.items()}
     launch.ignored = [spelt.get(path, path) for path in launch.ignored]
@@ -107,7 +124,8 @@ def _mlp(launch: Launch, values: Values) -> None:
     if values.get(LLAMA) == "llama":  # as before 2024
         settings["gated_mlp"] = True
     elif settings["gated_mlp"]:
-        width = -(-(width // 3) // MULTIPLE) * MULTIPLE
+        multiple = whole(launch, values, MULTIPLE) or 1
+        width = -(-(width // 3) // multiple) * multiple
         launch.assumed.append(f"a gated MLP is {width:,} wide, a third of {WIDTH}, as since 2024")
     settings["activation"] = "swiglu" if settings["gated_mlp"] else "gelu"
     if width:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.frameworks.config.launch import Values, key_tables, rest, take, tied
+from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, rest, take, tied
 from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
@@ -47,10 +47,8 @@ def read(launch: Launch, values: Values) -> None:
     if not tunes and settings.get("nodes", 1) > 1:
         settings["shard"] = settings["gpus_per_node"]
     launch.fixed += UNSET
-    precision = str(values.get(PRECISION) or "")
-    if "16" in precision:
-        launch.say("dtype", "bf16" if "bf16" in precision else "fp16", PRECISION)
-    if precision.endswith("-true"):
+    note_dtype(launch, values, PRECISION)
+    if str(values.get(PRECISION)).endswith("16-true"):
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     if isinstance(values.get(TOKENS), int):
         launch.say("tokens", values[TOKENS], TOKENS)
@@ -59,7 +57,7 @@ def read(launch: Launch, values: Values) -> None:
     if model := named(str(values.get(path, ""))):
         launch.say("model", model, path)
     elif path:
-        launch.unsearched.append(f"{path} {values[path]} is no model that is known (--model)")
+        launch.unknown_model(path, values[path])
     for path in OPTIMIZERS:
         if note_optimizer(launch, str(values.get(path, "")).rpartition(".")[2], path):
             known.append(path)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.base.units import is_count
-from optimizer.frameworks.config.launch import Values, key_tables, rest, take
+from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, rest, take
+from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -20,6 +21,7 @@ SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHAR
 NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHARD"}
 MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
+OPTIMIZER = "optimizer.name"
 
 
 def recognised(values: Values) -> bool:
@@ -36,9 +38,8 @@ def read(launch: Launch, values: Values) -> None:
     launch.say("recompute", "full" if values.get(f"fsdp_config.{RECOMPUTE}") else "none", f"fsdp_config.{RECOMPUTE}")
     if values.get("fsdp_config.activation_cpu_offload"):
         launch.say("activation_offload", 100, "fsdp_config.activation_cpu_offload")
-    precision = str(values.get(PRECISION, "amp_bf16"))
-    dtype = next((name for name in ("fp8", "fp16", "bf16") if name in precision), "bf16")
-    launch.say("dtype", dtype, PRECISION if PRECISION in values else "")
+    note_dtype(launch, values, PRECISION)
+    note_optimizer(launch, values.get(OPTIMIZER), OPTIMIZER)
     _model(launch, values)
     if strategy == "HYBRID_SHARD":
         settings["hybrid"] = True
@@ -65,6 +66,8 @@ def _model(launch: Launch, values: Values) -> None:
         name = named(str(pretrained))
         if name:
             launch.say("model", name, PRETRAINED)
+        else:
+            launch.unknown_model(PRETRAINED, pretrained)
         return
     ratio = values.get("model.expansion_ratio", 4)
     if not isinstance(ratio, int | float) or not 0 < ratio < 1000:
@@ -73,7 +76,11 @@ def _model(launch: Launch, values: Values) -> None:
         launch.say("ffn_hidden", int(ratio * settings["hidden"]), "model.expansion_ratio")
     gated = "glu" in str(values.get("model.ffn_config.ffn_type", ""))
     alibi, rope = values.get("model.attn_config.alibi"), values.get("model.attn_config.rope")
-    settings |= {"gated_mlp": gated, "tied_embeddings": bool(values.get("model.tie_word_embeddings", True))}
+    settings |= {
+        "gated_mlp": gated,
+        "activation": "swiglu" if gated else "gelu",
+        "tied_embeddings": bool(values.get("model.tie_word_embeddings", True)),
+    }
     settings |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
     settings |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": settings.get("seq_len", 2048)}
 

@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.launch import ConfigKey, Values, key_tables, note_keys, rest, take, whole
+from optimizer.frameworks.config.launch import ConfigKey, Values, key_tables, note_dtype, note_keys, rest, take, whole
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -23,6 +23,7 @@ COUNTS: Mapping[str, str] = key_tables("maxtext")["counts"]
 MODELS: Mapping[str, str] = key_tables("maxtext")["models"]
 PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} | key_tables("maxtext")["others"]
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
+DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 TIED = "logits_via_embedding"
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
@@ -106,7 +107,12 @@ def read(launch: Launch, values: Values) -> None:
         launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
     if launch.problems:
         return
+    note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
+    if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":
+        launch.unknown_model(ends[NAME], values[ends[NAME]])
+    if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
+        launch.unpriced.append(f"{ends[REMAT]} {values[ends[REMAT]]}")
     ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     passes = _passes(values, ends, settings["pp"])
@@ -123,7 +129,7 @@ def read(launch: Launch, values: Values) -> None:
             "position": "rope",
             "tied_embeddings": settings.get("tied_embeddings", False),
         }
-    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, PIPED, SHARDED) if key in ends]
+    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED) if key in ends]
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
 
 

@@ -39,6 +39,7 @@ from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
+TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
@@ -51,8 +52,15 @@ SWITCHES = {
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
-RECIPES = (
-    *("recipe", "model.recipe", "model_recipe_name", "recipe_name"),
+NAMES = (  # keys that name a model
+    *(
+        "modules.pre_trainer.model",
+        "modules.post_trainer.model",
+        "recipe",
+        "model.recipe",
+        "model_recipe_name",
+        "recipe_name",
+    ),
     *("pretrained_checkpoint", "model.name", "training", "model"),
 )
 
@@ -82,6 +90,7 @@ def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
+    known = known and TRAINER not in values  # of LLaMA-Factory, whose keys are the Trainer's
     return known or is_recipe(values) or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
@@ -202,7 +211,10 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         shape.append(_flag("--num-layers", str(shown.layers)))
         shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
     elif "--num-layers" not in has:
-        launch.problems.append("the model is not told: give --model")
+        unknown = [
+            f"{path} {values[path]} is no model that is known" for path in NAMES if isinstance(values.get(path), str)
+        ]
+        launch.problems.append(f"{next(iter(unknown), 'the model is not told')}: give --model")
     open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
@@ -288,7 +300,7 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
 
 def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
     """The preset that a config names."""
-    for path in ("modules.pre_trainer.model", *RECIPES):
+    for path in NAMES:
         if isinstance(values.get(path), str):
             text = str(values[path]).removesuffix(".yaml")
             text = STEM.sub("", text)

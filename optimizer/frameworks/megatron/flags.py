@@ -37,6 +37,7 @@ BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
 OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
+CHECKPOINTED = ("--activations-checkpoint-method", "--activations-checkpoint-num-layers")  # as before 2022
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 
 
@@ -154,16 +155,19 @@ def _needed(launch: Launch, last: Mapping[str, Flag]) -> int:
 
 
 def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: StatedPlan) -> None:
-    """Note what Megatron-DeepSpeed spells in its own way, as Megatron-LM does."""
+    """Note what Megatron-DeepSpeed and Megatron-LM before 2022 spell in their own way, as Megatron-LM does."""
     if ULYSSES in last:
         stated.take("--context-parallel-size", last[ULYSSES].values)
         written = last[ULYSSES].written
         launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
-    checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+    checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing", CHECKPOINTED[0])
     if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
         stated.take("--recompute-granularity", ("full",))
+        for before, name in zip(CHECKPOINTED, RECOMPUTED[1:], strict=True):
+            if before in last:
+                stated.take(name, last[before].values)
 
 
 def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.bash.config import subcommand
+from optimizer.frameworks.bash.config import idle, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
@@ -18,20 +18,17 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import batch_options, device_in, slurm_variables
+from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
 from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
-OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|vlm|retro)\w*\.py$")
-# Programs with flags of a shape that train nothing.
-IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness)\w*\.py$|[\w.]+\.\w*inference\w*$"
-)
+OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 # Flags that count GPUs: they say nothing where the user says how many there are.
@@ -42,7 +39,7 @@ NOTHING_TRAINS = (
     "--micro-batch-size, or with a config of another framework, given too or beside the script"
 )
 LEAST = 3  # flags of a model or a plan that make a command a training command
-TELLING = (*NAMED, *SHAPE_COUNTS)
+TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
@@ -149,7 +146,7 @@ def bash_launch(
     flags = command.flags
     programs = [text.rpartition("/")[2] for text in command.texts]
     if other := next((word for word in programs if OTHER.match(word)), ""):
-        launch.unsearched.append(f"{other} trains no decoder: it is priced as one of its shape")
+        launch.unpriced.append(f"{other}, which trains no decoder")
     launch.settings["alone"] = not options and not {*STARTERS, "deepspeed"} & set(programs)
     if "deepspeed" in command.texts:
         launch.program = MEGATRON_DEEPSPEED
@@ -161,6 +158,8 @@ def bash_launch(
     if reading.broken and launch.problems:
         launch.problems.append(f"line {reading.broken} is {BROKEN}")
     if launch.problems:
+        if launch.unpriced:
+            launch.problems.append(f"not priced: {launch.unpriced[0]}")
         other = next((word for word in programs if word.endswith(".py")), "")
         if other and not any(part in other.lower() for part in OURS):
             launch.problems.append(f"{other} is taken for a script of Megatron-LM: the flags of any other are not read")
@@ -195,8 +194,11 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
+        costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
+        launch.unpriced += costly.values()
         for name in extra.ignored:
-            launch.ignore(name)
+            if name not in costly and not costs(launch.program, name, "true"):
+                launch.ignore(name)
 
 
 def asked_for(data: bytes) -> str:
@@ -234,6 +236,6 @@ def training_command(reading: ScriptRun) -> Command | None:
         if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
-        if count >= most and not any(IDLE.match(text.rpartition("/")[2]) for text in command.texts):
+        if count >= most and not idle(command.texts):
             best, most = command, count
     return best

@@ -20,6 +20,7 @@ PIPELINE = (*PLAN_FLAGS["vpp"], "--decoder-first-pipeline-num-layers", "--decode
 RECOMPUTE = (
     *("--recompute-granularity", "--recompute-method", "--recompute-num-layers"),
     *("--recompute-modules", "--recompute-activations"),
+    *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
 SHARDING = (

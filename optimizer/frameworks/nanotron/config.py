@@ -13,6 +13,7 @@ from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
     key_tables,
+    note_dtype,
     note_keys,
     rest,
     take,
@@ -20,6 +21,7 @@ from optimizer.frameworks.config.launch import (
     tied,
     written_keys,
 )
+from optimizer.frameworks.config.method import optimizer_named
 from optimizer.frameworks.launch import Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -28,7 +30,7 @@ DEGREES: Mapping[str, str] = key_tables("nanotron")["plan"]
 COUNTS: Mapping[str, str] = key_tables("nanotron")["counts"]
 COUNTS_BEFORE: Mapping[str, str] = key_tables("nanotron")["counts_before"]
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
-STEPS, ASYNC = "tokens.train_steps", "parallelism.tp_linear_async_communication"
+DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
 KEYS = (
     ConfigKey(
         "sequence_parallel",
@@ -38,13 +40,13 @@ KEYS = (
         lambda split: "REDUCE_SCATTER" if split else "ALL_REDUCE",
     ),
     ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False, lambda mode: mode == "full"),
-    ConfigKey("dtype", ("model.dtype",), lambda name: "fp16" if name == "float16" else "bf16", "bfloat16"),
     ConfigKey("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
     ConfigKey("tp_overlap", (ASYNC,), lambda on: False if on is False else None),
     ConfigKey(
         "bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None
     ),
     ConfigKey("tied_embeddings", ("model.model_config.tie_word_embeddings",), bool),
+    ConfigKey("optimizer", ("optimizer.optimizer_factory.name",), optimizer_named),
 )
 
 
@@ -58,6 +60,7 @@ def read(launch: Launch, values: Values) -> None:
     before = COUNTS_BEFORE if COUNTS_BEFORE["experts"] in values else {}
     take(launch, values, {**DEGREES, **COUNTS, **before})
     note_keys(launch, values, KEYS)
+    note_dtype(launch, values, DTYPE)
     settings = launch.settings
     if before and settings.get("ep", 1) > 1:
         settings["dp"] = settings.get("dp", 1) * settings["ep"]
@@ -66,7 +69,7 @@ def read(launch: Launch, values: Values) -> None:
         launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
     settings |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
     take_steps(launch, values, STEPS)
-    rest(launch, values, (ENGINE, *DEGREES.values(), *COUNTS.values(), *before.values()))
+    rest(launch, values, (ENGINE, DTYPE, *DEGREES.values(), *COUNTS.values(), *before.values()))
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ def _model(launch: Launch, name: str) -> None:
     """The model that a name on the Hugging Face hub means, with the layers and heads that the config gives it."""
     settings, preset = launch.settings, named(name)
     if not preset:
-        launch.unsearched.append(f"{NAME} {name} is no model that is known (--model)")
+        launch.unknown_model(NAME, name)
         return
     model = preset_model(preset)
     shape = {"hidden": model.hidden, "ffn_hidden": model.ffn_hidden, "vocab": model.vocab, "norm": "rms"}

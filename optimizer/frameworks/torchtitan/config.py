@@ -103,6 +103,9 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     note_keys(launch, values, KEYS)
+    launch.unpriced += [
+        f"{CONVERTERS} {name}" for name in map(str, values.get(CONVERTERS) or []) if "fp4" in name.lower()
+    ]
     _model(launch, values)
     if settings.get("pp", 1) > 1:
         _schedule(launch, values)
@@ -153,7 +156,7 @@ def _model(launch: Launch, values: Values) -> None:
     if model:
         launch.say("model", model, FLAVOR if FLAVOR in values else ASSETS)
     elif name or flavor:
-        launch.unsearched.append(f"{NAME} {name} {flavor} is no model that is known")
+        launch.unknown_model(NAME, f"{name} {flavor}")
 
 
 def _schedule(launch: Launch, values: Values) -> None:

@@ -14,6 +14,7 @@ from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
     key_tables,
+    note_dtype,
     note_keys,
     rest,
     take,
@@ -78,8 +79,8 @@ def read(launch: Launch, values: Values) -> None:
     launch.fixed += tuple(name for name in ("tp", "cp") if COUNTS[name] not in values)
     if settings.get("gpus") == 1:
         settings["zero_stage"] = 0
-    if values.get(DTYPE) == "bf16":
-        launch.say("dtype", "bf16", DTYPE)
+    note_dtype(launch, values, DTYPE)
+    if settings.get("dtype") == "bf16":
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
@@ -87,7 +88,7 @@ def read(launch: Launch, values: Values) -> None:
     if model := next(filter(None, map(named, spellings)), ""):
         launch.say("model", model, MODEL)
     else:
-        launch.unsearched.append(f"{MODEL} {name} is no model that is known (--model)")
+        launch.unknown_model(MODEL, name)
     component = str(values.get(OPTIMIZER, "")).rpartition(".")[2]
     if note_optimizer(launch, OPTIMIZERS.get(component, component), OPTIMIZER):
         known.append(OPTIMIZER)

@@ -1,0 +1,341 @@
+"""Forms that launches of others had and that were misread or not named, each in the fewest lines that show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
+from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.improve.edits import improve
+from optimizer.improve.patch import changes_of, lost
+from tests.frameworks import launches
+from tests.frameworks.test_launches import question
+
+NEOX = """{
+  "pipe_parallel_size": 1, "model_parallel_size": 2, "num_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+  "seq_length": 2048, "max_position_embeddings": 2048, "pos_emb": "rotary", "zero_optimization": {"stage": 1},
+  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8, "bf16": {"enabled": true}, %s
+}
+"""
+LATENT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 \\
+    --num-attention-heads 128 --kv-channels 128 --seq-length 4096 --max-position-embeddings 4096 --bf16 --swiglu \\
+    --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights \\
+    --disable-bias-linear --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 \\
+    --qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 --moe-ffn-hidden-size 2048 \\
+    --moe-router-topk 8 --vocab-size 129280 \\
+    --moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]*3+[1]*58 --expert-model-parallel-size 8 \\
+    --moe-router-enable-expert-bias --micro-batch-size 1 --global-batch-size 64
+"""
+TUNE = """model: {_component_: torchtune.models.llama3.llama3_8b}
+loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
+optimizer: {_component_: torch.optim.AdamW}
+batch_size: 2
+"""
+TRAIN = "torchrun --nproc_per_node 4 train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B"
+FOUNDRY = launches.LLM_FOUNDRY.replace("precision: amp_bf16\n", "")
+
+
+def launch_of(name: str, text: str, gpus: int | None = 8, model: str = "") -> Launch:
+    return read_launch([File(name, text.encode())], gpus, model).launch
+
+
+def asked(name: str, text: str, **controls: Any) -> LaunchAsRead:
+    return question({name: text}, **controls)
+
+
+def test_a_launch_without_an_indexer_is_no_model_with_one() -> None:
+    found = asked("run.sh", LATENT)
+    assert (found.job.model.name, found.launch.unpriced) == ("deepseek-v3", [])
+
+
+def test_blocks_side_by_side_of_gpt_neox_are_a_model_of_their_own() -> None:
+    beside = asked("neox.yml", NEOX % '"gpt_j_residual": true', gpus=8).job.model
+    assert (beside.name, beside.parallel_block) == ("as-launched", True)
+    assert not asked("neox.yml", NEOX % '"gpt_j_residual": false', gpus=8).job.model.parallel_block
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('"activation": "swiglu", "intermediate_size": 13824, "mlp_multiple_of": 13824', {"ffn_hidden": 13824}),
+        ('"activation": "swiglu", "intermediate_size": 14336', {"ffn_hidden": 4778}),
+        ('"optimizer": {"type": "Lion"}', {"optimizer": "lion"}),
+        ('"precision": "bfloat16"', {"dtype": "bf16"}),
+    ],
+)
+def test_gpt_neox_by_key(more: str, said: dict[str, Any]) -> None:
+    launch = launch_of("neox.yml", NEOX % more)
+    assert {name: launch.settings[name] for name in said} == said
+    assert launch.unpriced == []
+
+
+UNNAMED: list[tuple[str, str, list[str]]] = [
+    ("neox.yml", NEOX % '"train_impl": "dpo", "dpo_beta": 0.1', ["train_impl dpo"]),
+    ("neox.yml", NEOX % '"checkpoint_activations": true, "partition_activations": true', ["partition_activations"]),
+    ("neox.yml", NEOX % '"optimizer": {"type": "OneBitAdam"}', ["optimizer.type OneBitAdam"]),
+    ("tune.yaml", f"{TUNE}ac_mode: selective\nac_option: 2\n", ["ac_mode selective"]),
+    ("tune.yaml", f"{TUNE}dtype: fp32\n", ["dtype fp32"]),
+    ("max.yml", f"{launches.MAXTEXT}dtype: float32\n", ["dtype float32"]),
+    (
+        "max.yml",
+        f"{launches.MAXTEXT}sparse_matmul: false\ncapacity_factor: 1.25\n",
+        ["capacity_factor 1.25", "sparse_matmul false"],
+    ),
+    (
+        "max.yml",
+        f"{launches.MAXTEXT}opt_type: sgd\nglobal_parameter_scale: 8\n",
+        ["opt_type sgd", "global_parameter_scale 8"],
+    ),
+    ("max.yml", launches.MAXTEXT.replace("policy: full", "policy: custom"), ["remat_policy custom"]),
+    ("max.yml", f"{launches.MAXTEXT}attention: dot_product\n", ["attention dot_product"]),
+    ("max.yml", f"{launches.MAXTEXT}attention: cudnn_flash_te\nscan_layers: true\nreuse_example_batch: 1\n", []),
+    (
+        "nano.yaml",
+        launches.NANOTRON.replace(
+            "    hidden_size", "    _use_doc_masking: true\n    no_rope_layer: 4\n    hidden_size"
+        ),
+        ["model.model_config._use_doc_masking"],
+    ),
+    ("nano.yaml", launches.NANOTRON.replace("recompute_layer", "tp_recompute_allgather: true\n  recompute_layer"), []),
+    ("nano.yaml", launches.NANOTRON.replace("dtype: bfloat16", "dtype: float32"), ["model.dtype float32"]),
+    ("mpt.yaml", f"{FOUNDRY}precision: fp32\n", ["precision fp32"]),
+    ("mpt.yaml", f"{FOUNDRY}callbacks: {{speed_monitor: {{window_size: 10}}}}\n", []),
+    ("sft.yaml", f"{launches.TRAINER}optim: rmsprop\n", ["optim rmsprop"]),
+    ("sft.yaml", f"{launches.TRAINER}attn_implementation: eager\n", ["attn_implementation eager"]),
+    ("sft.yaml", f"{launches.TRAINER}attn_implementation: flash_attention_2\ntorch_compile: false\n", []),
+    ("sft.yaml", f"{launches.TRAINER}beta: 0.1\nmax_prompt_length: 512\n", ["beta 0.1", "max_prompt_length 512"]),
+    ("sft.yaml", f"{launches.TRAINER}stage: dpo\nbeta: 0.1\n", []),
+    (
+        "sft.yaml",
+        f"{launches.TRAINER}use_muon: true\nadditional_target: lm_head\n",
+        ["use_muon", "additional_target lm_head"],
+    ),
+    (
+        "nemo.yaml",
+        launches.NEMO.replace("    lr: 3e-4", "    sched: {name: CosineAnnealing, constant_steps: 9}\n    lr: 3e-4"),
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "unpriced"), UNNAMED)
+def test_what_may_cost_is_named_and_nothing_else(name: str, text: str, unpriced: list[str]) -> None:
+    assert sorted(launch_of(name, text).unpriced) == sorted(unpriced)
+
+
+def test_the_optimizer_of_llm_foundry_is_known_by_name() -> None:
+    assert launch_of("mpt.yaml", f"{FOUNDRY}optimizer: {{name: decoupled_lionw}}\n").settings["optimizer"] == "lion"
+
+
+SCRIPT = """# Megatron-LM core_v0.19.0
+torchrun --nproc_per_node 8 {program} --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 \\
+    --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 64 --bf16 --vocab-size 32000 {more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "unpriced"),
+    [
+        ("pretrain_mamba.py", "", ["pretrain_mamba.py, which trains no decoder"]),
+        ("pretrain_gpt.py", "--decoder-seq-length 4096", ["--decoder-seq-length 4096"]),
+        ("pretrain_gpt.py", "--deepspeed --mlp-type residual", ["--mlp-type residual"]),
+    ],
+)
+def test_what_else_megatrons_scripts_train_is_in_the_title(program: str, more: str, unpriced: list[str]) -> None:
+    assert launch_of("run.sh", SCRIPT.format(program=program, more=more), None).unpriced == unpriced
+
+
+@pytest.mark.parametrize(("on", "unpriced"), [("true", ["curriculum_learning.enabled"]), ("false", [])])
+def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced: list[str]) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "curriculum_learning": {"enabled": ON}, "aio": {"block_size": 9}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json")
+    assert (
+        launch_of("run.sh", f"cat <<EOF > ds.json\n{config.replace('ON', on)}\nEOF\n{script}", None).unpriced
+        == unpriced
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        (
+            "run.sh",
+            SCRIPT.format(program="pretrain_hybrid.py", more="").replace("--num-layers 32", ""),
+            "trains no decoder",
+        ),
+        (
+            "run.sh",
+            "python3 -m maxtext.trainers.post_train.rl.train_rl base.yml model_name=llama3-8b",
+            "MaxText: of its",
+        ),
+        ("run.sh", "python3 -m maxtext.decode base.yml model_name=llama3-8b per_device_batch_size=4", "no command"),
+        (
+            "run.sh",
+            "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2",
+            "Primus' overrides on a command are not read: --micro_batch_size",
+        ),
+        ("flux.yaml", "modules: {pre_trainer: {trainer_class: Flux, overrides: {micro_batch_size: 1}}}\n", "diffusion"),
+        (
+            "olmo.yaml",
+            f"{FOUNDRY}fsdp: {{wrapping_strategy: null}}\n".replace("null", "by_block"),
+            "OLMo: its configs are not read",
+        ),
+        (
+            "run.sh",
+            "torchrun -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8",
+            "verl's supervised fine-tuning",
+        ),
+        ("run.sh", "unsloth train --model unsloth/llama-3-8b --batch-size 2", "Unsloth"),
+        ("run.sh", "megatron sft --model some/one --micro_batch_size 1", "some/one is no model that is known: give"),
+        ("max.yml", launches.MAXTEXT.replace("llama3-8b", "llama9-8b"), "llama9-8b is no model that is known: give"),
+    ],
+)
+def test_a_refusal_says_why(name: str, text: str, why: str) -> None:
+    with pytest.raises(InvalidFile, match=why):
+        asked(name, text, gpus=8)
+
+
+def test_a_config_that_a_command_names_and_that_is_not_here_is_in_the_title(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(launches.TRAINER)
+    (path := tmp_path / "run.sh").write_text("accelerate launch --config_file fsdp.yaml train.py sft.yaml\n")
+    launch = read_launch(read_files([str(path)]), 8).launch
+    assert launch.unpriced == ["fsdp.yaml, which was not read"]
+    (tmp_path / "fsdp.yaml").write_text("distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n")
+    found = read_launch(read_files([str(path)]), 8).launch
+    assert (found.unpriced, found.settings["zero_stage"]) == ([], 3)
+
+
+def test_a_file_of_data_is_no_config() -> None:
+    run = "torchrun --nproc_per_node 4 train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B"
+    launch = launch_of(
+        "run.sh", f"{run} --data_path /datasets/a.json --bf16 True --deepspeed_config_file z3.conf\n", None
+    )
+    assert launch.unpriced == ["z3.conf, which was not read"]
+
+
+@pytest.mark.parametrize(("words", "first"), [("uniform", 0), ("block --activations-checkpoint-num-layers 8", 8)])
+def test_recomputation_by_the_flags_of_2021(words: str, first: int) -> None:
+    more = f"--activations-checkpoint-method {words}"
+    found = asked("run.sh", SCRIPT.format(program="pretrain_gpt.py", more=more))
+    assert (found.plan.recompute, found.plan.recompute_first, found.launch.unpriced) == ("full", first, [])
+
+
+def test_a_trainers_keys_beside_megatrons_are_the_trainers() -> None:
+    text = f"{launches.TRAINER}stage: sft\nfinetuning_type: full\ntensor_model_parallel_size: 2\n"
+    launch = launch_of("mca.yaml", text)
+    assert (launch.settings["software"], launch.unpriced) == ("llama-factory", ["tensor_model_parallel_size 2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        ("run.sh", f"{TRAIN} --fsdp 'full_shard auto_wrap'\n", "--fsdp 'shard_grad_op auto_wrap'"),
+        ("sft.yaml", f"{launches.TRAINER}fsdp: [full_shard, auto_wrap]\n", 'fsdp: "shard_grad_op auto_wrap"'),
+    ],
+)
+def test_the_trainers_words_for_a_strategy_stay(name: str, text: str, after: str) -> None:
+    source = read_launch([File(name, text.encode())], 4)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, zero_stage=2), {})
+    assert after in next(iter(source.edited(changes)))[name].decode()
+
+
+def test_a_variable_that_a_config_has_too_is_changed_where_it_is_set() -> None:
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json")
+    script = script.replace("--micro-batch-size 1", "--micro-batch-size $MICRO")
+    text = f'MICRO=1\ncat <<EOF > ds.json\n{{"train_micro_batch_size_per_gpu": $MICRO}}\nEOF\n{script}'
+
+    source = read_launch([File("run.sh", text.encode())], 8)
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    after = replace(found.plan, micro_batch=2, num_microbatches=found.plan.num_microbatches // 2)
+    changes = source.changes(found.job, found.plan, after, {})
+    written = next(iter(source.edited(changes)))["run.sh"]
+    assert written.startswith(b"MICRO=2\n")
+    assert lost(source.launch, read_launch([File("run.sh", written)], 8).launch, changes) == ""
+
+
+def test_ulysses_counts_its_gpus_and_is_not_priced() -> None:
+    mesh = "parallelism_config: {dp_shard_size: 2, sp_size: 2}"
+    text = f"distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\n{mesh}\n"
+    launch = launch_of("acc.yaml", text, None)
+    assert (launch.problems, launch.unpriced) == ([], ["parallelism_config.sp_size 2"])
+
+
+def test_the_mesh_of_axolotl() -> None:
+    text = """base_model: meta-llama/Meta-Llama-3-8B
+micro_batch_size: 1
+gradient_accumulation_steps: 4
+sequence_len: 8192
+dp_replicate_size: 1
+dp_shard_size: 2
+tensor_parallel_size: 2
+context_parallel_size: 2
+fsdp_config: {reshard_after_forward: true}
+"""
+    plan = asked("fft.yaml", text).plan
+    assert (plan.tp, plan.cp, plan.dp, plan.zero_stage) == (2, 2, 2, 3)
+    with pytest.raises(InvalidFile, match=r"dp_shard_size and the sizes beside it are of 8 GPUs \(--gpus 8\)"):
+        asked("fft.yaml", text, gpus=16)
+
+
+@pytest.mark.parametrize(
+    ("more", "recompute", "hosted"),
+    [
+        ("gradient_checkpointing: offload\n", "full", 100),
+        ("gradient_checkpointing: true\nactivation_offloading: legacy\n", "full", 100),
+        ("gradient_checkpointing: false\n", "none", 0),
+    ],
+)
+def test_checkpoints_of_axolotl_on_the_host(more: str, recompute: str, hosted: int) -> None:
+    text = f"base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\nsequence_len: 4096\nadapter: lora\n{more}"
+    plan = asked("fft.yaml", text, gpus=1).plan
+    assert (plan.recompute, plan.activation_offload) == (recompute, hosted)
+
+
+def test_what_a_command_leaves_open_is_in_the_title() -> None:
+    run = "torchrun --nnodes $N --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True"
+    open_ones = "--gradient_accumulation_steps $STEPS --deepspeed $CONFIG --learning_rate $LR --output_dir $OUT"
+    assert launch_of("run.sh", f"{run} --per_device_train_batch_size 2 {open_ones}\n", None).unpriced == [
+        *("--nnodes $N, which is not set", "--gradient_accumulation_steps $STEPS, which is not set"),
+        "--deepspeed $CONFIG, which is not set",
+    ]
+
+
+def test_processes_of_ms_swift_that_nobody_counts_are_asked_for() -> None:
+    with pytest.raises(InvalidFile, match="number of GPUs is not told"):
+        asked("run.sh", "NNODES=$WORLD_SIZE swift sft --model Qwen/Qwen3-8B --per_device_train_batch_size 1\n")
+
+
+UNSLOTH: list[tuple[str, dict[str, Any]]] = [
+    ("", {"train": "lora:16", "micro_batch": 2, "seq_len": 2048, "activation_offload": 100, "model": "llama3-8b"}),
+    (
+        "--load_in_4bit --r 64 --quantization f16 --use_rslora",
+        {"train": "qlora:64", "base": "nf4", "optimizer": "adamw-8bit"},
+    ),
+    ("--use_gradient_checkpointing True --use_dora --optim adamw_torch", {"train": "dora:16", "recompute": "full"}),
+    ("--per_device_train_batch_size 4 --packing --model_name unsloth/Qwen3-14B", {"micro_batch": 4, "packing": True}),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), UNSLOTH)
+def test_the_command_of_unsloth_has_its_own_defaults(options: str, said: dict[str, Any]) -> None:
+    launch = launch_of("run.sh", f"python unsloth-cli.py {options}\n", None)
+    assert {name: launch.settings.get(name) for name in said} == said
+    assert (launch.settings["gpus"], launch.settings["software"], launch.unpriced) == (1, "unsloth", [])
+    assert ("activation_offload" in launch.settings) is ("True" not in options)
+
+
+def test_edits_of_unsloths_command_are_options_that_it_has() -> None:
+    source = read_launch([File("run.sh", b"python unsloth-cli.py --load_in_4bit\n")])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    improvement = improve(found)
+    edits = [*improvement.edits, *filter(None, (improvement.pair, improvement.best))]
+    flags = {change.flag for edit in edits for change in changes_of(source, found, edit)}
+    assert flags <= {"per_device_train_batch_size", "gradient_accumulation_steps"}
+    assert flags
