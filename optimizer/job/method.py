@@ -42,10 +42,12 @@ class Optimizer:
     name: str
     moments: float  # tensors of the weights' shape beside them
     bytes: float = 0.0  # of an element of one, 0: the software's own [B]
-    paged: bool = False  # they lie on the host and travel for every step
+    paged: bool = False  # they lie on the host where the device is full, and travel for every step
     wide: bool = False  # moments are in fp32, whatever the software's own are in
     orthogonal: bool = False  # matrices have one moment, which is made orthogonal; the rest Adam's two
     at_once: bool = False  # kernels over all tensors update the weights, with temporaries of each
+    temporaries: float = 0.0  # of an element of the tensor that is updated, where it is one after the other [B]
+    moved: float = 0.0  # read and written for an element, 0: what it holds once [B]
     in_backward: bool = False  # its step is part of the backward pass, so that gradients live for one layer
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
+from optimizer.job.method import DORA
 from optimizer.job.model import LayerKind, Model
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
@@ -25,7 +26,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, trained_layer
+from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, scaled_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -257,12 +258,17 @@ def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> Activat
         return table
     idle = idle_bytes(job, model, shapes, moe)
     every = sum(idle.values(), np.zeros_like(shapes.tp))
-    copied = np.zeros_like(shapes.tp)
+    added, passing = np.zeros_like(shapes.tp), table.passing
+    products = layer_operators(model, shapes, stack, moe).gemms if job.method.adapts else ()
     if job.wide_adapters and stack.features.eager:
-        copied = copied_bytes(job, model, shapes, layer_operators(model, shapes, stack, moe).gemms)
+        added = copied_bytes(job, model, shapes, products)
+    if job.method.name == DORA:
+        resident, scaled = scaled_bytes(job, model, products)
+        added, passing = added + resident, passing + scaled
     return replace(
         table,
-        none=table.none - every + copied,
+        none=table.none - every + added,
+        passing=passing,
         selective=table.selective - every * (stack.features.selective == "core"),
         modules={module: freed - idle.get(module, 0.0) for module, freed in table.modules.items()},
     )
