@@ -32,7 +32,8 @@ WAYS = (
 )
 SAVED = ("embedding", "head")  # what adapters' targets may name besides, to be trained whole
 IN_BACKWARD = "in-backward"  # after an optimizer's name: weights are updated as soon as their gradient is there
-PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
+VISION = "vision"
+PARTS = ("embedding", "attention", "mlp", "experts", "head", VISION)  # what `frozen:PATTERN` names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +192,7 @@ def _frozen(text: str, train: str) -> tuple[str, ...]:
     patterns = [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
     parts = tuple(part for part in PARTS if any(fnmatchcase(part, pattern) for pattern in patterns))
     idle = [pattern for pattern in patterns if not any(fnmatchcase(part, pattern) for part in PARTS)]
-    if idle or not parts or parts == PARTS:
+    if idle or not parts or {*parts, VISION} == set(PARTS):
         raise InputError(
             f"--train {train}: name some, not all, of {', '.join(PARTS)}, as in frozen:embedding,att*"
             + (f"; nothing is called {idle[0]!r}" if idle else "")

@@ -178,7 +178,7 @@ def updated_bytes(layer_costs: LayerCosts) -> FloatArray:
     layer = np.maximum.reduce([size for kind, size in trained.items() if kind in LAYERS])
     largest = np.minimum(layer, largest_matrix(layer_costs))
     for kind in (EMBEDDING, HEAD):
-        largest = np.maximum(largest, trained[kind])
+        largest = np.maximum(largest, np.minimum(trained[kind], layer_costs.job.model.embedding_params))
     return largest * sharded_bytes(layer_costs, each, 1)[0]
 
 
