@@ -35,7 +35,7 @@ KEYS = table_of(
     experts=part(Experts) | None,
     mla=part(LatentAttention, q_rank=Natural) | None,  # 0: queries are projected directly
     indexer=part(Indexer) | None,
-    tower=part(Tower, patches=(Natural)) | None,
+    tower=part(Tower) | None,
     recurrence=part(Recurrence, kind=(one_of(tuple(KINDS)), ...)) | None,
     attention_gate=one_of(GATES),
     provenance=part(Provenance),

@@ -125,7 +125,7 @@ def _with_tower(embedding: Cost, job: Job, plans: Plans, few: Plans, rows: IntAr
     it has a forward pass alone and keeps nothing; trained, it is recomputed where layers are.
     """
     tower = job.tower
-    if tower is None or not tower.image_tokens:
+    if tower is None or not tower.image_tokens * tower.patches:
         return embedding
     own = replace(
         job,
