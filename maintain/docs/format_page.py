@@ -49,7 +49,8 @@ MODEL, STACK = model_file.KEYS, stack_file.KEYS
 SHOWN: Mapping[str, type[BaseModel]] = {
     "model": MODEL,
     **{
-        f"model.{key}": table(MODEL, key) for key in ("experts", "mla", "window", "indexer", "recurrence", "provenance")
+        f"model.{key}": table(MODEL, key)
+        for key in ("experts", "mla", "window", "tower", "indexer", "recurrence", "provenance")
     },
     "cluster": ClusterTable,
     "tiers": TierTable,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from optimizer.job.fields import FIELDS
-from optimizer.job.model import Experts, Indexer, LatentAttention, Model, Provenance, SlidingWindow
+from optimizer.job.model import Experts, Indexer, LatentAttention, Model, Provenance, SlidingWindow, Tower
 from optimizer.job.recurrence import Recurrence
 from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
 
@@ -16,7 +16,7 @@ from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
 COMMENTED: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Model, Experts, LatentAttention, SlidingWindow, Indexer, Recurrence, Provenance),
+        *(Model, Experts, LatentAttention, SlidingWindow, Tower, Indexer, Recurrence, Provenance),
         *(Stack, Features, Fixed),
     )
 }

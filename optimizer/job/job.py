@@ -12,8 +12,8 @@ from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.known import RunsSource
 from optimizer.job.loss import TrainingLoss, loss_of
-from optimizer.job.method import ADAMW, DEQUANTISED, FULL, Method, Optimizer, method_of, optimizer_of, tunes
-from optimizer.job.model import Model
+from optimizer.job.method import ADAMW, DEQUANTISED, FULL, VISION, Method, Optimizer, method_of, optimizer_of, tunes
+from optimizer.job.model import Model, Tower
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
 
@@ -97,7 +97,9 @@ class Job:
             problems.append(f"mxfp8 needs a device with 4-bit units, which {device.name} has not ({do})")
         if problems:
             raise InputError("; ".join(problems))
-        method_of(self.train, self.base), optimizer_of(self.optimizer)
+        method, _ = method_of(self.train, self.base), optimizer_of(self.optimizer)
+        if method.frozen == (VISION,) and self.tower is None:
+            raise InputError(f"--train {self.train}: no vision tower is in front of {self.model.name}")
         loss_of(self.loss)
         if self.loss and self.packing == "on":
             raise InputError(f"--loss {self.loss} compares sequences one by one: leave out --packing")
@@ -202,6 +204,11 @@ class Job:
         loss = self.training_loss
         own = 0.0 if self.method.adapts or not loss.reference else float(self.model.params)
         return loss.teacher or own
+
+    @property
+    def tower(self) -> Tower | None:
+        """The vision tower, where the software runs Transformers' own code and so the whole model."""
+        return self.model.tower if self.stack.features.eager else None
 
     @property
     def update_rule(self) -> Optimizer:

@@ -32,7 +32,8 @@ WAYS = (
 )
 SAVED = ("embedding", "head")  # what adapters' targets may name besides, to be trained whole
 IN_BACKWARD = "in-backward"  # after an optimizer's name: weights are updated as soon as their gradient is there
-PARTS = ("embedding", "attention", "mlp", "experts", "head")  # what `frozen:PATTERN` names
+VISION = "vision"
+PARTS = ("embedding", "attention", "mlp", "experts", "head", VISION)  # what `frozen:PATTERN` names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +43,12 @@ class Optimizer:
     name: str
     moments: float  # tensors of the weights' shape beside them
     bytes: float = 0.0  # of an element of one, 0: the software's own [B]
-    paged: bool = False  # they lie on the host and travel for every step
+    paged: bool = False  # they lie on the host where the device is full, and travel for every step
     wide: bool = False  # moments are in fp32, whatever the software's own are in
     orthogonal: bool = False  # matrices have one moment, which is made orthogonal; the rest Adam's two
     at_once: bool = False  # kernels over all tensors update the weights, with temporaries of each
+    temporaries: float = 0.0  # of an element of the tensor that is updated, where it is one after the other [B]
+    moved: float = 0.0  # read and written for an element, 0: what it holds once [B]
     in_backward: bool = False  # its step is part of the backward pass, so that gradients live for one layer
 
 
@@ -182,7 +185,7 @@ def _frozen(text: str, train: str) -> tuple[str, ...]:
     patterns = [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
     parts = tuple(part for part in PARTS if any(fnmatchcase(part, pattern) for pattern in patterns))
     idle = [pattern for pattern in patterns if not any(fnmatchcase(part, pattern) for part in PARTS)]
-    if idle or not parts or parts == PARTS:
+    if idle or not parts or {*parts, VISION} == set(PARTS):
         raise InputError(
             f"--train {train}: name some, not all, of {', '.join(PARTS)}, as in frozen:embedding,att*"
             + (f"; nothing is called {idle[0]!r}" if idle else "")

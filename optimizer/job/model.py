@@ -75,6 +75,49 @@ class Indexer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tower:
+    """A vision tower in front of the language model, which sees one image of each sequence."""
+
+    layers: int  # transformer layers
+    hidden: int  # width of its residual stream
+    heads: int  # heads of a layer
+    ffn_hidden: int  # width of a layer's MLP
+    gated_mlp: bool = False  # the MLP has a gate
+    patches: int = 4  # of an image, that become one token of the language model
+    image_tokens: int = 0  # of a sequence, which its length counts; 0: the passes of the tower are not priced
+    whole_layers: int = 0  # layers that attend to the whole image, the others to windows; 0: all
+    outside: int = 0  # parameters of its patches, positions and projections
+
+    @property
+    def params(self) -> int:
+        """All its parameters, with biases and norms of the layers [parameters].
+
+        >>> Tower(layers=27, hidden=1152, heads=16, ffn_hidden=4304).params
+        411466608
+        """
+        matrices = 3 if self.gated_mlp else 2
+        vectors = 9 * self.hidden + (matrices - 1) * self.ffn_hidden
+        each = 4 * self.hidden**2 + matrices * self.hidden * self.ffn_hidden + vectors
+        return self.layers * each + self.outside
+
+    @property
+    def language_like(self) -> Model:
+        """A language model of the same layers."""
+        return Model(
+            name="vision tower",
+            layers=self.layers,
+            hidden=self.hidden,
+            heads=self.heads,
+            kv_heads=self.heads,
+            head_dim=self.hidden // self.heads,
+            ffn_hidden=self.ffn_hidden,
+            gated_mlp=self.gated_mlp,
+            vocab=1,
+            max_seq_len=max(self.image_tokens * self.patches, 1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Model:
     """A decoder-only transformer; counts are of elements."""
 
@@ -121,6 +164,7 @@ class Model:
     mla: LatentAttention | None = None  # multi-head latent attention
     indexer: Indexer | None = None  # sparse attention
     recurrence: Recurrence | None = None  # mixer of the layers r
+    tower: Tower | None = None  # vision tower in front
     mtp_layers: int = 0  # MTP layers, which predict further tokens
     published_params: float | None = None  # parameters that its publisher says
     published_active_params: float | None = None  # active parameters that its publisher says

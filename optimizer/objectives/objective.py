@@ -92,7 +92,7 @@ class Surplus:
         """Seconds of the mean GPU's optimizer with this share of its state on the host [s]."""
         work = work_of(self.layer_costs, mean_stage(self.layer_costs.job.model, self.layer_costs.plans))
         updated = per_step_inputs(work, FASTEST)["updated"]
-        return np.asarray((updated * update_time(self.layer_costs.job, np.asarray(offload)))[0])
+        return np.asarray((updated * update_time(self.layer_costs, np.asarray(offload)))[0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ from optimizer.objectives.layer.messages import boundary_messages, head_messages
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of
-from optimizer.objectives.step.per_step import bucket_messages, elements_on
+from optimizer.objectives.step.elements import elements_on
+from optimizer.objectives.step.per_step import bucket_messages
 from optimizer.objectives.step.price import Step
 
 

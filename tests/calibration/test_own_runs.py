@@ -31,8 +31,17 @@ def test_every_run_is_priced(errors: dict[str, tuple[float, float]]) -> None:
     times, memories = zip(*errors.values(), strict=True)
     assert len(errors) == 45
     assert fmean(map(abs, times)) < 0.15
-    assert median(map(abs, times)) < 0.11
-    assert fmean(map(abs, memories)) < 0.07
+    assert median(map(abs, times)) < 0.09
+    assert fmean(map(abs, memories)) < 0.05
+
+
+def test_temporaries_and_pages_are_those_of_the_kernels(errors: dict[str, tuple[float, float]]) -> None:
+    """Adafactor's copies of the embedding, DoRA's scaled outputs, and moments in unified memory that finds room."""
+    assert abs(errors["H200-l1-full-adafactor"][0]) < 0.05
+    assert abs(errors["H200-l1-full-adafactor"][1]) < 0.07
+    assert abs(errors["H200-l1-dora"][1]) < 0.02
+    paged, resident = (errors[f"H200-l1-full-{name}"][0] for name in ("paged", "8bit"))
+    assert paged == pytest.approx(resident, abs=0.02)
 
 
 def test_runs_that_the_gpu_bounds_are_within_seven_per_cent(errors: dict[str, tuple[float, float]]) -> None:

@@ -204,7 +204,7 @@ RUN = "srun pretrain_gpt.py"
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "")),
+        ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "adamw-fused")),
         (
             "finetuning_type: lora\nquantization_bit: 4\noptim: paged_adamw_8bit\n",
             ("qlora:16", "nf4", "paged-adamw-8bit"),
@@ -214,8 +214,9 @@ RUN = "srun pretrain_gpt.py"
             ("qlora:32:q_proj+v_proj", "nf4", ""),
         ),
         ("adapter: lora\nload_in_8bit: true\nlora_target_linear: true\n", ("qlora:16", "int8", "")),
-        ("finetuning_type: lora\nuse_dora: true\n", ("dora:16", "", "")),
-        ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "")),
+        ("finetuning_type: lora\nuse_dora: true\n", ("dora:16", "", "adamw-fused")),
+        ("use_peft: true\noptim: adamw_torch\n", ("lora:16", "", "")),
+        ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "adamw-fused")),
         ("finetuning_type: full\noptimizer: muon\n", ("full", "", "muon")),
     ],
 )
@@ -266,6 +267,29 @@ def test_losses_are_read_and_their_pairs_counted(more: str, loss: str, micro_bat
     (change,) = source.changes(asked.job, asked.plan, after, {})
     (written,) = source.edited((change,))
     assert b"per_device_train_batch_size: 4" in written["sft.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("more", "loss"),
+    [
+        ("beta: 0.1\nmax_length: 1024\n", "dpo"),
+        ("use_peft: true\nloss_type: [ipo]\n", "dpo"),
+        ("beta: 0.1\ndesirable_weight: 1.0\n", "kto"),
+        ("loss_type: simpo\nbeta: 2.0\n", "simpo"),
+        ("center_rewards_coefficient: 0.01\n", "reward"),
+        ("max_length: 1024\nloss_type: dft\n", ""),
+        ("use_peft: true\npacking: false\n", ""),
+    ],
+)
+def test_keys_of_one_trainer_of_trl_tell_its_loss(more: str, loss: str) -> None:
+    launch = launch_of({"trl.yaml": TRAINER + more})
+    assert launch.settings.get("loss", "") == loss
+    assert not any("objective not given" in said for said in launch.assumed)
+
+
+def test_an_objective_that_no_key_of_trl_tells_is_said_not_to_be_given() -> None:
+    launch = launch_of({"trl.yaml": f"{TRAINER}use_peft: true\n"})
+    assert any("objective not given" in said for said in launch.assumed)
 
 
 def test_reinforcement_learning_of_ms_swift_is_refused() -> None:

@@ -40,7 +40,7 @@ def test_targets_are_groups_or_names_of_modules() -> None:
         ("qlora", "bf16", "--train qlora keeps its base in one of nf4"),
         ("frozen", "", "name some, not all, of embedding"),
         ("frozen:*", "", "name some, not all, of embedding"),
-        ("frozen:vision", "", "nothing is called 'vision'"),
+        ("frozen:sight", "", "nothing is called 'sight'"),
         ("lora", "nf3", "--base must be one of bf16"),
     ],
 )

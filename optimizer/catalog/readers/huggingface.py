@@ -20,10 +20,11 @@ from optimizer.catalog.readers.huggingface_experts import dense_width, expert_fi
 from optimizer.catalog.readers.huggingface_fields import RECURRENT_KEYS, ConfigFields, names
 from optimizer.catalog.readers.huggingface_layers import layer_fields
 from optimizer.catalog.readers.huggingface_mixers import attention_fields, recurrence_of, rotary_fields
+from optimizer.catalog.readers.huggingface_tower import tower_of
 from optimizer.catalog.readers.model_file import MOST_LAYERS, impossible
 from optimizer.catalog.readers.problems import validated
 from optimizer.catalog.readers.text import read_json, shown
-from optimizer.job.model import RECURRENT, Model, Provenance
+from optimizer.job.model import RECURRENT, Model, Provenance, Tower
 
 Fields = dict[str, Any]
 ADVICE = "describe the model in a TOML file instead"
@@ -82,10 +83,12 @@ def read_config(path: str | Path) -> Model:
         arguments = fields_of(config, architecture)
     except ValueError as error:
         raise InvalidFile(path, [str(error)]) from None
+    tower = tower_of(whole) if where else None
     model = Model(
         name=_name(path, whole),
         family=architecture.name,
-        provenance=_provenance(path, architecture, where),
+        provenance=_provenance(path, architecture, where, tower),
+        tower=tower,
         **arguments,
     )
     if problems := impossible(model):
@@ -286,9 +289,13 @@ def could_be_a_shape(value: Any, known: bool = True) -> bool:
     return bool(value)
 
 
-def _provenance(path: Path, architecture: Architecture, where: str) -> Provenance:
+def _provenance(path: Path, architecture: Architecture, where: str, tower: Tower | None) -> Provenance:
     notes = [] if architecture.known else [f"model_type {architecture.name!r} is not known: read by its keys alone"]
-    notes += [f"the text model alone, {where}"] if where else []
+    if tower:
+        images = f"{tower.image_tokens:,} tokens of an image in each sequence" if tower.image_tokens else "no image"
+        notes += [f"a vision tower of {tower.params / 1e9:.2f} billion parameters where hf-2026 trains, with {images}"]
+    elif where:
+        notes += [f"the text model alone, {where}"]
     return Provenance(source=str(path), note="; ".join(notes))
 
 

@@ -24,6 +24,7 @@ from optimizer.job.model import (
     Model,
     Provenance,
     SlidingWindow,
+    Tower,
 )
 from optimizer.job.recurrence import KINDS, Recurrence
 
@@ -34,6 +35,7 @@ KEYS = table_of(
     experts=part(Experts) | None,
     mla=part(LatentAttention, q_rank=Natural) | None,  # 0: queries are projected directly
     indexer=part(Indexer) | None,
+    tower=part(Tower) | None,
     recurrence=part(Recurrence, kind=(one_of(tuple(KINDS)), ...)) | None,
     attention_gate=one_of(GATES),
     provenance=part(Provenance),

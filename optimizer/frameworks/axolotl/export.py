@@ -9,21 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from optimizer.frameworks.tuning.program import (
-    DATASET,
-    OUTPUT,
-    TuningProgram,
-    adapters,
-    checkpoints,
-    every_module,
-    export_files,
-    launched,
-    modules,
-    packs,
-    repository,
-    samples,
-    sharded,
-)
+from optimizer.frameworks.tuning import program as tuning
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -36,33 +22,35 @@ TYPES: Mapping[str, str] = {
 }
 
 
-def axolotl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
+def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """What AxolotlInputConfig reads; the dataset is yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {
-        "base_model": repository(job),
-        "datasets": [{"path": DATASET, "type": TYPES[job.training_loss.name]}],
-        "output_dir": OUTPUT,
+        "base_model": tuning.repository(job),
+        "datasets": [{"path": tuning.DATASET, "type": TYPES[job.training_loss.name]}],
+        "output_dir": tuning.OUTPUT,
         "sequence_len": job.seq_len,
-        "sample_packing": packs(job),
-        "pad_to_sequence_len": packs(job),
-        "micro_batch_size": samples(job, plan),
+        "sample_packing": tuning.packs(job),
+        "pad_to_sequence_len": tuning.packs(job),
+        "micro_batch_size": tuning.samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
-        "gradient_checkpointing": checkpoints(plan),
+        "gradient_checkpointing": tuning.checkpoints(plan),
         "optimizer": own.optimizer(job),
         "learning_rate": 0.0002 if method.adapts else 0.00002,
         "bf16": True,
         **own.switched(job, plan),
         "attn_implementation": "flash_attention_2",
     }
-    targets = {"lora_target_linear": True} if every_module(job) else {"lora_target_modules": modules(job)}
+    targets = {"lora_target_linear": True} if tuning.every_module(job) else {"lora_target_modules": tuning.modules(job)}
     dora = {"peft_use_dora": True} if method.name == "dora" else {}
-    values |= adapters(job, "lora_r", adapter="qlora" if base == "nf4" else "lora", **targets, **dora)
+    values |= tuning.adapters(job, "lora_r", adapter="qlora" if base == "nf4" else "lora", **targets, **dora)
     if base in ("nf4", "int8"):
         values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
-    if sharded(plan):
+    if tuning.sharded(plan):
         values |= {"fsdp_version": 2, "fsdp_config": _fsdp(plan)}
-    command = launched(plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}")
+    command = tuning.launched(
+        plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}"
+    )
     return own.yaml(plan, command, values)
 
 
@@ -76,4 +64,4 @@ def _fsdp(plan: Plan) -> dict[str, object]:
     }
 
 
-FILES = export_files("axolotl", {"axolotl.yaml": axolotl_yaml})
+FILES = tuning.export_files("axolotl", {"axolotl.yaml": axolotl_yaml})

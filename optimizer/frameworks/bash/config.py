@@ -19,6 +19,7 @@ from optimizer.frameworks.bash.edit import replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
+from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER
 
@@ -33,10 +34,12 @@ SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
-PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train)$")
+PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward)$")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
 SUBCOMMAND, UNSLOTH = "swift", "unsloth"
+# TRL's commands and the scripts of the same names, by the loss of each.
+TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
     r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface)"
@@ -232,16 +235,20 @@ def idle(texts: Sequence[str]) -> bool:
 
 
 def subcommand(texts: Sequence[str]) -> Iterator[Given]:
-    """The program of ms-swift or Unsloth that a command names, as a key.
+    """The program of ms-swift or Unsloth, or the trainer of TRL, that a command names, as a key.
 
     >>> [one.value for one in subcommand(["/opt/bin/swift", "sft", "--model", "x"])], list(subcommand(["python"]))
     (['swift sft'], [])
+    >>> [one.value for one in subcommand(["accelerate", "launch", "-m", "trl.scripts.dpo"])]
+    ['dpo']
     >>> [one.key for one in subcommand(["python", "unsloth-cli.py"])]
     ['unsloth']
     """
     if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
         yield Given(UNSLOTH, "true", None, "--")
-    pairs = (f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts))
+    pairs = [f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts)]
+    trainers = [match[1] for text in (*texts, *pairs) if (match := TRAINERS.match(text))]
+    yield from (Given(TRAINER, name, None, "--") for name in trainers[:1])
     yield from (Given(SUBCOMMAND, pair, None, "--") for pair in pairs if pair in SUBCOMMANDS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
 from optimizer.frameworks.launch import Launch
-from optimizer.job.loss import loss_of
+from optimizer.job.loss import SFT, loss_of
 from optimizer.job.method import FULL, LORA, QLORA, RANK, method_of
 
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.config", "methods.toml")
@@ -16,6 +16,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in TAB
 MODULES: Mapping[str, Sequence[str]] = TABLES["modules"]
 OPTIMIZERS: Mapping[str, str] = TABLES["optimizers"]
 LOSSES: Mapping[str, Mapping[str, str]] = TABLES["losses"]
+OBJECTIVES, OBJECTIVE_TYPES = (
+    {name: tuple(words) for name, words in TABLES[table].items()} for table in ("objectives", "objective_types")
+)
+LOSS_TYPE = "loss_type"
+TRAINER = "trl"  # the one that a command names
+OBJECTIVE = (TRAINER, *(key for keys in OBJECTIVES.values() for key in keys), LOSS_TYPE)
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
@@ -63,13 +69,37 @@ def note_loss(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     keys = tuple(key for key, name in by_key.items() if name)
     if RLHF in values and not by_key[RLHF]:
         launch.problems.append(f"{RLHF} {values[RLHF]}: only {', '.join(LOSSES[RLHF])} are priced")
-    for key in keys:
-        launch.say("loss", by_key[key], key)
     if keys:
-        together = loss_of(str(launch.settings["loss"])).together
-        for name in launch.settings.keys() & set(COUNTED_IN_SAMPLES):
-            launch.settings[name] *= together
+        _say_loss(launch, by_key[keys[-1]], keys[-1])
     return keys
+
+
+def note_objective(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Note which of TRL's trainers a command names, or the keys are of; the keys that say it.
+
+    >>> launch = Launch(program="DeepSpeed", settings={"micro_batch": 4})
+    >>> note_objective(launch, {"beta": 0.1, "loss_type": ["sigmoid"]}), launch.settings
+    (('loss_type', 'beta'), {'micro_batch': 8, 'loss': 'dpo'})
+    >>> note_objective(launch, {"max_length": 2048}), launch.assumed[0][:19]
+    ((), 'objective not given')
+    """
+    stated = values.get(LOSS_TYPE)
+    words = set(map(str, stated if isinstance(stated, list) else [stated]))
+    marks = [(TRAINER, str(values[TRAINER]))] if values.get(TRAINER) in OBJECTIVES else []
+    marks += [(LOSS_TYPE, name) for name, types in OBJECTIVE_TYPES.items() if words & set(types)]
+    marks += [(key, name) for name, keys in OBJECTIVES.items() for key in keys if key in values]
+    if not marks:
+        launch.assumed.append("objective not given: no key is of one of TRL's trainers alone; taken as sft")
+    elif marks[0][1] != SFT:
+        _say_loss(launch, marks[0][1], marks[0][0])
+    return tuple(key for key, _ in marks)
+
+
+def _say_loss(launch: Launch, name: str, key: str) -> None:
+    """Note a loss, and batches by its sequences."""
+    launch.say("loss", name, key)
+    for size in launch.settings.keys() & set(COUNTED_IN_SAMPLES):
+        launch.settings[size] *= loss_of(name).together
 
 
 def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:

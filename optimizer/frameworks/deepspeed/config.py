@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
-from optimizer.frameworks.config.method import RLHF, note_loss, note_method
+from optimizer.frameworks.config.method import (
+    KEYS,
+    OBJECTIVE,
+    RLHF,
+    TRAINER,
+    note_loss,
+    note_method,
+    note_objective,
+    note_optimizer,
+)
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
@@ -48,13 +57,16 @@ UNSLOTH = "unsloth"  # what starts its own program
 UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
 ADAPTING = ("swift sft", ALIGNING)
+# The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
+# (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
+USUAL_OPTIMIZER = "adamw_torch_fused"
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
     "unsloth": (UNSLOTH,),
-    "trl": ("use_peft", "max_length"),
+    TRAINER: ("use_peft", "max_length", *OBJECTIVE),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
@@ -135,6 +147,9 @@ def read(launch: Launch, values: Values) -> None:
         method += ("quantization",)  # of the file that it saves
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
+        _usual_optimizer(launch, values)
+    if software == TRAINER and "loss" not in launch.settings:
+        method += note_objective(launch, values)
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
@@ -144,6 +159,13 @@ def _words(values: Values) -> list[str]:
     """The Trainer's words for a strategy; on a command the first alone is its value."""
     value = values.get(TRAINER_FSDP)
     return list(map(str, value)) if isinstance(value, list) else str(value or "").split()
+
+
+def _usual_optimizer(launch: Launch, values: Values) -> None:
+    """Note the Trainer's own optimizer where none of its files names another."""
+    if not first(values, KEYS["optimizer"]) and not any(path.startswith("optimizer.") for path in values):
+        note_optimizer(launch, USUAL_OPTIMIZER, "")
+        launch.assumed.append(f"optim {USUAL_OPTIMIZER}: Transformers 5 has it with PyTorch 2.8 or newer")
 
 
 def _sharding(launch: Launch, values: Values) -> None:

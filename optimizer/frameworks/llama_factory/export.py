@@ -8,54 +8,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.frameworks.tuning.program import (
-    DATASET,
-    TuningProgram,
-    adapters,
-    checkpoints,
-    every_module,
-    export_files,
-    launched,
-    modules,
-    packs,
-    repository,
-    trainer_values,
-    whole_weights,
-)
+from optimizer.frameworks.tuning import program as tuning
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
     from optimizer.job.plan import Plan
 
 
-def llama_factory_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
+def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """What its HfArgumentParser reads; dataset and template are yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {
-        "model_name_or_path": repository(job),
+        "model_name_or_path": tuning.repository(job),
         "stage": "sft",
         "do_train": True,
         "finetuning_type": "lora" if method.adapts else "full",
-        "dataset": DATASET,
+        "dataset": tuning.DATASET,
         "template": "default",
         "cutoff_len": job.seq_len,
-        "packing": packs(job),
-        "neat_packing": packs(job),
+        "packing": tuning.packs(job),
+        "neat_packing": tuning.packs(job),
         "flash_attn": "fa2",
-        **trainer_values(job, plan, own),
+        **tuning.trainer_values(job, plan, own),
         **own.switched(job, plan),
-        "disable_gradient_checkpointing": not checkpoints(plan),
+        "disable_gradient_checkpointing": not tuning.checkpoints(plan),
     }
-    targets = "all" if every_module(job) else ",".join(modules(job))
-    values |= adapters(job, "lora_rank", lora_target=targets, use_dora=method.name == "dora")
+    targets = "all" if tuning.every_module(job) else ",".join(tuning.modules(job))
+    values |= tuning.adapters(job, "lora_rank", lora_target=targets, use_dora=method.name == "dora")
     if not method.adapts:
-        values["pure_bf16"] = whole_weights(job) == "bfloat16"
+        values["pure_bf16"] = tuning.whole_weights(job) == "bfloat16"
     if base in ("nf4", "int8"):
         values |= {"quantization_method": "bnb", "quantization_bit": 4 if base == "nf4" else 8}
         values |= {"quantization_type": "nf4", "double_quantization": True} if base == "nf4" else {}
     alone = "llamafactory-cli train llama-factory.yaml"
     several = "accelerate launch --config_file accelerate.yaml src/train.py llama-factory.yaml"
-    return own.yaml(plan, launched(plan, alone, several), values)
+    return own.yaml(plan, tuning.launched(plan, alone, several), values)
 
 
-FILES = export_files("llama-factory", {"llama-factory.yaml": llama_factory_yaml}, accelerate=True)
+FILES = tuning.export_files("llama-factory", {"llama-factory.yaml": llama_factory_yaml}, accelerate=True)

@@ -8,20 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.frameworks.tuning.program import (
-    DATASET,
-    TuningProgram,
-    adapters,
-    checkpoints,
-    every_module,
-    export_files,
-    modules,
-    packs,
-    repository,
-    sharded,
-    trainer_values,
-    whole_weights,
-)
+from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.loss import SFT
 
 if TYPE_CHECKING:
@@ -29,29 +16,29 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 
-def ms_swift_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
+def ms_swift_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """What its HfArgumentParser reads, with the variables that launch it; the dataset is yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {
         **({"ENV": {"NPROC_PER_NODE": plan.dp}} if plan.dp > 1 else {}),
-        "model": repository(job),
+        "model": tuning.repository(job),
         "use_hf": True,
-        "torch_dtype": whole_weights(job),
+        "torch_dtype": tuning.whole_weights(job),
         "attn_impl": "flash_attn",
         "tuner_type": "lora" if method.adapts else "full",
-        "dataset": [DATASET],
+        "dataset": [tuning.DATASET],
         "max_length": job.seq_len,
-        "packing": packs(job),
-        **trainer_values(job, plan, own),
+        "packing": tuning.packs(job),
+        **tuning.trainer_values(job, plan, own),
         **own.switched(job, plan),
-        "gradient_checkpointing": checkpoints(plan),
+        "gradient_checkpointing": tuning.checkpoints(plan),
     }
-    targets = ["all-linear"] if every_module(job) else modules(job)
-    values |= adapters(job, "lora_rank", target_modules=targets, use_dora=method.name == "dora")
+    targets = ["all-linear"] if tuning.every_module(job) else tuning.modules(job)
+    values |= tuning.adapters(job, "lora_rank", target_modules=targets, use_dora=method.name == "dora")
     if base in ("nf4", "int8"):
         values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
         values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}
-    if sharded(plan):
+    if tuning.sharded(plan):
         values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
         values |= {"fsdp_config": _fsdp(plan)}
     command = "sft" if job.training_loss.name == SFT else "rlhf"
@@ -68,4 +55,4 @@ def _fsdp(plan: Plan) -> dict[str, object]:
     }
 
 
-FILES = export_files("ms-swift", {"ms-swift.yaml": ms_swift_yaml})
+FILES = tuning.export_files("ms-swift", {"ms-swift.yaml": ms_swift_yaml})

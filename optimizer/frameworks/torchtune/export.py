@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.targets import argument_names
-from optimizer.frameworks.tuning.program import TuningProgram, export_files, packs
+from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.method import ATTENTION, MLP
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ RELEASE = "v0.6.1"
 NAMES = {"o": "output_proj"}  # of matrices, where they are not as Hugging Face's
 
 
-def torchtune_command(job: Job, plan: Plan, own: TuningProgram) -> str:
+def torchtune_command(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """`tune run` with overrides; checkpoints, tokenizer and dataset are those of the configuration.
 
     Raises InputError for a configuration that it does not ship, and for adapters on some matrices of the MLP alone.
@@ -35,7 +35,7 @@ def torchtune_command(job: Job, plan: Plan, own: TuningProgram) -> str:
         "batch_size": plan.micro_batch,
         "gradient_accumulation_steps": plan.num_microbatches,
         "tokenizer.max_seq_len": job.seq_len,
-        "dataset.packed": packs(job),
+        "dataset.packed": tuning.packs(job),
         "dtype": "bf16",
         "optimizer": own.optimizer(job),
         **({} if method.adapts else {"optimizer_in_bwd": job.update_rule.in_backward}),
@@ -48,7 +48,10 @@ def torchtune_command(job: Job, plan: Plan, own: TuningProgram) -> str:
         values |= _adapters(job)
     processes = f" --nproc_per_node {plan.dp}" if plan.dp > 1 else ""
     lines = [f"tune run{processes} {kind}_finetune_{where} --config {config}"]
-    unfused = f"{config} optimizer.fused" in known and not own.optimizer(job).startswith("torch.optim.AdamW")
+    fused = own.optimizer(job) == own.optimizers["adamw"]  # as it is priced, and as most configurations have it
+    if fused:
+        values["optimizer.fused"] = True
+    unfused = f"{config} optimizer.fused" in known and not fused
     lines += ["  ~optimizer.fused"] * unfused + [f"  {name}={value}" for name, value in values.items()]
     return f"# {own.title}: {plan.summary()}\n" + " \\\n".join(lines) + "\n"
 
@@ -71,4 +74,4 @@ def _adapters(job: Job) -> dict[str, object]:
     }
 
 
-FILES = export_files("torchtune", {"torchtune.sh": torchtune_command})
+FILES = tuning.export_files("torchtune", {"torchtune.sh": torchtune_command})

@@ -7,21 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.frameworks.tuning.program import (
-    DATASET,
-    TuningProgram,
-    adapters,
-    checkpoints,
-    every_module,
-    export_files,
-    launched,
-    modules,
-    packs,
-    repository,
-    sharded,
-    trainer_values,
-    whole_weights,
-)
+from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.loss import REWARD, SFT
 
 if TYPE_CHECKING:
@@ -29,26 +15,26 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 
-def trl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
+def trl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """What TrlParser reads; the dataset is yours."""
     method, base = job.method, job.method.base
     values: dict[str, object] = {
-        "model_name_or_path": repository(job),
-        "dtype": whole_weights(job),
+        "model_name_or_path": tuning.repository(job),
+        "dtype": tuning.whole_weights(job),
         "attn_implementation": "flash_attention_2",
-        "dataset_name": DATASET,
+        "dataset_name": tuning.DATASET,
         "max_length": job.seq_len,
-        "packing": packs(job),
-        **trainer_values(job, plan, own),
+        "packing": tuning.packs(job),
+        **tuning.trainer_values(job, plan, own),
         **own.switched(job, plan),
-        "gradient_checkpointing": checkpoints(plan),
+        "gradient_checkpointing": tuning.checkpoints(plan),
     }
-    targets = "all-linear" if every_module(job) else modules(job)
+    targets = "all-linear" if tuning.every_module(job) else tuning.modules(job)
     dora = method.name == "dora"
-    values |= adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
+    values |= tuning.adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
     if base == "nf4":
         values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
-        values |= {"bnb_4bit_quant_storage": "bfloat16"} if sharded(plan) else {}
+        values |= {"bnb_4bit_quant_storage": "bfloat16"} if tuning.sharded(plan) else {}
     elif base == "int8":
         values["load_in_8bit"] = True
     loss = job.training_loss.name
@@ -57,8 +43,8 @@ def trl_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     if loss == REWARD and method.adapts:
         values["lora_task_type"] = "SEQ_CLS"
     several = f"accelerate launch --config_file accelerate.yaml -m trl.scripts.{loss} --config trl.yaml"
-    command = launched(plan, f"trl {loss} --config trl.yaml", several)
+    command = tuning.launched(plan, f"trl {loss} --config trl.yaml", several)
     return own.yaml(plan, command, values)
 
 
-FILES = export_files("trl", {"trl.yaml": trl_yaml}, accelerate=True)
+FILES = tuning.export_files("trl", {"trl.yaml": trl_yaml}, accelerate=True)

@@ -15,7 +15,7 @@ from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
 from optimizer.job.loss import SFT
-from optimizer.job.method import GROUPS
+from optimizer.job.method import ADAMW, GROUPS
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "optimizer.frameworks.tuning"
 ACCELERATE = "accelerate.yaml"
+FUSED = "adamw-fused"
 DATASET, OUTPUT = "YOUR_DATASET", "output"
 Text = Callable[["Job", "Plan", "TuningProgram"], str]
 
@@ -110,8 +111,10 @@ class TuningProgram:
         return write(*runnable(answer, self.title, self.unexpressed), self)
 
     def optimizer(self, job: Job) -> str:
-        """What it calls the job's optimizer."""
-        return self.optimizers[job.update_rule.name]
+        """What it calls the job's optimizer; AdamW is one kernel an element where no temporaries are priced."""
+        rule, features = job.update_rule, job.stack.features
+        over_all = rule.at_once and (features.eager or features.update_bytes)
+        return self.optimizers[FUSED if rule.name == ADAMW and not over_all else rule.name]
 
 
 @cache

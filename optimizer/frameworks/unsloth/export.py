@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from optimizer.base.content import template
-from optimizer.frameworks.tuning.program import (
-    DATASET,
-    TuningProgram,
-    checkpoints,
-    export_files,
-    modules,
-    packs,
-    repository,
-    trainer_values,
-)
+from optimizer.frameworks.tuning import program as tuning
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -27,33 +18,33 @@ if TYPE_CHECKING:
 ADAPTED = "model = FastLanguageModel.get_peft_model(\n    model,\n{arguments}\n)\n"
 
 
-def unsloth_script(job: Job, plan: Plan, own: TuningProgram) -> str:
+def unsloth_script(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """`python unsloth_sft.py`; the dataset is yours."""
     method, base = job.method, job.method.base
     loading: dict[str, object] = {
-        "model_name": repository(job),
+        "model_name": tuning.repository(job),
         "max_seq_length": job.seq_len,
         "load_in_4bit": base == "nf4",
         "load_in_8bit": base == "int8",
         "load_in_16bit": method.adapts and base == "bf16",
         "full_finetuning": not method.adapts,
-        "use_gradient_checkpointing": checkpoints(plan),
+        "use_gradient_checkpointing": tuning.checkpoints(plan),
         **own.switched(job, plan),
     }
     adapting: dict[str, object] = {
         "r": method.rank,
-        "target_modules": modules(job),
+        "target_modules": tuning.modules(job),
         "lora_alpha": 2 * method.rank,
         "lora_dropout": 0.0,
         "use_gradient_checkpointing": loading["use_gradient_checkpointing"],
     }
-    training = trainer_values(job, plan, own) | {"max_length": job.seq_len, "packing": packs(job)}
-    training["gradient_checkpointing"] = checkpoints(plan)
+    training = tuning.trainer_values(job, plan, own) | {"max_length": job.seq_len, "packing": tuning.packs(job)}
+    training["gradient_checkpointing"] = tuning.checkpoints(plan)
     return template("optimizer.frameworks.unsloth", "script.txt").format(
         title=f"{own.title}: {plan.summary()}",
         loading=_arguments(loading),
         adapted=ADAPTED.format(arguments=_arguments(adapting)) if method.adapts else "",
-        dataset=DATASET,
+        dataset=tuning.DATASET,
         training=_arguments(training),
     )
 
@@ -62,4 +53,4 @@ def _arguments(values: dict[str, object]) -> str:
     return "\n".join(f"    {name}={value!r}," for name, value in values.items()).replace("'", '"')
 
 
-FILES = export_files("unsloth", {"unsloth_sft.py": unsloth_script})
+FILES = tuning.export_files("unsloth", {"unsloth_sft.py": unsloth_script})

@@ -99,6 +99,32 @@ def copied_bytes(job: Job, model: Model, shapes: Shapes, products: Sequence[Gemm
     return copied
 
 
+def scaled_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> tuple[FloatArray, FloatArray]:
+    """What DoRA's scales keep of a layer besides, and what one of its matrices takes while it is scaled [B].
+
+    Resident are the outputs of each frozen product and of its adapter in half precision, 2 x 2 m n, as the gradient of
+    the magnitudes needs both. At once there are three copies of the outputs, the weight and what adapters add to it,
+    all in the adapters' precision i: i (3 m n + 2 n k) of the largest matrix.
+
+    Source: huggingface/peft v0.21.0, src/peft/tuners/lora/dora.py (DoraLinearLayer.forward).
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"), gpus=1,
+    ...     seq_len=1, global_batch=1, train="dora:8:down")
+    >>> down = Gemm(name="mlp_down", m=np.full(1, 1000.0), n=np.full(1, 4096.0), k=np.full(1, 14336.0))
+    >>> [float(each[0]) / 4096 for each in scaled_bytes(job, job.model, [down])]
+    [4000.0, 126688.0]
+    """
+    resident, passing = np.zeros(1), np.zeros(1)
+    size = 4.0 if job.wide_adapters else ELEMENT
+    for product in products:
+        for word in adapted(model, job.method, product.name):
+            width = width_of(model, product, (word,)) * product.batch
+            resident = resident + 2.0 * ELEMENT * product.m * width
+            passing = np.maximum(passing, size * width * (3.0 * product.m + 2.0 * product.k))
+    return resident, passing
+
+
 def width_of(model: Model, product: Gemm, words: Sequence[str]) -> FloatArray:
     """Outputs of those matrices of a product that these words name [elements].
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
+from optimizer.job.method import DORA, FULL, VISION
 from optimizer.job.model import LayerKind, Model
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.recomputation import MODES, RECOMPUTE, modules_of
@@ -25,7 +26,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, trained_layer
+from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, scaled_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -34,7 +35,7 @@ from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.layer.seconds import head_time, layer_time
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 
-HOST_TRANSFER = "host_transfer"
+HOST_TRANSFER, ATTENTION = "host_transfer", "attention"
 SELECTIVE = MODES.index("selective")
 # Columns of a Cost that are mappings.
 BY_TERM = ("forward", "backward", "recompute", "overlapped_forward", "overlapped_backward")
@@ -85,6 +86,7 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     head = _head_cost(job, shapes, local, rows)
     # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
     embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
+    embedding = _with_tower(embedding, job, plans, few, rows)
     by_kind = {EMBEDDING: embedding, DENSE: _mean_cost(job, plans, shapes, local, rows, False)}
     if model.experts:
         by_kind[MOE] = _mean_cost(job, plans, shapes, local, rows, True)
@@ -92,6 +94,40 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
         # An MTP layer is one more of the last kind, behind a projection of 2 hidden x hidden.
         by_kind[MTP] = _plus(by_kind.get(MOE, by_kind[DENSE]), head, 2.0 * model.hidden / model.vocab)
     return by_kind | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
+
+
+def _with_tower(embedding: Cost, job: Job, plans: Plans, few: Plans, rows: IntArray) -> Cost:
+    """The embedding with the passes of the vision tower over the image of each sequence.
+
+    Its layers are those of a language model whose tokens are the patches, but that no mask halves their scores. Frozen,
+    it has a forward pass alone and keeps nothing; trained, it is recomputed where layers are.
+    """
+    tower = job.tower
+    if tower is None or not tower.image_tokens * tower.patches:
+        return embedding
+    own = replace(
+        job,
+        model=tower.language_like,
+        seq_len=tower.image_tokens * tower.patches,
+        train=FULL,
+        base="",
+        optimizer="",
+        loss="",
+        lengths="",
+    )
+    each = _layer_cost(own, plans, shapes_of(own, plans), computed_shapes(own, few), rows, moe=False)
+    passes = 1.0 if job.training_loss.teacher else job.forward_passes
+    trained, whole = float(job.method.trains(VISION)), plans.recompute == RECOMPUTE.index("full")
+    seen = {ATTENTION: 2.0 * (tower.whole_layers or tower.layers) / tower.layers}
+    times = {name: tower.layers * seen.get(name, 1.0) for name in each.forward}
+    back = {name: each.backward[name] + np.where(whole, each.recompute[name], 0.0) for name in times}
+    resident = np.where(whole, each.resident_recomputed, each.resident)
+    return replace(
+        embedding,
+        forward={**embedding.forward, **{name: passes * times[name] * each.forward[name] for name in times}},
+        backward={**embedding.backward, **{name: trained * times[name] * back[name] for name in times}},
+        resident=embedding.resident + trained * tower.layers * resident,
+    )
 
 
 def _free(count: int) -> Cost:
@@ -235,12 +271,17 @@ def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> Activat
         return table
     idle = idle_bytes(job, model, shapes, moe)
     every = sum(idle.values(), np.zeros_like(shapes.tp))
-    copied = np.zeros_like(shapes.tp)
+    added, passing = np.zeros_like(shapes.tp), table.passing
+    products = layer_operators(model, shapes, stack, moe).gemms if job.method.adapts else ()
     if job.wide_adapters and stack.features.eager:
-        copied = copied_bytes(job, model, shapes, layer_operators(model, shapes, stack, moe).gemms)
+        added = copied_bytes(job, model, shapes, products)
+    if job.method.name == DORA:
+        resident, scaled = scaled_bytes(job, model, products)
+        added, passing = added + resident, passing + scaled
     return replace(
         table,
-        none=table.none - every + copied,
+        none=table.none - every + added,
+        passing=passing,
         selective=table.selective - every * (stack.features.selective == "core"),
         modules={module: freed - idle.get(module, 0.0) for module, freed in table.modules.items()},
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.job.job import WIDE, Job
+from optimizer.job.method import VISION
 from optimizer.job.model import NOTHING, LayerKind
 from optimizer.job.plan import Plans
 from optimizer.objectives.kernels.adapters import ELEMENT, ROUTER, SCORES, adapters_of, part_of
@@ -36,7 +37,7 @@ def local_elements(job: Job, plans: Plans) -> Mapping[str, LocalParameters]:
         norm = np.full(len(plans), float(job.model.final_norm_params))
         each[HEAD] = LocalParameters.all_trained(shared=norm, experts=np.zeros(len(plans)))
     if not method.freezes:
-        return each
+        return {**each, EMBEDDING: _with_tower(job, each[EMBEDDING])}
     elements = {kind: _frozen(whole) for kind, whole in each.items()}
     for kind in (EMBEDDING, HEAD):
         if job.wide_rest:
@@ -49,7 +50,32 @@ def local_elements(job: Job, plans: Plans) -> Mapping[str, LocalParameters]:
     if MTP in each:
         like = MOE if MOE in each else DENSE
         elements[MTP] = replace(elements[like], shared=elements[like].shared + each[MTP].shared - each[like].shared)
-    return elements
+    return {**elements, EMBEDDING: _with_tower(job, elements[EMBEDDING])}
+
+
+def _with_tower(job: Job, embedding: LocalParameters) -> LocalParameters:
+    """The embedding with the vision tower beside it, whole on every rank and stored as frozen layers are, or trained.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.model import Tower
+    >>> from optimizer.job.plan import Plan
+    >>> seeing = replace(load_model("llama3-8b"), tower=Tower(layers=27, hidden=1152, heads=16, ffn_hidden=4304))
+    >>> job = Job(model=seeing, cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"), gpus=1, seq_len=2048,
+    ...     global_batch=1)
+    >>> jobs = [replace(job, train=train) for train in ("full", "frozen:vision", "lora")]
+    >>> [float(local_elements(each, Plans.of([Plan()]))[EMBEDDING].trained_shared[0]) / 1e6 for each in jobs]
+    [936.803184, 525.336576, 0.0]
+    """
+    tower = job.tower
+    if tower is None:
+        return embedding
+    trained = job.method.trains(VISION)
+    stored = 1.0 if trained else job.method.base_bytes / ELEMENT
+    return replace(
+        embedding,
+        shared=embedding.shared + stored * tower.params,
+        trained_shared=embedding.trained_shared + trained * tower.params,
+    )
 
 
 def _frozen(whole: LocalParameters) -> LocalParameters:

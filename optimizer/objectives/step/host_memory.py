@@ -13,7 +13,6 @@ from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, even_stages, kinds_of, stages_of
 from optimizer.objectives.step.linear_stage import activations_on_host, stage_memory, states_of_model
-from optimizer.objectives.step.per_step import update_time
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
@@ -69,18 +68,6 @@ def least_host_activations(job: Job, plans: Plans) -> FloatArray:
     number = np.arange(int(plans.pp.max(initial=1)), dtype=np.float64)[:, None]
     flying = in_flight(plans, np.minimum(number, plans.pp - 1))
     return np.asarray(whole / np.sum(np.where(number < plans.pp, 1.0 / flying, 0.0), axis=0))
-
-
-def slower_on_host(job: Job) -> bool:
-    """Whether an update takes longer on the host than on the device.
-
-    >>> from optimizer.catalog import load_cluster, load_model, load_stack
-    >>> slower_on_host(Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), gpus=64, seq_len=2048,
-    ...     stack=load_stack("megatron-core"), global_batch=64))
-    True
-    """
-    device, host = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
-    return bool(host[0] >= device[0])
 
 
 def most_offload(layer_costs: LayerCosts) -> FloatArray:

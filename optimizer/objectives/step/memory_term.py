@@ -13,8 +13,8 @@ from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages
+from optimizer.objectives.step.elements import elements_on
 from optimizer.objectives.step.formula import BYTES, Formula, Term
-from optimizer.objectives.step.per_step import elements_on
 
 OfStage = Callable[[LayerCosts], FloatArray]  # bytes of a stage of every plan [B]
 OfElement = Callable[[LayerCosts], tuple[FloatArray, FloatArray]]  # of an element, shared and of experts [B]

@@ -18,8 +18,8 @@ from optimizer.objectives.layer.parameters import groups, shard_ranks
 from optimizer.objectives.layer.sharded import reduced_once
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE
+from optimizer.objectives.step.elements import weight_size
 from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
-from optimizer.objectives.step.per_step import weight_size
 
 
 def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
@@ -33,11 +33,11 @@ def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     prepare_fsdp).
     """
     size, reference = weight_size(layer_costs.job), layer_costs.job.reference_params
-    weights = _sharded(layer_costs, size, 3, size or ELEMENT)
+    weights = sharded_bytes(layer_costs, size, 3, size or ELEMENT)
     if not reference:
         return weights
     whole = layer_costs.replicas.whole_of_plans
-    half = _sharded(layer_costs, ELEMENT, 3)
+    half = sharded_bytes(layer_costs, ELEMENT, 3)
     share = reference / layer_costs.plans.tp / (whole.shared + whole.experts)
     return weights[0] + share * half[0], weights[1] + share * half[1]
 
@@ -60,11 +60,11 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
-    gradients = _sharded(layer_costs, job.grad_bytes, 2)
+    gradients = sharded_bytes(layer_costs, job.grad_bytes, 2)
     temporaries = job.stack.features.update_bytes * job.update_rule.at_once
     if not temporaries:
         return gradients
-    each = _sharded(layer_costs, temporaries, 2)
+    each = sharded_bytes(layer_costs, temporaries, 2)
     beyond = 1.0 - _covered(layer_costs, each)
     return gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
 
@@ -92,12 +92,12 @@ def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
 
     Source: as `states`.
     """
-    shared, experts = _sharded(layer_costs, resident_state(layer_costs.job), 1)
+    shared, experts = sharded_bytes(layer_costs, resident_state(layer_costs.job), 1)
     several = np.where(layer_costs.plans.zero_stage >= 1, copies(layer_costs.plans), 1.0)
     return shared / several, experts / several
 
 
-def _sharded(
+def sharded_bytes(
     layer_costs: LayerCosts, size: float, stage: int, whole: float | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Bytes of an element that is sharded from a ZeRO stage on, and takes the `whole` size before [B].
@@ -131,15 +131,17 @@ def logits(layer_costs: LayerCosts, kind: str) -> FloatArray:
     return _of_cost("static")(layer_costs, kind)
 
 
-def buffers(workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray, whole: FloatArray) -> FloatArray:
+def buffers(
+    workspace: FloatArray, unsharded: FloatArray, gathered: FloatArray, whole: FloatArray, updated: FloatArray
+) -> FloatArray:
     """Library workspaces; layers that sharding puts together; tokens that sequence parallelism gathers; weights that
-    are whole beside their shards [B].
+    are whole beside their shards; copies of a tensor that is updated [B].
 
     unsharded: ZeRO-3's gathered weights of two units and the gradient of one, ZeRO-2's gradient of one [B].
 
     Source: Zhao et al., arXiv 2304.11277, section 4 (the rate limiter keeps two gathered units).
     """
-    return workspace + unsharded + gathered + whole
+    return workspace + unsharded + gathered + whole + updated
 
 
 def whole_bytes(layer_costs: LayerCosts) -> FloatArray:
@@ -151,6 +153,33 @@ def whole_bytes(layer_costs: LayerCosts) -> FloatArray:
     job, plans = layer_costs.job, layer_costs.plans
     whole = job.model.params * ELEMENT / plans.tp * (job.stack.features.loads_whole and job.method.freezes)
     return np.where(plans.zero_stage >= 3, whole, 0.0)
+
+
+def updated_bytes(layer_costs: LayerCosts) -> FloatArray:
+    """Temporaries of an optimizer that updates one tensor after the other: those of the largest that is trained [B].
+
+    bytes of an element (`Optimizer.temporaries`) x its elements on a rank. Activations were many small blocks, where
+    the copies of an embedding find no room.
+
+    Source: PyTorch, c10/cuda/CUDACachingAllocator.cpp, which joins no blocks of different cudaMalloc calls.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan, Plans
+    >>> from optimizer.objectives.layer.layer_costs import layer_costs_of
+    >>> job = Job(model=load_model("llama3.2-1b"), cluster=load_cluster("h200"), stack=load_stack("hf-2026"), gpus=1,
+    ...     seq_len=2048, global_batch=1, optimizer="adafactor")
+    >>> float(updated_bytes(layer_costs_of(job, Plans.of([Plan()])))[0]) == 16 * 128256 * 2048
+    True
+    """
+    each = layer_costs.job.update_rule.temporaries
+    if not each:
+        return np.zeros(len(layer_costs))
+    trained = {kind: costs.trained_shared + costs.trained_experts for kind, costs in layer_costs.by_kind.items()}
+    layer = np.maximum.reduce([size for kind, size in trained.items() if kind in LAYERS])
+    largest = np.minimum(layer, largest_matrix(layer_costs))
+    for kind in (EMBEDDING, HEAD):
+        largest = np.maximum(largest, np.minimum(trained[kind], layer_costs.job.model.embedding_params))
+    return largest * sharded_bytes(layer_costs, each, 1)[0]
 
 
 def gathered_bytes(layer_costs: LayerCosts) -> FloatArray:
@@ -254,6 +283,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
                 "unsharded": unsharded_bytes,
                 "gathered": gathered_bytes,
                 "whole": whole_bytes,
+                "updated": updated_bytes,
             },
             formula=buffers,
             fragments=True,

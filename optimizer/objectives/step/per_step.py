@@ -22,8 +22,10 @@ from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
 from optimizer.objectives.layer.sharded import overlap_of, reduced_once
 from optimizer.objectives.network.messages import DP, STEP, Message
-from optimizer.objectives.pipeline.schedules import both_ways, copies
+from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages
+from optimizer.objectives.step.elements import counted, elements_on, weight_size
+from optimizer.objectives.step.paging import paged_share
 from optimizer.objectives.step.time_terms import (
     before_last,
     contention,
@@ -98,7 +100,7 @@ def work_per_step(work: StageWork, knobs: Knobs | KnobColumns = Knobs()) -> PerS
         exists=exists,
         shown=data_parallel(np.zeros(1), inputs["reduce"], inputs["gather"], hides),
         slowed=contention(hides, inputs["comm_sm_share"]),
-        updating=inputs["updated"] * update_time(work.layer_costs.job, inputs["offload"]),
+        updating=inputs["updated"] * update_time(work.layer_costs, inputs["offload"]),
         hides=exists * hides,
         inputs=inputs,
     )
@@ -110,7 +112,7 @@ def least_per_step(work: StageWork, offload: FloatArray) -> FloatArray:
     offload: share of the optimizer state that must be on the host for a plan to fit, or less [1].
     """
     collectives, updated = least_collectives(work)
-    return collectives + updated * least_update_time(work.layer_costs.job, offload)
+    return collectives + updated * least_update_time(work.layer_costs, offload)
 
 
 def least_collectives(work: StageWork) -> tuple[FloatArray, FloatArray]:
@@ -126,12 +128,12 @@ def least_collectives(work: StageWork) -> tuple[FloatArray, FloatArray]:
     return np.asarray((inputs["reduce"] + inputs["gather"] - hides)[0]), inputs["updated"][0]
 
 
-def least_update_time(job: Job, offload: FloatArray) -> FloatArray:
+def least_update_time(layer_costs: LayerCosts, offload: FloatArray) -> FloatArray:
     """What the optimizer takes for one element with this share of its state on the host, or more [s].
 
     It is linear in what is offloaded.
     """
-    return np.minimum(update_time(job, offload), update_time(job, np.ones(1)))
+    return np.minimum(update_time(layer_costs, offload), update_time(layer_costs, np.ones(1)))
 
 
 def per_step_inputs(work: StageWork, knobs: Knobs | KnobColumns) -> dict[str, FloatArray]:
@@ -154,18 +156,13 @@ def per_step_inputs(work: StageWork, knobs: Knobs | KnobColumns) -> dict[str, Fl
         "vpp": work.layer_costs.plans.vpp,
         "pp": work.layer_costs.plans.pp,
         "comm_sm_share": np.asarray(knobs.comm_sm_share),
-        **_update_inputs(job, np.asarray(knobs.offload)),
+        **_update_inputs(work.layer_costs, np.asarray(knobs.offload)),
     }
 
 
-def update_time(job: Job, offload: FloatArray) -> FloatArray:
+def update_time(layer_costs: LayerCosts, offload: FloatArray) -> FloatArray:
     """What the optimizer takes for one element, with this share of its state on the host [s]."""
-    return optimizer(np.ones(1), **_update_inputs(job, offload))
-
-
-def weight_size(job: Job) -> float:
-    """Bytes of an element as it is held beside what the optimizer holds [B]: as the software has it, or frozen."""
-    return ELEMENT if job.method.freezes else job.stack.features.param_bytes
+    return optimizer(np.ones(1), **_update_inputs(layer_costs, offload))
 
 
 # Reads and writes of a tensor by AdamW kernel by kernel, with the gradients' norm and its clipping / those of a fused
@@ -173,8 +170,26 @@ def weight_size(job: Job) -> float:
 EAGER_UPDATE = 23.0 / 6.0
 
 
-def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
-    traffic = update_bytes(job.state_bytes, job.grad_bytes, weight_size(job))
+def slower_on_host(job: Job) -> bool:
+    """Whether an update takes longer on the host than on the device.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> slower_on_host(Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), gpus=64, seq_len=2048,
+    ...     stack=load_stack("megatron-core"), global_batch=64))
+    True
+    """
+    device, host = (
+        optimizer(np.ones(1), **_traffic(job, np.asarray(share)), besides=np.zeros(1)) for share in (0.0, 1.0)
+    )
+    return bool(host[0] >= device[0])
+
+
+def _update_inputs(layer_costs: LayerCosts, offload: FloatArray) -> dict[str, FloatArray]:
+    return {**_traffic(layer_costs.job, offload), "besides": np.asarray(_besides(layer_costs))}
+
+
+def _traffic(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
+    traffic = job.update_rule.moved or update_bytes(job.state_bytes, job.grad_bytes, weight_size(job))
     if job.stack.features.eager and job.update_rule.at_once:
         traffic *= EAGER_UPDATE
     return {
@@ -184,16 +199,17 @@ def _update_inputs(job: Job, offload: FloatArray) -> dict[str, FloatArray]:
         "offload": offload,
         "host_traffic": np.asarray(float(traffic + job.grad_bytes)),
         "host_bandwidth": np.asarray(job.cluster.host_bandwidth),
-        "besides": np.asarray(_besides(job)),
     }
 
 
-def _besides(job: Job) -> float:
+def _besides(layer_costs: LayerCosts) -> FloatArray | float:
     """What the optimizer takes for an element beside its traffic in device memory [s]."""
+    job = layer_costs.job
     rule, model = job.update_rule, job.model
     blocks = quantising(job.cluster.device.sms) if rule.bytes and job.cluster.device.sms > 1 else 0.0
     if rule.paged:
-        return max(blocks, paging(job.state_bytes - job.master_bytes, job.cluster.host_bandwidth))
+        moments = paging(job.state_bytes - job.master_bytes, job.cluster.host_bandwidth)
+        return np.maximum(blocks, paged_share(layer_costs) * moments)
     if rule.orthogonal:
         width = model.ffn_hidden or (model.experts.ffn_hidden if model.experts else model.hidden)
         rate = job.cluster.device.peak(job.wide_dtype) * job.stack["gemm_efficiency"]
@@ -209,18 +225,6 @@ def _by_part(work: StageWork, knobs: Knobs | KnobColumns, *rates: FloatArray) ->
 
 def _sum(parts: list[FloatArray]) -> FloatArray:
     return parts[0] + parts[1] if len(parts) > 1 else parts[0]
-
-
-def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
-    """Sum over the kinds of layers on each stage x what one of the kind has."""
-    parts = (stages.counts[kind] * values for kind, values in each.items() if np.any(values))
-    return sum(parts, np.zeros(stages.exists.shape))
-
-
-def elements_on(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
-    """Elements of one sort, of LocalParameters, on each stage, of every copy there [elements]."""
-    elements = counted(stages, {kind: getattr(kind_costs, part) for kind, kind_costs in layer_costs.by_kind.items()})
-    return elements * copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else elements
 
 
 def by_stage(values: FloatArray, knobs: Knobs | KnobColumns) -> FloatArray:

@@ -22,9 +22,9 @@ from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import Stages, stages_of
-from optimizer.objectives.step.host_memory import OFFLOAD_STEP, fits_host, most_offload, slower_on_host
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP, fits_host, most_offload
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.per_step import StageWork, work_of, work_per_step
+from optimizer.objectives.step.per_step import StageWork, slower_on_host, work_of, work_per_step
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.saved_trials import keep

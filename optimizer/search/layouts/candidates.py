@@ -18,7 +18,8 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
-from optimizer.objectives.step.host_memory import most_offload, slower_on_host
+from optimizer.objectives.step.host_memory import most_offload
+from optimizer.objectives.step.per_step import slower_on_host
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.knobs import at_most_offload, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning

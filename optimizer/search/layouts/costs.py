@@ -106,8 +106,8 @@ def stage_costs(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) -
     """
     job, plans, rates = layer_costs.job, layer_costs.plans, rates_of(layer_costs, knobs)
     offload = np.asarray(knobs.offload)
-    none, every = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
-    update = update_time(job, offload)
+    none, every = (update_time(layer_costs, np.asarray(share)) for share in (0.0, 1.0))
+    update = update_time(layer_costs, offload)
     objective = objective_of(job)
     surplus, second = (
         objective.surplus(layer_costs),

@@ -46,7 +46,7 @@ PUBLISHED = {
     "qwen3-8b": 8_190_735_360,
 }
 FILES = sorted(path.stem for path in DATA.glob("*.json") if not path.stem.startswith("nccl_"))
-NOT_ARCHITECTURE = {"name", "title", "family", "provenance", "published_params", "published_active_params"}
+NOT_ARCHITECTURE = {"name", "title", "family", "provenance", "published_params", "published_active_params", "tower"}
 
 
 def architecture(model):

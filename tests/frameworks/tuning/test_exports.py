@@ -18,6 +18,7 @@ from optimizer.catalog.targets import aimed, argument_names, launchers
 from optimizer.cli import cli
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.read import File, read_launch
 from optimizer.frameworks.tuning.program import program
 from optimizer.job.job import Job
 from optimizer.job.loss import SFT
@@ -126,6 +127,21 @@ def test_torchtune_refuses_what_it_does_not_ship() -> None:
 )
 def test_a_plan_that_is_not_run_as_priced_is_refused(chosen: Plan, said: str) -> None:
     assert said in exported(with_plan("trl", 2, chosen)).refused["trl.yaml"]
+
+
+@pytest.mark.parametrize(("loss", "optimizer"), [("dpo", ""), ("kto", "adamw-fused"), ("", "adamw-fused")])
+def test_trl_s_file_says_its_loss_and_its_optimizer(loss: str, optimizer: str) -> None:
+    text = exported(answer("trl", "full", model=load_model("llama3.2-1b"), loss=loss, optimizer=optimizer)).texts[
+        "trl.yaml"
+    ]
+    launch = read_launch([File("trl.yaml", text.encode())], 1).launch
+    assert (launch.settings.get("loss", ""), launch.settings.get("optimizer", "")) == (loss, optimizer)
+
+
+def test_adamw_is_fused_where_it_is_priced_so() -> None:
+    assert 'optim="adamw_torch_fused"' in exported(answer("unsloth")).texts["unsloth_sft.py"]
+    assert "optimizer.fused=True" in exported(answer("torchtune")).texts["torchtune.sh"]
+    assert "optim: adamw_torch\n" in exported(answer("trl")).texts["trl.yaml"]
 
 
 def test_unsloth_is_a_program_that_compiles() -> None:

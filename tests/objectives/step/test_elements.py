@@ -18,8 +18,9 @@ from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
+from optimizer.objectives.step.elements import weight_size
 from optimizer.objectives.step.linear_stage import stage_memory
-from optimizer.objectives.step.per_step import bucket_messages, weight_size, work_of, work_per_step
+from optimizer.objectives.step.per_step import bucket_messages, work_of, work_per_step
 from tests.objectives.drawn import MODELS, cluster, jobs, knobs, plans, stack
 
 PARTS = ("shared", "experts")

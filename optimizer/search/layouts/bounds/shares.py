@@ -13,7 +13,8 @@ from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import kinds_of
-from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload, slower_on_host
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload
+from optimizer.objectives.step.per_step import slower_on_host
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, knobs_at
 from optimizer.search.layouts.bounds.even_splits import even_memory, only_even

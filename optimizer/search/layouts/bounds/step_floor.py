@@ -169,7 +169,7 @@ class StepFloor(Rows):
         job, share = layer_costs.job, host_share(layer_costs, self.states, self.offloadable)
         return self.changed(
             job=job,
-            tuned=self.per_step - (self.collectives + self.updated * least_update_time(job, share)),
+            tuned=self.per_step - (self.collectives + self.updated * least_update_time(layer_costs, share)),
             least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
         )
 
@@ -233,7 +233,7 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     work = work_of(layer_costs, mean_stage(model, plans))
     once = work_per_step(work, knobs)
     per_step, (collectives, updated) = once.total[0], least_collectives(work)
-    none, every = (update_time(job, np.asarray(share)) for share in (0.0, 1.0))
+    none, every = (update_time(layer_costs, np.asarray(share)) for share in (0.0, 1.0))
     states, offloadable = states_of_model(layer_costs), states_of_model(layer_costs, offloadable=True)
     share, surplus = host_share(layer_costs, states, offloadable), objective_of(job).surplus(layer_costs)
     obliged = surplus.recomputing(
@@ -250,7 +250,7 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         whole=whole + obliged_layers(job, plans)[1] * recompute_time,
         filled=filled_bubble(layer_costs),
         once=per_step + overhead,
-        tuned=per_step - (collectives + updated * least_update_time(job, share)),
+        tuned=per_step - (collectives + updated * least_update_time(layer_costs, share)),
         hosted=once.inputs["updated"][0] * (every - none),
         surplus=surplus.spared(knobs.offload) + obliged,
         least_surplus=surplus.spared(share, 1.0) + obliged,
