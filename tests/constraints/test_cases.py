@@ -76,6 +76,10 @@ ODD_DOMAIN = replace(
     ),
 )
 
+PAIRS = replace(
+    JOB.with_limits(max_tp=8),
+    cluster=replace(JOB.cluster, tiers=(replace(JOB.cluster.tiers[0], size=2), *JOB.cluster.tiers[1:])),
+)
 OWN, PIPED, OTHER = "stack.zero_stages", "stack.piped_zero_stages", "or a --stack that has it"
 
 HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
@@ -105,6 +109,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (TpScaleUp(), CAPPED, {"tp": 4}),
     (TpScaleUp(), ODD_DOMAIN, {"tp": 3}),  # a quarter of the domain
     (TpScaleUp(), ODD_DOMAIN, {"tp": 8}),  # two whole nodes of four, of a domain of twelve
+    (TpScaleUp(), PAIRS, {"tp": 4}),  # half a node, of pairs
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 2}),
     (Interleaving(), JOB, {"pp": 4, "vpp": 3, "num_microbatches": 8}),
     (Interleaving(), JOB, {"pp": 4, "num_microbatches": 7}),
@@ -199,6 +204,7 @@ RELAXED: tuple[tuple[LimitRule, Job, dict[str, Any], str], ...] = (
     (TpScaleUp(), CAPPED, {"tp": 8}, "largest tp 4 -> 8"),
     (TpScaleUp(), ODD_DOMAIN, {"tp": 24}, "largest tp 12 -> 24"),  # six whole nodes
     (TpScaleUp(), ODD_DOMAIN.with_limits(max_tp=2), {"tp": 3}, "largest tp 2 -> 3"),  # a quarter of the domain
+    (TpScaleUp(), PAIRS.with_limits(max_tp=2), {"tp": 4}, "largest tp 2 -> 4"),
     (TpScaleUp(), JOB, {"tp": 6}, ""),
     (Vocabulary(), PADDED, {"tp": 16}, "vocabulary padding 1% -> 3%"),
     (ContextParallel(), CP, {"cp": 8}, "tokens per context-parallel rank 1,024 -> 512"),

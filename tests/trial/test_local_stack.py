@@ -9,15 +9,17 @@ import pytest
 
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.diagnose.failures import CRASHED, OK, OOM
+from optimizer.diagnose.measured import Measured
 from optimizer.job.job import Job
 from optimizer.job.known import TIME
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places
 from optimizer.objectives.step.interval import mfu
+from optimizer.trial.belief import Gaussian
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.local_stack import LocalStack, local_stack
-from optimizer.trial.outcome import Outcome
+from optimizer.trial.outcome import Outcome, reserved_share
 from optimizer.trial.report import local_rows
 
 JOB = Job(
@@ -111,3 +113,19 @@ def test_the_report_names_what_moved_most_by_its_own_size() -> None:
     assert rows["moved"].startswith("down 2 → 0, p8 1e+08 → 1.8e+08, p7 1e+07 → 1.7e+07")
     assert dict(local_rows(replace(local, prior=4.0), ""))["prior"] == "as strong as 4 runs for each parameter"
     assert "nothing" in dict(local_rows(replace(local, moved={}), ""))["moved"]
+
+
+@pytest.mark.parametrize("kind", ["reserved", "allocated"])
+def test_a_peak_is_compared_with_what_is_usable(kind: str) -> None:
+    """Where a log has what was allocated, the model's ratio makes of it what was reserved."""
+    costs = TRIED.costs
+    run = Measured(files=(), program="", status=OK, steady=None, memory=40e9, memory_kind=kind, facts={})
+    ratio = 1.0 if kind == "reserved" else float(costs.reserved[1] / costs.allocated[1])
+    assert reserved_share(TRIED, 1, run) == pytest.approx(ratio * 40e9 / JOB.usable_memory)
+    assert reserved_share(TRIED, 1, replace(run, memory=None)) is None
+
+
+def test_an_error_of_half_the_spread_takes_four_fifths_of_a_measurement() -> None:
+    after = Gaussian(mean=np.zeros(2), covariance=np.array([[1.0, 0.5], [0.5, 1.0]])).measured(0, 1.0, 0.5)
+    assert after.mean.tolist() == pytest.approx([0.8, 0.4])
+    assert after.covariance[0].tolist() == pytest.approx([0.2, 0.1])
