@@ -19,7 +19,7 @@ from optimizer.objectives.step.interval import mfu
 from optimizer.trial.belief import Gaussian
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.local_stack import LocalStack, local_stack
-from optimizer.trial.outcome import Outcome, reserved_share
+from optimizer.trial.outcome import UNFINISHED, Outcome, believed, reserved_share
 from optimizer.trial.report import local_rows
 
 JOB = Job(
@@ -129,3 +129,15 @@ def test_an_error_of_half_the_spread_takes_four_fifths_of_a_measurement() -> Non
     after = Gaussian(mean=np.zeros(2), covariance=np.array([[1.0, 0.5], [0.5, 1.0]])).measured(0, 1.0, 0.5)
     assert after.mean.tolist() == pytest.approx([0.8, 0.4])
     assert after.covariance[0].tolist() == pytest.approx([0.2, 0.1])
+
+
+def test_a_belief_takes_each_outcome_for_what_it_is() -> None:
+    ran, failed, broken = trained(1.2)[0], *(Outcome(name="", index=i, status=s) for i, s in ((1, OOM), (2, CRASHED)))
+    found = believed(TRIED, [ran, failed, broken])
+    by_hand = TRIED.belief().trained(0, ran.seconds or 0.0).out_of_memory(1).crashed(2)
+    assert found.seconds.mean.tolist() == by_hand.seconds.mean.tolist()
+    assert found.memory.mean.tolist() == by_hand.memory.mean.tolist()
+    assert found.chance.tolist() == [1.0, 0.0, 0.0]
+    assert (
+        believed(TRIED, [replace(ran, status=UNFINISHED)]).seconds.mean.tolist() == TRIED.belief().seconds.mean.tolist()
+    )
