@@ -21,6 +21,7 @@ from optimizer.trial.candidates import Candidates
 from optimizer.trial.local_stack import LocalStack, local_stack
 from optimizer.trial.outcome import UNFINISHED, Outcome, believed, reserved_share
 from optimizer.trial.report import local_rows
+from optimizer.trial.verdict import Verdict
 
 # With three parameters of time to be moved: eight take seconds.
 WHOLE = load_stack("megatron-core")
@@ -145,3 +146,12 @@ def test_a_belief_takes_each_outcome_for_what_it_is() -> None:
     assert (
         believed(TRIED, [replace(ran, status=UNFINISHED)]).seconds.mean.tolist() == TRIED.belief().seconds.mean.tolist()
     )
+
+
+@pytest.mark.parametrize(("win", "tokens"), [(0.5, 4e9), (2.0, 1e9), (0.0, np.inf)])
+def test_a_trial_pays_from_the_tokens_on_at_which_its_win_is_its_cost(win: float, tokens: float) -> None:
+    found = Verdict(
+        **dict.fromkeys(("trials", "belief", "winner", "loss", "next")),  # type: ignore[arg-type]
+        **{"outcomes": (), "cost": 2.0, "win": win, "tokens": 1e9, "assumed_tokens": False},  # type: ignore[arg-type]
+    )
+    assert found.breaks_even == tokens
