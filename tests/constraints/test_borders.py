@@ -17,6 +17,7 @@ from optimizer.job.stack import Features
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.step.host_memory import node_memory
 from optimizer.search.lattice.proof import program_of
+from tests.constraints.test_cases import says
 from tests.search.jobs import DENSE, MIXTURE, small_job
 
 
@@ -155,3 +156,9 @@ def test_points_whose_activations_do_not_fit_on_the_host_are_forbidden() -> None
         values = program.solve().values
         assert values is not None
         assert bool(values[program.points[wanted]])
+
+
+def test_a_layout_by_name_leaves_every_plan() -> None:
+    job = small_job(fixed={"layout": "even"})
+    (rule,) = given_layouts(job)
+    assert says(rule, job, Plan(pp=4, dp=2, num_microbatches=24)) == (True, True)
