@@ -2,7 +2,7 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
-folder. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
+package. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
 test that fails without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of
 a folder's faults live.
 """
@@ -108,17 +108,20 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def nearest(path: Path) -> tuple[list[str], list[str]]:
-    """The tests that name a file, those of its own folder first; and the folder whose quick tests come next."""
+    """The tests that name a file, those of its package first; and the package, whose quick tests come next.
+
+    >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
+    ['tests/frameworks', '-m', 'quick']
+    """
     parts = path.relative_to(ROOT).with_suffix("").parts
-    module, folder = ".".join(parts), Path("tests", *parts[1:-1])
+    module, folder = ".".join(parts), Path("tests", *parts[1:2])
     naming = [
         test.relative_to(ROOT)
         for test in sorted((ROOT / "tests").rglob("test_*.py"))
         if f"{module} import" in (text := test.read_text()) or f"{module}." in text or f"{module}\n" in text
     ]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
-    while not (ROOT / folder).is_dir():
-        folder = folder.parent
+    folder = folder if (ROOT / folder).is_dir() else Path("tests")
     return [str(path.relative_to(ROOT)), *map(str, naming), "-m", "not slow"], [str(folder), "-m", "quick"]
 
 

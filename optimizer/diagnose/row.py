@@ -43,9 +43,9 @@ def row_of(run: Measured, job: Job | None = None, plan: Plan | None = None) -> d
         raise InputError(
             f"{run.files[0]}: the log is not of this plan: it has {differing}; give the plan that ran, or none"
         )
-    described = {**known, **planned}
-    row = {"framework": run.program, **described, **_measured(run)}
-    row["notes"] = "; ".join(filter(None, (described.get("notes", ""), row.get("notes", ""))))
+    described, measured = {**known, **planned}, _measured(run)
+    row = {"framework": run.program, **described, **measured}
+    row["notes"] = "; ".join(filter(None, (described.get("notes", ""), measured.get("notes", ""))))
     if missing := [name for name in NEEDED if not row.get(name)]:
         raise InputError(
             f"{run.files[0]}: a row of runs needs {', '.join(missing)}; give --plan, or "

@@ -50,14 +50,18 @@ def usable(place: str) -> str:
     Raises InputError where it cannot be.
     """
     with _opened(place):
-        return url_of(place).render_as_string(hide_password=False)
+        return _url(place)
 
 
 @contextmanager
 def _opened(place: str) -> Iterator[RDBStorage]:
     """A storage; errors come in our words."""
-    with explained(place, "--study"), open_storage(url_of(place).render_as_string(hide_password=False)) as storage:
+    with explained(place, "--study"), open_storage(_url(place)) as storage:
         yield storage
+
+
+def _url(place: str) -> str:
+    return url_of(place).render_as_string(hide_password=False)
 
 
 def _trials(rows: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy.types import TypeEngine
 
 SCHEMA_VERSION = 1
 METADATA = MetaData()
+
+
+def _stated(name: str, kind: type[TypeEngine[Any]] | TypeEngine[Any]) -> Column[Any]:
+    """A column that every row fills."""
+    return Column(name, kind, nullable=False)
+
 
 JOBS = Table(
     "batch_jobs",
     METADATA,
     Column("key", String(64), primary_key=True),
-    Column("version", String(32), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("scenario", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("gpus", BigInteger, nullable=False),
-    Column("asked", Text, nullable=False),
-    Column("result", Text, nullable=False),
-    Column("error", Text, nullable=False),
+    _stated("version", String(32)),
+    _stated("position", Integer),
+    _stated("status", String(16)),
+    _stated("scenario", Text),
+    _stated("model", Text),
+    _stated("cluster", Text),
+    _stated("gpus", BigInteger),
+    _stated("asked", Text),
+    _stated("result", Text),
+    _stated("error", Text),
     Column("owner", String(96)),
-    Column("attempts", Integer, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Column("memory", Float, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("finished", String(32), nullable=False),
+    _stated("attempts", Integer),
+    _stated("seconds", Float),
+    _stated("memory", Float),
+    _stated("host", Text),
+    _stated("finished", String(32)),
     Index("batch_jobs_status", "status"),
     Index("batch_jobs_owner", "owner"),
 )
@@ -40,12 +49,10 @@ OWNERS = Table(
     "batch_owners",
     METADATA,
     Column("owner", String(96), primary_key=True),
-    Column("host", Text, nullable=False),
-    Column("process", BigInteger, nullable=False),
-    Column("started", String(32), nullable=False),
-    Column("beat", BigInteger, nullable=False),
+    _stated("host", Text),
+    _stated("process", BigInteger),
+    _stated("started", String(32)),
+    _stated("beat", BigInteger),
 )
 
-ABOUT = Table(
-    "batch_about", METADATA, Column("name", String(32), primary_key=True), Column("value", Text, nullable=False)
-)
+ABOUT = Table("batch_about", METADATA, Column("name", String(32), primary_key=True), _stated("value", Text))

@@ -112,14 +112,14 @@ def _measured(trials: Trials, name: str, index: int, code: int | None, run: Meas
         seconds=run.step_time if status == OK else None,
         spread=run.steady.spread if run.steady else 0.0,
         steps=steps,
-        memory=_reserved(trials.candidates, index, run) if status == OK else None,
+        memory=reserved_share(trials.candidates, index, run) if status == OK else None,
         memory_bytes=run.memory,
         exit_code=code,
         words=tuple(words) if status != OK else (*words, *run.warnings),
     )
 
 
-def _reserved(candidates: Candidates, index: int, run: Measured) -> float | None:
+def reserved_share(candidates: Candidates, index: int, run: Measured) -> float | None:
     """What the log says was reserved / usable, by the model's ratio where it says only what was allocated [1]."""
     if run.memory is None:
         return None

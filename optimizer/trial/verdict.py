@@ -27,10 +27,10 @@ class Verdict:
     winner: int | None
     loss: float | None
     next: Next | None
-    cost: float = 0.0
-    win: float = 0.0
-    tokens: float = 0.0
-    assumed_tokens: bool = False
+    cost: float
+    win: float
+    tokens: float
+    assumed_tokens: bool
 
     @property
     def open(self) -> tuple[Outcome, ...]:

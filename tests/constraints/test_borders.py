@@ -16,6 +16,8 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.step.host_memory import node_memory
+from optimizer.search.lattice.proof import program_of
+from tests.constraints.test_cases import says
 from tests.search.jobs import DENSE, MIXTURE, small_job
 
 
@@ -118,3 +120,45 @@ def test_no_stage_recomputes_more_layers_than_it_holds() -> None:
     for counts, fits in (("6,0", True), ("7,0", False)):
         (rule,) = given_layouts(small_job(fixed={"recompute_layers": counts}))
         assert rule.check(small_job(fixed={"recompute_layers": counts}), plans).tolist() == [fits]
+
+
+@pytest.mark.parametrize(
+    ("features", "limits", "sentence"),
+    [
+        (Features(), {"layers_per_stage": "12"}, "layers_per_stage=12: 12 layers on one stage"),
+        (Features(), {"layers_per_stage": "5,7"}, "layers_per_stage=5,7: 12 layers on 2 stages or virtual stages"),
+        (
+            Features(uneven_stages=False),
+            {"layers_per_stage": "5,7"},
+            "layers_per_stage=5,7: 12 layers on 2 stages or virtual stages, but test cuts them evenly",
+        ),
+        (
+            Features(uneven_stages=False),
+            {"layers_per_stage": "6,6"},
+            "layers_per_stage=6,6: 12 layers on 2 stages or virtual stages",
+        ),
+    ],
+)
+def test_a_layout_that_was_asked_for_says_so(features: Features, limits: dict[str, str], sentence: str) -> None:
+    job = small_job(features=features, fixed=limits)
+    (rule,) = given_layouts(job)
+    assert rule.explain(job) == f"you asked for {sentence}"
+
+
+def test_points_whose_activations_do_not_fit_on_the_host_are_forbidden() -> None:
+    """The second plan keeps activations there, which 1 GB does not take."""
+    job = small_job(features=Features(activation_offload=True))
+    plans = Plans.of([Plan(dp=8, num_microbatches=6), Plan(dp=8, num_microbatches=6, activation_offload=100)])
+    for memory, wanted in ((2e12, 1), (1e9, 0)):
+        program = program_of(job.with_host_memory(memory), [HostActivations()], plans)
+        program.enforce()
+        program.minimise(list(zip(program.points, (1, 0), strict=True)))
+        values = program.solve().values
+        assert values is not None
+        assert bool(values[program.points[wanted]])
+
+
+def test_a_layout_by_name_leaves_every_plan() -> None:
+    job = small_job(fixed={"layout": "even"})
+    (rule,) = given_layouts(job)
+    assert says(rule, job, Plan(pp=4, dp=2, num_microbatches=24)) == (True, True)

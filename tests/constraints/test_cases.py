@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from optimizer.catalog import load_cluster
 from optimizer.constraints.program import Program
-from optimizer.constraints.rule import Rule
+from optimizer.constraints.rule import LimitRule, Rule
 from optimizer.constraints.rules.activation_offload import ActivationOffload
 from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.bubble import Bubble
@@ -23,6 +24,7 @@ from optimizer.constraints.rules.expert_tp import ExpertTp
 from optimizer.constraints.rules.experts import ExpertCount
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.heads import Heads
+from optimizer.constraints.rules.in_backward import InBackward
 from optimizer.constraints.rules.interleaving import Interleaving
 from optimizer.constraints.rules.kv_heads import KvHeads
 from optimizer.constraints.rules.layers import Layers
@@ -74,6 +76,12 @@ ODD_DOMAIN = replace(
     ),
 )
 
+PAIRS = replace(
+    JOB.with_limits(max_tp=8),
+    cluster=replace(JOB.cluster, tiers=(replace(JOB.cluster.tiers[0], size=2), *JOB.cluster.tiers[1:])),
+)
+OWN, PIPED, OTHER = "stack.zero_stages", "stack.piped_zero_stages", "or a --stack that has it"
+
 HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (GpuProduct(), JOB, {"tp": 2, "cp": 2, "pp": 2}),
     (Batch(), JOB, {"dp": 2, "micro_batch": 3, "num_microbatches": 8}),
@@ -99,7 +107,9 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ExpertFolding(), MOE, {"tp": 2, "dp": 4, "ep": 4, "etp": 2}),
     (TpScaleUp(), JOB, {"tp": 8}),
     (TpScaleUp(), CAPPED, {"tp": 4}),
+    (TpScaleUp(), ODD_DOMAIN, {"tp": 3}),  # a quarter of the domain
     (TpScaleUp(), ODD_DOMAIN, {"tp": 8}),  # two whole nodes of four, of a domain of twelve
+    (TpScaleUp(), PAIRS, {"tp": 4}),  # half a node, of pairs
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 2}),
     (Interleaving(), JOB, {"pp": 4, "vpp": 3, "num_microbatches": 8}),
     (Interleaving(), JOB, {"pp": 4, "num_microbatches": 7}),
@@ -124,6 +134,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (DualPipeOverlap(), OVERLAPS, {"ep": 1, "schedule": "dualpipe"}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 4, "shard": 4, "ep": 4}),
     (TiedPipeline(), JOB, {"pp": 1}),
+    (InBackward(), JOB, {"num_microbatches": 1}),
 )
 BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (TpScaleUp(), ODD_DOMAIN, {"tp": 5}),
@@ -186,6 +197,26 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ContextShares(), SHARES, {"cp": 4, "zero_stage": 3, "dp": 4, "shard": 2}),
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 8, "shard": 2, "ep": 4}),
     (TiedPipeline(), JOB, {"pp": 2}),
+    (InBackward(), JOB, {"num_microbatches": 2}),
+)
+# What a rule would have to be for a plan, as it says it; nothing where no change of a limit is enough.
+RELAXED: tuple[tuple[LimitRule, Job, dict[str, Any], str], ...] = (
+    (TpScaleUp(), CAPPED, {"tp": 8}, "largest tp 4 -> 8"),
+    (TpScaleUp(), ODD_DOMAIN, {"tp": 24}, "largest tp 12 -> 24"),  # six whole nodes
+    (TpScaleUp(), ODD_DOMAIN.with_limits(max_tp=2), {"tp": 3}, "largest tp 2 -> 3"),  # a quarter of the domain
+    (TpScaleUp(), PAIRS.with_limits(max_tp=2), {"tp": 4}, "largest tp 2 -> 4"),
+    (TpScaleUp(), JOB, {"tp": 6}, ""),
+    (Vocabulary(), PADDED, {"tp": 16}, "vocabulary padding 1% -> 3%"),
+    (ContextParallel(), CP, {"cp": 8}, "tokens per context-parallel rank 1,024 -> 512"),
+    (ContextParallel(), replace(CP, seq_len=4), {"cp": 8}, "tokens per context-parallel rank 1,024 -> 1"),
+    (ContextParallel(), UNFUSED, {"cp": 2}, ""),
+    (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 3}, "largest micro-batch 2 -> 3"),
+    (Bubble(), TIGHT, {"pp": 2, "num_microbatches": 3}, "bubble 20.0% -> 25.0%"),
+    (Recompute(), SELECTIVE, {"recompute": "full"}, "allow full recompute"),
+    (ZeroStage(), FSDP, {"zero_stage": 1}, f"allow ZeRO-1 (--set {OWN}=[0,1,2,3] --set {PIPED}=[0,1], {OTHER})"),
+    (ZeroStage(), FSDP, {"zero_stage": 2}, f"allow ZeRO-2 (--set {OWN}=[0,2,3], {OTHER})"),  # none under a pipeline
+    (ZeroStage(), JOB, {"zero_stage": 3}, f"allow ZeRO-3 (--set {OWN}=[0,1,3], {OTHER})"),
+    (ZeroStage(), JOB, {"pp": 2, "zero_stage": 2}, ""),
 )
 
 
@@ -198,7 +229,7 @@ def says(rule: Rule, job: Job, plan: Plan) -> tuple[bool, bool]:
     return bool(rule.check(job, plans)[0]), program.solve().values is not None
 
 
-def named(case: tuple[Rule, Job, dict[str, Any]]) -> str:
+def named(case: tuple[Any, ...]) -> str:
     return f"{case[0].name} {case[2]}"
 
 
@@ -212,6 +243,13 @@ def test_what_a_rule_lets_pass(case: tuple[Rule, Job, dict[str, Any]]) -> None:
 def test_what_a_rule_refuses(case: tuple[Rule, Job, dict[str, Any]]) -> None:
     rule, job, plan = case
     assert says(rule, job, Plan(**plan)) == (False, False)
+
+
+@pytest.mark.parametrize("case", RELAXED, ids=named)
+def test_what_a_rule_would_have_to_be(case: tuple[LimitRule, Job, dict[str, Any], str]) -> None:
+    rule, job, plan, relaxation = case
+    (required,) = rule.required(job, Plans.of([Plan(**plan)])).tolist()
+    assert (rule.relax(job, required)[1] if math.isfinite(required) else "") == relaxation
 
 
 def test_every_rule_has_a_case_of_each_sort() -> None:

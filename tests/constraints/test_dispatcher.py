@@ -55,3 +55,9 @@ def test_a_pin_on_what_has_no_kernels_says_so() -> None:
     found = plan(job(ep=256, dispatcher="deepep"), trials=0, top=1)
     assert found.plan is None
     assert any("DeepEP over 2, 4, 8, 16" in clash.reason for clash in found.conflict)
+
+
+@pytest.mark.parametrize("dispatcher", DISPATCHERS)
+def test_where_nothing_travels_it_is_all_to_all_by_name(dispatcher: str) -> None:
+    plans = Plans.of([Plan(dp=256, num_microbatches=4, dispatcher=dispatcher)])
+    assert OfferedDispatcher().check(job(), plans).tolist() == [dispatcher == "alltoall"]

@@ -11,8 +11,12 @@ from click.testing import CliRunner, Result
 from optimizer.answer.reading import read_answer
 from optimizer.calibration.runs import read_runs
 from optimizer.cli import cli
+from optimizer.diagnose.measured import Measured
+from optimizer.diagnose.row import row_of
+from optimizer.job.plan import Plan
 from tests.diagnose import written
 from tests.diagnose.test_formats import PACE, times
+from tests.search.jobs import small_job
 
 JOBS = {
     "dense": ["--model", "llama3-8b", "--gpus", "64"],
@@ -141,3 +145,16 @@ def test_a_log_of_another_run_than_the_plan_makes_no_row(tmp_path: Path) -> None
     assert "global_batch 64, not 512" in done.stderr
     assert not table.exists()
     assert "global_batch 64, not 512" in read(log, "--plan", answer).stdout
+
+
+@pytest.mark.parametrize(
+    ("plan", "notes"),
+    [
+        (Plan(pp=2, layers_per_stage=(17, 15)), "layers per stage 17 15"),
+        (Plan(pp=2, layers_per_stage=(16, 16)), ""),
+        (Plan(recompute="full", recompute_first=4), "recompute_num_layers=4"),
+    ],
+)
+def test_notes_hold_what_no_column_does(plan: Plan, notes: str) -> None:
+    measured = Measured(files=("train.log",), program="", status="oom", steady=None, facts={})
+    assert row_of(measured, small_job(), plan).get("notes", "") == notes

@@ -16,6 +16,7 @@ from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
+from optimizer.purchase.units import FACTORS
 from optimizer.purchase.words import _dates, summary
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
@@ -89,6 +90,13 @@ def test_failures_cost_energy_as_they_cost_time() -> None:
     )
     assert more.goodput < 0.99 * fewer.goodput
     assert more.energy * more.goodput == pytest.approx(fewer.energy * fewer.goodput, rel=1e-6)
+    # An H100 of 700 W, with its share of the node and of the site.
+    assert 500 < fewer.energy / (8192 * fewer.time_to_train) < 2000
+
+
+def test_a_month_of_a_kilowatt_is_a_twelfth_of_a_year() -> None:
+    factor, unit = FACTORS["colocation"]  # from USD/J
+    assert (factor, unit) == (pytest.approx(1e3 * 365.25 / 12 * DAY, rel=1e-3), "USD/kW-month")
 
 
 def test_the_bars_of_a_tornado_lie_within_its_axis() -> None:

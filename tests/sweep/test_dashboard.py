@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import optuna
 import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.search.lattice.saved_trials import open_storage
+from optimizer.sweep import dashboard
 from optimizer.sweep.connection import url_of
 from optimizer.sweep.dashboard import publish
 from optimizer.sweep.store import Store
@@ -32,3 +35,10 @@ def test_one_trial_per_job_in_the_database_of_the_store(place: str) -> None:
         with pytest.raises(InputError, match="another program has a study named 'mine'"):
             publish(place, "mine", results())
     store.close()
+
+
+def test_the_password_reaches_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    monkeypatch.setattr(dashboard, "open_storage", lambda url: nullcontext(opened.append(url)))
+    url = "postgresql+psycopg://me:secret@127.0.0.1/batches"
+    assert [dashboard.usable(url)] == opened == [url]

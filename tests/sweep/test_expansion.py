@@ -6,10 +6,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from optimizer.commands.study.batch import make_job
+from optimizer.job.fields import FIELDS
 from optimizer.job.job import Limits
 from optimizer.job.model import Provenance
 from optimizer.sweep.expansion import tasks_of
-from optimizer.sweep.study import Effort
+from optimizer.sweep.study import AXES, Effort
 from optimizer.sweep.study_file import read_study
 from optimizer.sweep.task import Task, content, key_of
 from optimizer.sweep.work import cost_model_version
@@ -128,3 +129,9 @@ def test_content_has_no_words_about_the_numbers() -> None:
 def test_the_version_is_a_fingerprint() -> None:
     assert cost_model_version() == cost_model_version()
     assert set(cost_model_version()) <= set("0123456789abcdef")
+
+
+def test_every_axis_is_one_and_fixed_variables_vary_fastest() -> None:
+    assert all(field.axis for field in AXES)
+    assert len({field.name for field in AXES}) == len(AXES)
+    assert AXES[-1] is FIELDS["fix"]

@@ -7,9 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.exc import IntegrityError
 
 from optimizer.sweep.connection import StoreError, advice
 from optimizer.sweep.store import Store
+from optimizer.sweep.tables import JOBS
 from tests.sweep.fakes import bytes_of, tasks
 
 
@@ -43,6 +46,15 @@ def test_a_store_of_another_layout_is_refused(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="another version of optimize"):
         Store(str(tmp_path / "store.db"))
+
+
+@pytest.mark.parametrize("column", [column.name for column in JOBS.columns if column.name not in ("key", "owner")])
+def test_every_row_is_whole(column: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store.db"))
+    store.register(tasks(1))
+    with pytest.raises(IntegrityError), store.engine.begin() as connection:
+        connection.execute(update(JOBS).values({column: None}))
+    store.close()
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ def number(text: str) -> float | None:
 def read(text: str) -> LogLine | None:
     """A step's line, or that of a rank's memory.
 
-    >>> line = "iteration: 5 / 20 | consumed_tokens: 10.5M | time_per_iteration_ms: 1.23K | tokens_per_sec: 1.7M |"
-    >>> read(line).seconds
-    1.23
+    >>> found = read("iteration: 5 / 20 | time_per_iteration_ms: 1.23K | lm_loss: 2.5 | model_tflops_per_gpu: 400 |")
+    >>> found.seconds, found.flops_rate, found.loss
+    (1.23, 400000000000000.0, 2.5)
     """
     if match := STEP.search(text) or OLD_STEP.search(text):
         loss, norm, flops = LOSS.search(text), NORM.search(text), FLOPS.search(text)
