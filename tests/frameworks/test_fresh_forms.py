@@ -109,7 +109,8 @@ UNNAMED: list[tuple[str, str, list[str]]] = [
     ("sft.yaml", f"{launches.TRAINER}optim: rmsprop\n", ["optim rmsprop"]),
     ("sft.yaml", f"{launches.TRAINER}attn_implementation: eager\n", ["attn_implementation eager"]),
     ("sft.yaml", f"{launches.TRAINER}attn_implementation: flash_attention_2\ntorch_compile: false\n", []),
-    ("sft.yaml", f"{launches.TRAINER}beta: 0.1\nmax_prompt_length: 512\n", ["beta 0.1", "max_prompt_length 512"]),
+    ("sft.yaml", f"{launches.TRAINER}max_prompt_length: 512\n", ["max_prompt_length 512"]),
+    ("dpo.yaml", f"{launches.TRAINER}beta: 0.1\nmax_prompt_length: 512\n", []),
     ("sft.yaml", f"{launches.TRAINER}stage: dpo\nbeta: 0.1\n", []),
     (
         "sft.yaml",

@@ -140,8 +140,6 @@ def read(launch: Launch, values: Values) -> None:
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
-    if "loss" in settings:
-        method += PREFERENCES
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
@@ -150,6 +148,8 @@ def read(launch: Launch, values: Values) -> None:
         _usual_optimizer(launch, values)
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
+    if "loss" in launch.settings:
+        method += PREFERENCES
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
