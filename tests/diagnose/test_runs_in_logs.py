@@ -172,3 +172,60 @@ def test_a_coarse_clock_tells_the_time_of_many_steps(each: float, steps: int, tm
     log.write_text(text)
     (run,) = read_runs_of([log], {})
     assert run.step_time == pytest.approx(each, rel=0.01)
+
+
+def bar(state: int, length: int, elapsed: float, pace: float = PACE) -> str:
+    clock = f"{int(elapsed) // 60:02d}:{int(elapsed) % 60:02d}"
+    return f" {100 * state // length}%|#   | {state}/{length} [{clock}<10:00,  {pace:.2f}s/it]"
+
+
+def trained(first: int, last: int, length: int) -> list[str]:
+    return [bar(step, length, PACE * step) for step in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("checked", [50, 100, 300])
+def test_bars_of_evaluations_are_no_restarts_however_long(checked: int, tmp_path: Path) -> None:
+    check = [bar(state, checked, 0.1 * state, 0.1) for state in range(checked + 1)]
+    parts = [[*trained(at + 1, at + 20, 100), *check] for at in range(0, 100, 20)]
+    (found,) = runs(write(tmp_path / "a.log", [line for part in parts for line in part]))
+    assert (found["restarts"], found["last_step"]) == (0, 100)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2, 3])
+def test_bars_of_ranks_that_lag_are_one_run(lag: int, tmp_path: Path) -> None:
+    rows = trained(1, 60, 60)
+    lines = [line for at in range(60) for line in (rows[at], rows[max(0, at - lag)])]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_a_bar_whose_clock_begins_anew_is_a_restart(tmp_path: Path) -> None:
+    again = [bar(step, 100, PACE * (step - 40) + 5) for step in range(41, 101)]
+    (found,) = runs(write(tmp_path / "a.log", [*trained(1, 60, 100), *again]))
+    assert (found["restarts"], found["last_step"]) == (1, 100)
+
+
+def test_ranks_that_print_losses_of_their_own_are_one_run(tmp_path: Path) -> None:
+    rows = [row for row in written.megatron(times()) if "elapsed" in row]
+    lines = [row.replace("lm loss: 1", f"lm loss: {rank}") for row in rows for rank in (1, 2)]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_validations_of_torchtitan_are_no_steps(tmp_path: Path) -> None:
+    lines = []
+    for row in written.torchtitan(times()):
+        lines.append(row)
+        if "step: 20" in row or "step: 40" in row:
+            lines.append(row.replace("step:", "validate step:").replace("loss:  1", "loss:  2"))
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_the_slow_first_step_is_not_in_the_means_of_torchtune(tmp_path: Path) -> None:
+    mean, weight, rows = 0.0, 0.0, []
+    for step in range(1, 13):
+        mean, weight = 0.7 * mean + 0.3 * (30.0 if step == 1 else PACE), 0.7 * weight + 0.3
+        rows.append(f"1|{step}|Loss: 1.8:" + bar(step, 808, 28 + PACE * step, mean / weight))
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(PACE, rel=0.02)
