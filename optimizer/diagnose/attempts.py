@@ -14,6 +14,7 @@ from optimizer.frameworks.log_line import LogLine
 
 NEAR = 3  # log intervals by which ranks that write into one file may be apart
 NOTHING = (None, None, None, None)
+TICK = 1.0  # of a bar's clock, by which a state that is drawn again may differ [s]
 BACK = 0.25  # share of steps that go back from which several processes wrote: restarts are seldom
 LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer
 
@@ -128,16 +129,18 @@ def _interleaved(same: Record, last: Record, record: Record, near: bool, several
     """Whether two lines can be of one step: at the same time or soon after each other, with the same loss, which ranks
     reduce, if they are not seen to print their own.
     """
+    if several and near:
+        return True
     losses = {loss for known in (same, record) if (loss := known.reading.loss) is not None}
-    if len(losses) > 1 and not several and not any(map(isnan, losses)):
+    if len(losses) > 1 and not any(map(isnan, losses)):
         return False
     if same.time is not None and record.time is not None:
         return abs(record.time - same.time) <= SECONDS
     soon = record.line - last.line <= LINES
     clocks = same.reading.elapsed, record.reading.elapsed
     if clocks[0] is not None and clocks[1] is not None:
-        return soon and abs(clocks[1] - clocks[0]) <= SECONDS
-    return near and soon and (several or same is last or len(losses) == 1)
+        return abs(clocks[1] - clocks[0]) <= (SECONDS if soon else TICK)
+    return near and soon and (same is last or len(losses) == 1)
 
 
 def _note(run: Stream, reading: LogLine) -> None:

@@ -103,7 +103,8 @@ def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
 
     A bar shows the running mean, which has the slow first step for long, and as it closes that of all steps.
 
-    mean of n steps x (1 - (1 - s)^n) = s x last step + (1 - s) x the same of n - 1 steps
+    mean of n steps = s x last step + (1 - s) x mean of n - 1 steps, both means x (1 - (1 - s)^n) where it is corrected;
+    the clock of the bar tells which.
 
     >>> means = (5.54, 2.41, 1.41, 1 / 1.06, 1 / 1.46, 1 / 1.46, 0.66)
     >>> states = zip((1, 2, 3, 4, 5, 5, 5), means)
@@ -113,19 +114,28 @@ def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
     """
     timed = [reading if reading.bar is None else None for reading in readings]
     for bar in training_bars(readings):
-        drawn, before, seconds = 0, 0.0, 0.0
-        for place in bar.places:
-            reading, state = readings[place], (readings[place].bar or (0, 0))[0]
-            if not state:
-                continue
-            timed[place] = reading
-            if reading.seconds is None:
-                continue
-            if state == drawn + 1 and state <= FORGOTTEN and reading.seconds >= DRAWN:
-                total = reading.seconds * (1.0 - (1.0 - SMOOTHING) ** state)
-                drawn, before, seconds = state, total, (total - (1.0 - SMOOTHING) * before) / SMOOTHING
-            elif state != drawn:
-                continue
-            if seconds > 0:
-                timed[place] = reading._replace(seconds=seconds)
+        states = [readings[place] for place in bar.places]
+        ways = [_unmixed(states, corrected) for corrected in (True, False)]
+        for place, reading, seconds in zip(bar.places, states, min(ways, key=lambda way: way[1])[0], strict=True):
+            if reading.bar and reading.bar[0]:
+                timed[place] = reading._replace(seconds=seconds) if seconds else reading
     return timed
+
+
+def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], float]:
+    """What the step of each state of a bar took, 0 where its mean does not tell, and how far that is off its clock [s].
+
+    Older releases of tqdm begin with the first step as the mean; newer ones correct for that.
+    """
+    steps: list[float] = []
+    drawn, before, seconds, sum_of_steps, off = 0, 0.0, 0.0, 0.0, 0.0
+    for reading in states:
+        state, mean = reading.bar[0] if reading.bar else 0, reading.seconds or 0.0
+        if state == drawn + 1 and state <= FORGOTTEN and mean >= DRAWN:
+            total = mean * (1.0 - (1.0 - SMOOTHING) ** state) if corrected else mean
+            first = not corrected and state == 1
+            drawn, before, seconds = state, total, mean if first else (total - (1.0 - SMOOTHING) * before) / SMOOTHING
+            sum_of_steps += seconds
+            off = abs(sum_of_steps - (reading.elapsed or sum_of_steps))
+        steps.append(max(0.0, seconds) if state == drawn else 0.0)
+    return steps, off

@@ -96,9 +96,6 @@ def of_bar(text: str, step: int | None = None, loss: float | None = None) -> Log
     if match is None:
         return None
     state, length, clock, rate, unit = match.groups()
-    elapsed = 0.0
-    for part in clock.split(":"):
-        elapsed = 60 * elapsed + float(part or 0)
     bar = int(state), int(length)
     return LogLine(
         step=bar[0] if step is None else step,
@@ -106,9 +103,21 @@ def of_bar(text: str, step: int | None = None, loss: float | None = None) -> Log
         bar=bar,
         seconds=seconds_of(rate, unit) if rate else None,
         averaged=True,
-        elapsed=elapsed,
+        elapsed=clock_seconds(clock),
         loss=loss,
     )
+
+
+def clock_seconds(text: str) -> float:
+    """The seconds of a clock of hours, minutes and seconds [s].
+
+    >>> clock_seconds("1:00:02.5"), clock_seconds("02:05")
+    (3602.5, 125.0)
+    """
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = 60 * seconds + float(part or 0)
+    return seconds
 
 
 def seconds_of(rate: str, unit: str) -> float | None:

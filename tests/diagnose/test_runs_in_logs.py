@@ -229,3 +229,36 @@ def test_the_slow_first_step_is_not_in_the_means_of_torchtune(tmp_path: Path) ->
         mean, weight = 0.7 * mean + 0.3 * (30.0 if step == 1 else PACE), 0.7 * weight + 0.3
         rows.append(f"1|{step}|Loss: 1.8:" + bar(step, 808, 28 + PACE * step, mean / weight))
     assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(PACE, rel=0.02)
+
+
+def test_the_mean_of_older_bars_is_told_by_their_clock(tmp_path: Path) -> None:
+    """A run of March 2021 on 16 nodes: steps of 225, 210, 215 and 221 s."""
+    means = zip((225, 435, 650, 871), (225.28, 220.73, 219.16, 219.64), strict=True)
+    rows = [bar(step, 4, elapsed, mean) for step, (elapsed, mean) in enumerate(means, 1)]
+    assert first(write(tmp_path / "a.log", [*rows, bar(4, 4, 872, 218.03)]))["step_time_s"] == pytest.approx(
+        215, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['  "global_step": 2178,', '      "train_runtime": 857600.0,', '      "train_steps_per_second": 0.003'],
+        ["  Total optimization steps = 2,178", "{'train_runtime': 857600.0, 'train_steps_per_second': 0.003}"],
+    ],
+)
+def test_a_rounded_rate_is_that_of_the_steps_and_the_runtime(lines: list[str], tmp_path: Path) -> None:
+    assert first(write(tmp_path / "state.json", lines))["step_time_s"] == pytest.approx(393.76, rel=1e-4)
+
+
+def test_two_processes_that_append_to_one_file_are_no_restarts(tmp_path: Path) -> None:
+    lines = []
+    for step in range(10, 400, 10):
+        for late in (0, 130):
+            clock = timedelta(seconds=int(PACE * step) + late)
+            lines.append(
+                f'{{"current_steps": {step}, "total_steps": 400, "loss": 0.{8500 + late}, "elapsed_time": "{clock}"}}'
+            )
+    (found,) = runs(write(tmp_path / "trainer_log.jsonl", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 390)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from optimizer.base.units import GiB, is_count
 from optimizer.frameworks.bars import timed_by_bars
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, of_bar
+from optimizer.frameworks.log_line import LogFormat, LogLine, clock_seconds, decimal, of_bar
 
 BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|")
 VALUE = re.compile(r"""['"]([\w/() ]+)['"]: ['"]?([-\w./:, ]*[\w])['"]?(?=, ['"]|\})""")
@@ -21,6 +21,9 @@ STEPS, SPEED, PACE = "global_step/max_steps", "train_speed(iter/s)", "train_spee
 RESERVED = ("memory(GiB)", "memory/device_reserved (GiB)", "vram_reserved")
 LOSSES = ("'loss':", '"loss":')
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
+RUNTIME = re.compile(r"['\"]?train_runtime['\"]?\s*[:=]\s*'?((?:\d+:)*[\d.]+)")
+ALL_STEPS = re.compile(r'\s*"global_step": (\d+),?\s*$|.*\bTotal optimization steps = ([\d,]+)')
+ROUNDED = 1e-3  # digits of a summary's rate [1/s]
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
 
 
@@ -34,9 +37,13 @@ def read(text: str) -> LogLine | None:
     """
     if BAR.match(text):
         return of_bar(text)
-    if "train_steps_per_second" in text and (match := SUMMARY.search(text)):
-        rate = float(match[1])
-        return LogLine(seconds=1.0 / rate, alone=True) if rate > 0 else None
+    if "train_runtime" in text or "train_steps_per_second" in text:
+        runtime, summary = RUNTIME.search(text), SUMMARY.search(text)
+        rate = float(summary[1]) if summary else 0.0
+        elapsed = clock_seconds(runtime[1]) if runtime else None
+        return LogLine(seconds=1.0 / rate if rate > 0 else None, alone=True, elapsed=elapsed)
+    if match := ALL_STEPS.match(text):
+        return LogLine(last_step=int((match[1] or match[2]).replace(",", "")))
     if "loss" in text and (place := text.find("{")) >= 0:
         return _values(dict(VALUE.findall(text, place)))
     return None
@@ -80,8 +87,32 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     >>> two[0].seconds, two[1]
     (2.0, None)
     """
-    pairs = zip((LogLine(), *readings), readings, timed_by_bars(readings), strict=False)
-    return [None if _repeats(before, reading) else timed for before, reading, timed in pairs]
+    exact = _unrounded(readings)
+    pairs = zip((LogLine(), *exact), exact, timed_by_bars(exact), strict=False)
+    return [
+        None if (reading.alone and reading.seconds is None) or _repeats(before, reading) else timed
+        for before, reading, timed in pairs
+    ]
+
+
+def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
+    """The readings, summaries with the time of a run over its steps, where these are known: rates have three digits.
+
+    >>> state = [LogLine(last_step=2178), LogLine(alone=True, elapsed=860000.0), LogLine(alone=True, seconds=1 / 0.003)]
+    >>> round(_unrounded(state)[-1].seconds, 2)
+    394.86
+    """
+    exact: list[LogLine] = []
+    steps, runtime = 0, 0.0
+    for reading in readings:
+        steps = reading.last_step or steps
+        if reading.alone:
+            runtime = reading.elapsed or runtime
+            if reading.seconds and steps and runtime and abs(steps / runtime - 1 / reading.seconds) <= ROUNDED:
+                reading = reading._replace(seconds=runtime / steps)
+            reading = reading._replace(elapsed=None)
+        exact.append(reading)
+    return exact
 
 
 def _repeats(before: LogLine, reading: LogLine) -> bool:
@@ -92,7 +123,7 @@ def _repeats(before: LogLine, reading: LogLine) -> bool:
 
 LOG = LogFormat(
     name="Hugging Face Trainer",
-    marks=("it/s", "s/it", "train_steps_per_second", *LOSSES),
+    marks=("it/s", "s/it", "train_runtime", "train_steps_per_second", '"global_step": ', "Total optimization", *LOSSES),
     read=read,
     settle=of_training,
     remark="the bar's rate is a running mean: the spread of single steps is larger",
