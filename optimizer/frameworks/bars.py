@@ -128,10 +128,13 @@ def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], f
     Older releases of tqdm begin with the first step as the mean; newer ones correct for that.
     """
     steps: list[float] = []
-    drawn, before, seconds, sum_of_steps, off = 0, 0.0, 0.0, 0.0, 0.0
+    begun, drawn, before, seconds, sum_of_steps, off = 0, 0, 0.0, 0.0, 0.0, 0.0
     for reading in states:
         state, mean = reading.bar[0] if reading.bar else 0, reading.seconds or 0.0
-        if state == drawn + 1 and state <= FORGOTTEN and mean >= DRAWN:
+        if not drawn and state > FORGOTTEN:  # an excerpt, which begins with a mean of steps before it
+            begun = drawn = state
+            before = mean
+        elif state == drawn + 1 and state - begun <= FORGOTTEN and mean >= DRAWN:
             total = mean * (1.0 - (1.0 - SMOOTHING) ** state) if corrected else mean
             first = not corrected and state == 1
             drawn, before, seconds = state, total, mean if first else (total - (1.0 - SMOOTHING) * before) / SMOOTHING

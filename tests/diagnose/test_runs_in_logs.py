@@ -262,3 +262,8 @@ def test_two_processes_that_append_to_one_file_are_no_restarts(tmp_path: Path) -
     (found,) = runs(write(tmp_path / "trainer_log.jsonl", lines))
     assert (found["restarts"], found["last_step"]) == (0, 390)
     assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+def test_a_slow_step_before_an_excerpt_is_not_in_its_steps(tmp_path: Path) -> None:
+    rows = [bar(281 + place, 873, 1536 + 4.25 * place, mean) for place, mean in enumerate((5.35, 5.02, 4.79, 4.62))]
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(4.25, rel=0.01)

@@ -101,6 +101,8 @@ def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
     >>> state = [LogLine(last_step=2178), LogLine(alone=True, elapsed=860000.0), LogLine(alone=True, seconds=1 / 0.003)]
     >>> round(_unrounded(state)[-1].seconds, 2)
     394.86
+    >>> _unrounded([LogLine(alone=True, elapsed=273.0, seconds=1 / 0.007)])[0].seconds
+    136.5
     """
     exact: list[LogLine] = []
     steps, runtime = 0, 0.0
@@ -108,8 +110,11 @@ def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
         steps = reading.last_step or steps
         if reading.alone:
             runtime = reading.elapsed or runtime
-            if reading.seconds and steps and runtime and abs(steps / runtime - 1 / reading.seconds) <= ROUNDED:
-                reading = reading._replace(seconds=runtime / steps)
+            if reading.seconds and runtime:
+                rate = 1 / reading.seconds
+                count = steps if abs(steps / runtime - rate) <= ROUNDED else round(runtime * rate)
+                if count and (count == steps or runtime * ROUNDED < 1):  # else it may be one of several numbers
+                    reading = reading._replace(seconds=runtime / count)
             reading = reading._replace(elapsed=None)
         exact.append(reading)
     return exact
