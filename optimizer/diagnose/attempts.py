@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isnan
 from statistics import median
 from typing import NamedTuple
@@ -11,6 +13,9 @@ from typing import NamedTuple
 from optimizer.frameworks.log_line import LogLine
 
 NEAR = 3  # log intervals by which ranks that write into one file may be apart
+NOTHING = (None, None, None, None)
+TICK = 1.0  # of a bar's clock, by which a state that is drawn again may differ [s]
+BACK = 0.25  # share of steps that go back from which several processes wrote: restarts are seldom
 LINES, SECONDS = 20, 30.0  # between two of their lines; a program that starts again prints more, and takes longer
 
 
@@ -49,18 +54,21 @@ class Stream:
         return tuple(record for attempt in self.attempts for record in attempt)
 
 
-def streams_of(records: Iterable[Record]) -> list[Stream]:
+def streams_of(records: Sequence[Record]) -> list[Stream]:
     """The runs in what one process, or several without labels, wrote.
 
-    A step's number that was just there is another rank's; one that goes back continues from a checkpoint, unless it
-    goes back to where the run began or the number of the last step or the batch is another one: then it is a new run.
+    A step's number that was just there is another rank's, as is one that was there at the same time or where steps
+    often go back; else one that goes back continues from a checkpoint, unless it goes back to where the run began or
+    the number of the last step or the batch is another one: then it is a new run.
 
     >>> def of(*steps):
-    ...     rows = (Record(reading=LogLine(step=step, last_step=9, seconds=1.0), line=step) for step in steps)
+    ...     rows = [Record(reading=LogLine(step=step, last_step=9, seconds=1.0), line=step) for step in steps]
     ...     return [[len(attempt) for attempt in run.attempts] for run in streams_of(rows)]
     >>> of(1, 2, 3, 4), of(1, 1, 2, 2, 3), of(1, 2, 3, 4, 5, 6, 7, 3, 4, 5), of(1, 2, 3, 4, 5, 6, 1, 2, 3)
     ([[4]], [[3]], [[7, 3]], [[6], [3]])
     """
+    steps = [record.reading.step for record in records if record.reading.step is not None]
+    several = sum(step <= before for before, step in pairwise(steps)) > BACK * len(steps)
     runs: list[Stream] = []
     current = Stream(attempts=[[]])
     for record in records:
@@ -68,13 +76,17 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
         if reading.step is None:
             _note(current, reading)
             values = (reading.seconds, reading.tokens_rate, reading.loss, reading.grad_norm)
-            if attempt and not reading.alone and any(value is not None for value in values):  # of the step before
+            if values != NOTHING and attempt and not reading.alone:  # of the step before
                 attempt[-1] = attempt[-1]._replace(reading=filled(attempt[-1].reading, reading))
             continue
         if attempt:
-            kind = _continues(current, attempt, record)
+            kind = _continues(current, attempt, record, several)
             if kind == "again":
-                _merge(current, attempt, record)
+                same = _place(attempt, record.step)
+                attempt[same] = attempt[same]._replace(
+                    reading=filled(reading, attempt[same].reading)
+                )  # the later counts
+                _note(current, reading)
                 continue
             if kind == "restart":
                 current.attempts.append([])
@@ -89,47 +101,56 @@ def streams_of(records: Iterable[Record]) -> list[Stream]:
     return [run for run in runs if run.attempts or run.reserved or run.allocated or run.facts]
 
 
-def _continues(run: Stream, attempt: Sequence[Record], record: Record) -> str:
+def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: bool) -> str:
     """What a step is to those before it: the next, again, a restart, or of an other run."""
     last, first, step = attempt[-1], run.attempts[0][0], record.step
     if step > last.step:
         return "next"
-    interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
-    same = next((old for old in reversed(attempt[-4 * NEAR :]) if old.step == step), None)
-    if same is not None and last.step - step <= NEAR * max(1, interval) and _interleaved(same, last, record):
-        return "again"
     if record.reading.last_step != last.reading.last_step:
         return "other"
     if record.reading.facts.get("global_batch") != last.reading.facts.get("global_batch"):
         return "other"
+    interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
+    near = last.step - step <= NEAR * max(1, interval)
+    if step <= first.step and not near:
+        return "other"
+    place = _place(attempt, step)
+    if attempt[place].step == step and _interleaved(attempt[place], last, record, near, several):
+        return "again"
     return "other" if step <= first.step else "restart"
 
 
-def _interleaved(same: Record, last: Record, record: Record) -> bool:
-    """Whether two lines can be of one step: soon after each other, with the same loss, which ranks reduce."""
+def _place(attempt: Sequence[Record], step: int) -> int:
+    """Where the steps of an attempt reach one."""
+    return bisect_left(attempt, step, key=lambda record: record.step)
+
+
+def _interleaved(same: Record, last: Record, record: Record, near: bool, several: bool) -> bool:
+    """Whether two lines can be of one step: at the same time or soon after each other, with the same loss, which ranks
+    reduce, if they are not seen to print their own.
+    """
+    if several and near:
+        return True
     losses = {loss for known in (same, record) if (loss := known.reading.loss) is not None}
     if len(losses) > 1 and not any(map(isnan, losses)):
         return False
     if same.time is not None and record.time is not None:
         return abs(record.time - same.time) <= SECONDS
-    return record.line - last.line <= LINES and (same is last or len(losses) == 1)
-
-
-def _merge(run: Stream, attempt: list[Record], record: Record) -> None:
-    """Another line on a step: the later state of it counts."""
-    for place in range(len(attempt) - 1, -1, -1):
-        if attempt[place].step == record.step:
-            attempt[place] = attempt[place]._replace(reading=filled(record.reading, attempt[place].reading))
-            break
-    _note(run, record.reading)
+    soon = record.line - last.line <= LINES
+    clocks = same.reading.elapsed, record.reading.elapsed
+    if clocks[0] is not None and clocks[1] is not None:
+        return abs(clocks[1] - clocks[0]) <= (SECONDS if soon else TICK)
+    return near and soon and (same is last or len(losses) == 1)
 
 
 def _note(run: Stream, reading: LogLine) -> None:
     """Take what a line says of the whole run: settings and memory."""
     if reading.facts:
         run.facts.update(reading.facts)
-    run.reserved = largest(run.reserved, reading.reserved)
-    run.allocated = largest(run.allocated, reading.allocated)
+    if reading.reserved is not None:
+        run.reserved = largest(run.reserved, reading.reserved)
+    if reading.allocated is not None:
+        run.allocated = largest(run.allocated, reading.allocated)
 
 
 def filled(reading: LogLine, other: LogLine) -> LogLine:

@@ -6,9 +6,8 @@ import gzip
 import io
 import re
 import zlib
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -22,24 +21,28 @@ from optimizer.frameworks.log_line import Mark
 MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
 GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
-_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, and more than a float holds
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
-    re.compile(r"\s*\[(?:rank|default)\s?(\d+)\]:?\s?"),  # torchrun, torchelastic
-    re.compile(r"\s*(\d{1,5}):\s"),  # srun --label
-    re.compile(r"\s*(?=[\w.-]*\d)([A-Za-z][\w.-]*):\s(?=\s*[\[\d]|.*\biteration\b)"),  # pdsh, DeepSpeed's launcher
+    r"\[(?:rank|default)\s?(\d+)\]:?\s?",  # torchrun, torchelastic
+    r"(\d{1,5}):\s",  # srun --label
+    r"(?=[\w.-]*\d)([A-Za-z][\w.-]*):\s(?=\s*[\[\d]|.*\biteration\b)",  # pdsh, DeepSpeed's launcher
 )
+LABELS = tuple(re.compile(rf"\s*{label}") for label in _LABELS)
+# Whether any line has a label, or a time: expressions that begin with a letter are found quickly.
+_LABELLED = re.compile(rf"\n[ \t]*(?:{'|'.join(_LABELS)})")
 _TIME = re.compile(
     r"\b(?P<y>20\d\d)-?(?P<m>\d\d)-?(?P<d>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?P<part>[.,]\d{1,6})?"
     r"|\b(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>20\d\d) (?P<clock2>\d\d:\d\d:\d\d)(?P<part2>[.,]\d{1,6})?"
 )
+_DATED = re.compile(r"20\d\d(?:-?\d\d-?\d\d[T ]| )\d\d:")
 
 
 class LoggedLine(NamedTuple):
     """One line: its place in the file, its text, the process that wrote it ("" if none is named), its time [s].
 
-    suspect: it may tell of a failure.
+    suspect: it may tell of a failure; marks: bits of those that stand in it.
     """
 
     number: int
@@ -47,20 +50,29 @@ class LoggedLine(NamedTuple):
     rank: str = ""
     time: float | None = None
     suspect: bool = False
+    marks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogText:
     """The lines of a file that have one of the texts looked for, of `count` in all.
 
-    marks: those that stand in it; unfinished: the last line of the file has no end; remarks: on how it was read.
+    bits: of the marks, by which lines name them; unfinished: the last line of the file has no end; remarks: on how it
+    was read.
     """
 
     lines: tuple[LoggedLine, ...]
-    marks: frozenset[Mark] = frozenset()
+    bits: Mapping[Mark, int] = field(default_factory=dict)
     count: int = 0
     unfinished: bool = False
     remarks: tuple[str, ...] = ()
+
+    def marked(self, marks: Sequence[Mark]) -> list[LoggedLine]:
+        """The lines that have one of these marks."""
+        wanted = 0
+        for mark in marks:
+            wanted |= self.bits[mark]
+        return [line for line in self.lines if line.marks & wanted]
 
 
 def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> LogText:
@@ -76,69 +88,85 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give the path of a training log"]) from None
     if data.startswith(GZIP):
         data = _unpacked(path, data, remarks)
-    text = _decoded(path, data, remarks)
-    whole = io.StringIO(text, newline=None).read()
+    whole = plain(io.StringIO(_decoded(path, data, remarks), newline=None).read())
     unfinished = bool(whole) and not whole.endswith("\n")
     lower = whole.lower()
-    suspects = _with(lower if len(lower) == len(whole) else whole, signals)
-    ends = [match.start() for match in re.finditer("\n", whole)]
+    suspects = _with(lower if len(lower) == len(whole) else whole, signals, [1] * len(signals))
+    bits = {mark: 1 << place for place, mark in enumerate(dict.fromkeys(marks))}
+    spans = _with(whole, tuple(bits), tuple(bits.values()))
+    # What no line of the file has need not be looked for in each.
+    labels = LABELS if _LABELLED.search("\n" + whole) else ()
     ranks = tuple(pattern for pattern in RANKS if pattern.search(whole))
-    lines = tuple(
-        line_of(bisect_left(ends, end) + 1, whole[start:end], suspect=start in suspects, ranks=ranks)
-        for start, end in sorted({**_with(whole, marks), **suspects}.items())
-    )
+    timed = _DATED.search(whole) is not None
+    lines: list[LoggedLine] = []
+    number, counted = 1, 0
+    for start in sorted(spans.keys() | suspects.keys()):
+        end, marked = spans.get(start, (0, 0))
+        number, counted = number + whole.count("\n", counted, start), start
+        text, rank = unlabelled(whole[start : end or suspects[start][0]], labels, ranks)
+        lines.append(LoggedLine(number, text, rank, time_of(text) if timed else None, start in suspects, marked))
     return LogText(
-        lines=lines,
-        marks=frozenset(mark for mark in marks if (mark in whole if isinstance(mark, str) else mark.search(whole))),
-        count=len(ends) + unfinished,
+        lines=tuple(lines),
+        bits=bits,
+        count=whole.count("\n") + unfinished,
         unfinished=unfinished,
         remarks=tuple(remarks),
     )
 
 
-def pattern_of(mark: Mark) -> str:
-    """A mark as the text of a pattern."""
-    return re.escape(mark) if isinstance(mark, str) else mark.pattern
+def _with(text: str, wanted: Sequence[Mark], bits: Sequence[int]) -> dict[int, tuple[int, int]]:
+    r"""Of the lines that have one of these texts: by where each begins, where it ends and the bits of what it has.
 
-
-def _with(text: str, wanted: Sequence[Mark]) -> dict[int, int]:
-    r"""Where the lines that have one of these texts begin and end.
-
-    >>> _with("one\ntwo\nthree", ("e",))
-    {0: 3, 8: 13}
+    >>> _with("one\ntwo\nthree", ("e", "n"), (1, 2))
+    {0: (3, 3), 8: (13, 1)}
     """
-    spans = {}
-    for each in wanted:
-        if not isinstance(each, str):
-            for match in each.finditer(text):
-                end = text.find("\n", match.start())
-                spans[text.rfind("\n", 0, match.start()) + 1] = len(text) if end < 0 else end
-            continue
-        place = text.find(each)
-        while place >= 0:
+    spans: dict[int, tuple[int, int]] = {}
+    for each, bit in zip(wanted, bits, strict=True):
+        places = _places(text, each) if isinstance(each, str) else (match.start() for match in each.finditer(text))
+        end = -1
+        for place in places:
+            if place < end:
+                continue
             start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
             end = len(text) if end < 0 else end
-            spans[start] = end
-            place = text.find(each, end)
+            spans[start] = (end, spans[start][1] | bit if start in spans else bit)
     return spans
 
 
-def line_of(number: int, row: str, suspect: bool = False, ranks: Sequence[re.Pattern[str]] = RANKS) -> LoggedLine:
-    r"""One line without colours and without the labels of its launcher; `ranks` are how programs name a process.
+def _places(text: str, wanted: str) -> Iterator[int]:
+    """Where a text stands in each line, once."""
+    place = text.find(wanted)
+    while place >= 0:
+        yield place
+        end = text.find("\n", place)
+        place = text.find(wanted, end) if end >= 0 else -1
 
-    >>> line_of(7, "\x1b[32m[rank3]:\x1b[0m 2026-01-02 10:00:01,500 step:  5").rank
-    '3'
-    >>> line_of(7, "[rank3]:step:  5").text, line_of(8, "17:  iteration 5").rank, line_of(9, "loss: 5").text
-    ('step:  5', '17', 'loss: 5')
+
+def plain(text: str) -> str:
+    r"""A text without colours, and without numbers that are longer than any that a program prints.
+
+    >>> plain("\x1b[32mstep: 5\x1b[0m of " + "9" * 20)
+    'step: 5 of ?'
     """
-    text, rank = _COLOUR.sub("", row) if "\x1b" in row else row, ""
-    text = _ENDLESS.sub("?", text)
-    for label in _LABELS:
+    return _ENDLESS.sub("?", _COLOUR.sub("", text) if "\x1b" in text else text)
+
+
+def unlabelled(
+    text: str, labels: Sequence[re.Pattern[str]] = LABELS, ranks: Sequence[re.Pattern[str]] = RANKS
+) -> tuple[str, str]:
+    """A line without the labels of its launcher, and the process that wrote it; `ranks` are how programs name it.
+
+    >>> unlabelled("[rank3]:step:  5"), unlabelled("17:  iteration 5"), unlabelled("loss: 5")
+    (('step:  5', '3'), (' iteration 5', '17'), ('loss: 5', ''))
+    """
+    rank = ""
+    for label in labels:
         if match := label.match(text):
             rank, text = rank or match[1], text[match.end() :]
-    if ranks and not rank:
-        rank = next((match[1] for pattern in ranks if (match := pattern.search(text[:200]))), "")
-    return LoggedLine(number=number, text=text, rank=rank, time=time_of(text), suspect=suspect)
+    for pattern in () if rank else ranks:
+        if match := pattern.search(text, 0, 200):
+            return text, match[1]
+    return text, rank
 
 
 def time_of(text: str) -> float | None:
@@ -147,7 +175,7 @@ def time_of(text: str) -> float | None:
     >>> time_of("[2026-01-02 10:00:01,500] [INFO]") - time_of("01/02/2026 10:00:00 [INFO|DP=0]")
     1.5
     """
-    match = _TIME.search(text[:120])
+    match = _TIME.search(text, 0, 120)
     if match is None:
         return None
     year, month, day = (match[name] or match[f"{name}2"] for name in ("y", "m", "d"))

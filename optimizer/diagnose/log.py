@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from optimizer.base.content import in_words
 from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import Record, Stream, streams_of, together
 from optimizer.diagnose.failures import SIGNALS, Failure, first_failure
-from optimizer.diagnose.lines import LoggedLine, LogText, pattern_of, read_lines
+from optimizer.diagnose.lines import LoggedLine, LogText, read_lines
 from optimizer.frameworks.every import LOGS
 from optimizer.frameworks.log_line import LogFormat, LogLine
 
@@ -93,11 +92,7 @@ def _is_step(record: Record) -> bool:
 
 def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     """The lines that a program understands and what they say, without one that was cut short."""
-    marks = text.marks.intersection(program.marks)
-    if not marks:
-        return []
-    marked_by = re.compile("|".join(map(pattern_of, marks))).search
-    marked = [line for line in text.lines if marked_by(line.text)]
+    marked = text.marked(program.marks)
     if program.tells and not any(program.tells in line.text for line in marked):
         return []
     read = [(line, reading) for line in marked if (reading := _understood(program, line.text)) is not None]

@@ -206,7 +206,8 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
     if readings := [r.reading for r in run.records if _is_nan(r.reading.loss, r.reading.grad_norm) or r.reading.nans]:
         yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
-        yield f"{len(run.stream.attempts) - 1} restarts; the first steps after each are left out"
+        count = len(run.stream.attempts) - 1
+        yield f"{count} restart{'s' * (count > 1)}; the first steps after each are left out"
 
 
 def _tokens(run: LoggedRun, steady: Steady, facts: Mapping[str, str]) -> Iterator[str]:

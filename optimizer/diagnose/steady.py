@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, isfinite
+from math import ceil, erfc, isfinite, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,7 @@ TICKS = 100  # of a clock that tell a time to a hundredth
 PARTS = 20  # of a run, of which each tells a time
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
+class Timed(NamedTuple):
     """One logged step: its number, how many steps its time is the mean of, its seconds, and how these were found.
 
     `attempt` numbers the restarts of a run.
@@ -46,19 +46,18 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
         for record in attempt[:: stride(attempt, sizes)]:
+            reading = record.reading
             gap = record.step - before.step if before else 1
-            seconds, basis = _seconds(record.reading, sizes), PRINTED
-            if seconds is not None and record.reading.seconds is None:
-                basis = RATE
+            seconds, basis = _seconds(reading, sizes), PRINTED if reading.seconds is not None else RATE
             if seconds is None and before is not None:
-                whole = record.reading.elapsed is not None and before.reading.elapsed is not None
+                whole = reading.elapsed is not None and before.reading.elapsed is not None
                 basis = PRINTED if whole else CLOCK  # with all that happened between the two lines
                 ends = [one.reading.elapsed if whole else one.time for one in (before, record)]
                 if gap >= 1 and ends[0] is not None and ends[1] is not None:
                     seconds = (ends[1] - ends[0]) / gap
-            steps = max(1, gap) if record.reading.averaged or basis == CLOCK or record.reading.elapsed else 1
             if seconds is not None and isfinite(seconds) and seconds > 0:
-                timed.append(Timed(step=record.step, steps=steps, seconds=seconds, basis=basis, attempt=number))
+                several = reading.averaged or basis == CLOCK or reading.elapsed
+                timed.append(Timed(record.step, max(1, gap) if several else 1, seconds, basis, number))
             before = record
     ways = [step.basis for step in timed]
     usual = max(set(ways), key=ways.count, default=PRINTED)
@@ -308,16 +307,17 @@ def _trend(logs: FloatArray) -> float:
     """
     if len(logs) < 10:
         return 0.0
-    from scipy.stats import kendalltau, theilslopes
-
     thinned = logs[:: -(-len(logs) // 500)]
-    place = np.linspace(0.0, 1.0, len(thinned))
-    if float(np.ptp(thinned)) == 0.0:
+    count = len(thinned)
+    one, other = np.triu_indices(count, k=1)
+    rises = thinned[other] - thinned[one]
+    signs = float(np.sum(np.sign(rises)))
+    _, ties = np.unique(thinned, return_counts=True)
+    untied = sqrt(count * (count - 1) / 2 * np.count_nonzero(rises))
+    variance = float(count * (count - 1) * (2 * count + 5) - np.sum(ties * (ties - 1) * (2 * ties + 5))) / 18
+    if not untied or abs(signs / untied) <= ONE_WAY or erfc(abs(signs) / sqrt(2 * variance)) >= SURE:
         return 0.0
-    order = kendalltau(place, thinned)
-    if not (float(order.pvalue) < SURE and abs(float(order.statistic)) > ONE_WAY):
-        return 0.0
-    change = float(np.expm1(theilslopes(thinned, place).slope))
+    change = float(np.expm1(np.median(rises / (other - one)) * (count - 1)))
     return change if abs(change) > SLOW_SHARE else 0.0
 
 

@@ -10,22 +10,25 @@ from typing import NamedTuple
 
 Mark = str | re.Pattern[str]
 BAR_RATE = re.compile(r"\|[^|]*\[[\d:]+<[\d:?]+,\s*([\d.]+)\s?(s/it|it/s)")
+BAR_STATE = re.compile(r"\|\s*(\d+)/(\d+)\s*\[([\d:]+)<[\d:?]+,\s*(?:([\d.]+)\s?(s/it|it/s))?")
 
 
 class LogLine(NamedTuple):
     """The values of one line; None stands for what it does not say. A tuple, since a log has a hundred thousand.
 
     step, last_step: number of the step and of the run's last. micro_batch: number of the micro-batch, of a line that is
-    of one. seconds: of one step [s]; `averaged` over all steps since the line before; `alone`: such a time counts only
-    where no line has a numbered step. elapsed: since the run began [s]. tokens_rate: tokens of one GPU
-    per second, sequences_rate: of the whole run [1/s]. flops_rate: operations of one GPU per second, as the program
-    counts them [FLOP/s]. reserved, allocated: peaks of memory [B]. skipped, nans: steps whose update was dropped, or
-    whose loss was no number. facts: settings of the run by column of a table of runs.
+    of one. bar: state of a progress bar and how many it has. seconds: of one step [s]; `averaged` over all steps since
+    the line before; `alone`: such a time counts only where no line has a numbered step. elapsed: since the run began
+    [s]. tokens_rate: tokens of one GPU per second, sequences_rate: of the whole run [1/s]. flops_rate: operations of
+    one GPU per second, as the program counts them [FLOP/s]. reserved, allocated: peaks of memory [B]. skipped, nans:
+    steps whose update was dropped, or whose loss was no number. facts: settings of the run by column of a table of
+    runs.
     """
 
     step: int | None = None
     last_step: int | None = None
     micro_batch: int | None = None
+    bar: tuple[int, int] | None = None
     seconds: float | None = None
     averaged: bool = False
     alone: bool = False
@@ -80,6 +83,41 @@ def rate_of_bar(text: str) -> float | None:
     """
     match = BAR_RATE.search(text)
     return seconds_of(match[1], match[2]) if match else None
+
+
+def of_bar(text: str, step: int | None = None, loss: float | None = None) -> LogLine | None:
+    """What a progress bar says: its state, its clock and its running mean; its state is the step unless one is given.
+
+    >>> found = of_bar("10%|#    | 100/1000 [03:51<34:39,  2.50it/s]")
+    >>> found.bar, found.elapsed, found.seconds
+    ((100, 1000), 231.0, 0.4)
+    """
+    match = BAR_STATE.search(text)
+    if match is None:
+        return None
+    state, length, clock, rate, unit = match.groups()
+    bar = int(state), int(length)
+    return LogLine(
+        step=bar[0] if step is None else step,
+        last_step=bar[1] if step is None else None,
+        bar=bar,
+        seconds=seconds_of(rate, unit) if rate else None,
+        averaged=True,
+        elapsed=clock_seconds(clock),
+        loss=loss,
+    )
+
+
+def clock_seconds(text: str) -> float:
+    """The seconds of a clock of hours, minutes and seconds [s].
+
+    >>> clock_seconds("1:00:02.5"), clock_seconds("02:05")
+    (3602.5, 125.0)
+    """
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = 60 * seconds + float(part or 0)
+    return seconds
 
 
 def seconds_of(rate: str, unit: str) -> float | None:

@@ -12,6 +12,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
 from optimizer.frameworks.bash.config import QUIET, TrainingCommand, subcommand, training_with_config
+from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
@@ -45,6 +46,9 @@ PRIMUS = re.compile(r"(.*/)?(primus-cli|run_\w*pretrain\.sh)$")
 IN_YAML = "write them into the YAML of --config or $EXP, and give that"
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
+UNDECODED = 0.05  # share of characters that are no text from which a file is none
+WEB_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+NOTEBOOK = re.compile(r'\s*\{(?=.*"cells"\s*:)(?=.*"(?:nbformat|cell_type)"\s*:)', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,25 @@ def _file(path: str) -> File:
         data = read_bytes(path, LARGEST)
     except OSError as error:
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
-    file = File(path, data, part)
+    return launch_file(File(path, data, part))
+
+
+def launch_file(file: File) -> File:
+    """A file that may be a launch's; raises InvalidFile for one that is empty or no text, a web page or a notebook."""
+    advice = "give a launch script or a config"
     try:
         text = file.text
     except UnicodeDecodeError as error:
-        raise InvalidFile(path, [f"byte {error.start}: no UTF-8 text; give a launch script or a config"]) from None
-    if "\0" in text:
-        raise InvalidFile(path, ["a binary file; give a launch script or a config"])
+        raise InvalidFile(file.name, [f"byte {error.start}: no UTF-8 text; {advice}"]) from None
+    if "\0" in text or text.count("\ufffd") > UNDECODED * len(text):
+        raise InvalidFile(file.name, [f"a binary file; {advice}"])
     if not text.strip():
-        raise InvalidFile(path, ["the file is empty; give a launch script or a config"])
+        raise InvalidFile(file.name, [f"the file is empty; {advice}"])
+    if WEB_PAGE.match(text):
+        raise InvalidFile(file.name, [f"a web page, as a browser saves it; {advice} as its page has it under Raw"])
+    if NOTEBOOK.match(text):
+        cells = "what a cell starts after ! or %%bash, or the config that it writes"
+        raise InvalidFile(file.name, [f"a notebook, of which no cell is read; give {cells}, as a file of its own"])
     return file
 
 
@@ -156,7 +170,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         return source
     script = main_script(scripts)
     find = sources(script, scripts)
-    reading, options = read_script(script.data, find, script.outside)
+    reading, options = _script_run(script, find)
     tuning = any(any(subcommand(command.texts)) for command in reading.commands)  # beside what prepares its data
     for command in reading.commands:
         words = command.texts
@@ -174,6 +188,16 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         raise InvalidFile(script.name, [*error.problems, *away]) if away else error from None
     source.launch.assumed += away
     return source
+
+
+def _script_run(script: File, find: Find) -> tuple[ScriptRun, Options]:
+    """What a script would run; raises InvalidFile for one that is too much of something."""
+    try:
+        return read_script(script.data, find, script.outside)
+    except InvalidFile:
+        raise
+    except InputError as error:
+        raise InvalidFile(script.name, [str(error)]) from None
 
 
 def _script_launch(
@@ -319,7 +343,7 @@ def main_script(scripts: Sequence[File]) -> File:
     """The script that starts the others; raises InputError where several start by themselves."""
     if len(scripts) == 1:
         return scripts[0]
-    read = [read_script(script.data, lambda _: None)[0] for script in scripts]
+    read = [_script_run(script, lambda _: None)[0] for script in scripts]
     taken = {Path(path).name for each in read for path in (*each.missing, *each.started) if path}
     left = [script for script in scripts if Path(script.name).name not in taken]
     if len(left) != 1:

@@ -24,9 +24,8 @@ from tests.diagnose.test_formats import times
 @pytest.mark.parametrize(("later", "together"), [(1.0, True), (600.0, False)])
 def test_lines_of_one_step_are_of_one_moment_where_they_have_times(later: float, together: bool) -> None:
     first = Record(reading=LogLine(step=3, loss=2.5), line=10, time=100.0)
-    assert (
-        _interleaved(first, first, Record(reading=LogLine(step=3, loss=2.5), line=11, time=100.0 + later)) is together
-    )
+    again = Record(reading=LogLine(step=3, loss=2.5), line=11, time=100.0 + later)
+    assert _interleaved(first, first, again, near=True, several=False) is together
 
 
 def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_ranks_are_apart_by_no_more_than_a_few_lines(step: int, kind: str) -> No
     """Six lines, one a step, then another: of a rank that lags by up to three steps, or of a run that went back."""
     lines = [Record(reading=LogLine(step=number, loss=9.0 - number), line=number) for number in range(1, 7)]
     late = Record(reading=LogLine(step=step, loss=9.0 - step), line=7)
-    assert _continues(Stream(attempts=[lines]), lines, late) == kind
+    assert _continues(Stream(attempts=[lines]), lines, late, several=False) == kind
 
 
 @pytest.mark.parametrize(

@@ -172,3 +172,98 @@ def test_a_coarse_clock_tells_the_time_of_many_steps(each: float, steps: int, tm
     log.write_text(text)
     (run,) = read_runs_of([log], {})
     assert run.step_time == pytest.approx(each, rel=0.01)
+
+
+def bar(state: int, length: int, elapsed: float, pace: float = PACE) -> str:
+    clock = f"{int(elapsed) // 60:02d}:{int(elapsed) % 60:02d}"
+    return f" {100 * state // length}%|#   | {state}/{length} [{clock}<10:00,  {pace:.2f}s/it]"
+
+
+def trained(first: int, last: int, length: int) -> list[str]:
+    return [bar(step, length, PACE * step) for step in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("checked", [50, 100, 300])
+def test_bars_of_evaluations_are_no_restarts_however_long(checked: int, tmp_path: Path) -> None:
+    check = [bar(state, checked, 0.1 * state, 0.1) for state in range(checked + 1)]
+    parts = [[*trained(at + 1, at + 20, 100), *check] for at in range(0, 100, 20)]
+    (found,) = runs(write(tmp_path / "a.log", [line for part in parts for line in part]))
+    assert (found["restarts"], found["last_step"]) == (0, 100)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2, 3])
+def test_bars_of_ranks_that_lag_are_one_run(lag: int, tmp_path: Path) -> None:
+    rows = trained(1, 60, 60)
+    lines = [line for at in range(60) for line in (rows[at], rows[max(0, at - lag)])]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_a_bar_whose_clock_begins_anew_is_a_restart(tmp_path: Path) -> None:
+    again = [bar(step, 100, PACE * (step - 40) + 5) for step in range(41, 101)]
+    (found,) = runs(write(tmp_path / "a.log", [*trained(1, 60, 100), *again]))
+    assert (found["restarts"], found["last_step"]) == (1, 100)
+
+
+def test_ranks_that_print_losses_of_their_own_are_one_run(tmp_path: Path) -> None:
+    rows = [row for row in written.megatron(times()) if "elapsed" in row]
+    lines = [row.replace("lm loss: 1", f"lm loss: {rank}") for row in rows for rank in (1, 2)]
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_validations_of_torchtitan_are_no_steps(tmp_path: Path) -> None:
+    lines = []
+    for row in written.torchtitan(times()):
+        lines.append(row)
+        if "step: 20" in row or "step: 40" in row:
+            lines.append(row.replace("step:", "validate step:").replace("loss:  1", "loss:  2"))
+    (found,) = runs(write(tmp_path / "a.log", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 60)
+
+
+def test_the_slow_first_step_is_not_in_the_means_of_torchtune(tmp_path: Path) -> None:
+    mean, weight, rows = 0.0, 0.0, []
+    for step in range(1, 13):
+        mean, weight = 0.7 * mean + 0.3 * (30.0 if step == 1 else PACE), 0.7 * weight + 0.3
+        rows.append(f"1|{step}|Loss: 1.8:" + bar(step, 808, 28 + PACE * step, mean / weight))
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(PACE, rel=0.02)
+
+
+def test_the_mean_of_older_bars_is_told_by_their_clock(tmp_path: Path) -> None:
+    """A run of March 2021 on 16 nodes: steps of 225, 210, 215 and 221 s."""
+    means = zip((225, 435, 650, 871), (225.28, 220.73, 219.16, 219.64), strict=True)
+    rows = [bar(step, 4, elapsed, mean) for step, (elapsed, mean) in enumerate(means, 1)]
+    assert first(write(tmp_path / "a.log", [*rows, bar(4, 4, 872, 218.03)]))["step_time_s"] == pytest.approx(
+        215, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['  "global_step": 2178,', '      "train_runtime": 857600.0,', '      "train_steps_per_second": 0.003'],
+        ["  Total optimization steps = 2,178", "{'train_runtime': 857600.0, 'train_steps_per_second': 0.003}"],
+    ],
+)
+def test_a_rounded_rate_is_that_of_the_steps_and_the_runtime(lines: list[str], tmp_path: Path) -> None:
+    assert first(write(tmp_path / "state.json", lines))["step_time_s"] == pytest.approx(393.76, rel=1e-4)
+
+
+def test_two_processes_that_append_to_one_file_are_no_restarts(tmp_path: Path) -> None:
+    lines = []
+    for step in range(10, 400, 10):
+        for late in (0, 130):
+            clock = timedelta(seconds=int(PACE * step) + late)
+            lines.append(
+                f'{{"current_steps": {step}, "total_steps": 400, "loss": 0.{8500 + late}, "elapsed_time": "{clock}"}}'
+            )
+    (found,) = runs(write(tmp_path / "trainer_log.jsonl", lines))
+    assert (found["restarts"], found["last_step"]) == (0, 390)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+def test_a_slow_step_before_an_excerpt_is_not_in_its_steps(tmp_path: Path) -> None:
+    rows = [bar(281 + place, 873, 1536 + 4.25 * place, mean) for place, mean in enumerate((5.35, 5.02, 4.79, 4.62))]
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(4.25, rel=0.01)

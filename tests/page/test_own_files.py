@@ -136,3 +136,35 @@ def test_runs_of_my_own_are_known_to_the_plan_and_leave_no_path(tmp_path: Path) 
 def test_a_table_that_says_nothing_of_runs_is_told(text: str, told: str) -> None:
     with pytest.raises(OptimizerError, match=told):
         asked([("runs", FILE), ("runs_file", packed(text))]).job()
+
+
+UNTIMED = "\n".join(f"step={step}, skipped=0, lr=[5e-05], mom=[[0.9, 0.999]]" for step in range(20))
+NOTEBOOK = json.dumps({"cells": [{"cell_type": "code", "source": ["import torch"]}], "nbformat": 4})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.bin", "PK\0\0torchrun", "a binary file"),
+        ("a.png", "\ufffdPNG" + "\ufffd" * 40, "a binary file"),
+        ("page.html", "\n<!DOCTYPE html>\n<html><body>torchrun</body>", "a web page"),
+        ("", "<html>\ntorchrun train.py", "a web page"),
+        ("train.ipynb", NOTEBOOK, "a notebook"),
+        ("a.sh", "a=(\n" * 2001, r"a\.sh: 1 problem\n.*2,000 arrays"),
+        ("runs.csv", "model,gpu,gpus,step_time_s\n", "no row"),
+    ],
+)
+def test_what_is_no_launch_is_told_by_its_kind(name: str, text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as told:
+        improve_view(LaunchQuestion(), body((name, text)))
+    assert "/tmp" not in str(told.value)
+
+
+def test_an_empty_file_beside_another_is_told() -> None:
+    with pytest.raises(InputError, match=r"run\.log: nothing is in it"):
+        improve_view(LaunchQuestion(), body(("run.sh", "torchrun train.py"), ("run.log", " \n")))
+
+
+def test_a_log_without_times_asks_no_question_of_another_model() -> None:
+    assert improve_view(LaunchQuestion(), body(("run.log", UNTIMED)))["plan"] == ""
+    assert "llama3-8b" in improve_view(LaunchQuestion(model="llama3-8b"), body(("run.log", UNTIMED)))["plan"]

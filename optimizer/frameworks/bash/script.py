@@ -22,6 +22,7 @@ from optimizer.frameworks.bash.words import Words
 
 MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
 MOST_OPENED = 2000  # arrays and here-documents of a script, for the same reason
+PRINTING = ("echo", "printf")  # commands of which nothing is learned
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 MOST_ROUNDS = 200  # of a loop over the arguments
@@ -216,7 +217,7 @@ class _Walker(Words):
 
     def command(self, node: Any, depth: int) -> None:
         name = node.child_by_field_name("name")
-        if name is None:
+        if name is None or self.text(name) in PRINTING:
             return
         parts = [child for child in node.named_children if not child.type.endswith("redirect")]
         parts = [child for child in parts if child.type not in ("variable_assignment", "comment")]

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
-LINE = re.compile(r"\biter (\d+) step (\d+) \|\s*loss train: ([-\d.]+|nan|inf),.*?\biter time: ([\d.]+) ms( \(step\))?")
+LINE = re.compile(
+    r"\biter +(\d+) step +(\d+)(?: \||:)\s*loss(?: train:)? ([-\d.]+|nan|inf),.*?\biter time: ([\d.]+) ?(m?s)\b"
+    r"( \((?:optimizer\.)?step\))?"
+)
 
 
 def read(text: str) -> LogLine | None:
@@ -19,12 +22,15 @@ def read(text: str) -> LogLine | None:
     >>> found = read("Epoch 1 | iter 512 step 64 | loss train: 2.9, val: n/a | iter time: 125.00 ms (step)")
     >>> found.step, found.micro_batch, found.seconds
     (64, 512, 0.125)
+    >>> read("iter 77 step 39: loss 10.8259, iter time: 214.40ms (optimizer.step)").step
+    39
     """
     match = LINE.search(text)
     if match is None:
         return None
-    step = int(match[2]) if match[5] else None
-    return LogLine(step=step, micro_batch=int(match[1]), seconds=float(match[4]) / 1e3, loss=decimal(match[3]))
+    step = int(match[2]) if match[6] else None
+    seconds = float(match[4]) / (1e3 if match[5] == "ms" else 1.0)
+    return LogLine(step=step, micro_batch=int(match[1]), seconds=seconds, loss=decimal(match[3]))
 
 
 def steps_of(readings: Sequence[LogLine]) -> list[LogLine | None]:

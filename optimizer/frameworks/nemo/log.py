@@ -31,6 +31,8 @@ def read(text: str) -> LogLine | None:
     >>> found = read(f"{bar}global_step=794.0, consumed_samples=1.63e+6]")
     >>> found.step, found.seconds
     (794, 41.36)
+    >>> read(f"{bar}global_step=7.9e+3, consumed_samples=1.63e+6]").step
+    795
     """
     time = TIME.search(text)
     place = PRINTED.search(text) or BAR.search(text)
@@ -39,7 +41,7 @@ def read(text: str) -> LogLine | None:
     if seconds is None or place is None:
         return None
     return LogLine(
-        step=int(float(step[1])) if step else int(place[1]),
+        step=int(float(step[1])) if step and "e" not in step[1] else int(place[1]),  # 3.1e+4 is of many steps
         last_step=int(place[2]),
         seconds=seconds,
         averaged=time is None,

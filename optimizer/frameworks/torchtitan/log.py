@@ -11,6 +11,7 @@ from optimizer.base.units import GiB
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, tera
 
 STEP = re.compile(
+    r"(?<!validate )"
     r"\bstep:\s+(\d+)(?:/\d+(?: = [\d.]+%)?)?\s+loss:\s+([-\d.]+|nan|inf)(?:\s+grad_norm:\s+([\d.]+|nan|inf))?"
     r"\s+memory:\s+([\d.]+)GiB\([\d.]+%\)\s+tps:\s+([\d,]+)(?=\s|$)(?:\s+tflops:\s+([\d,.]+))?"
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, rate_of_bar
+from optimizer.frameworks.bars import timed_by_bars
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal, of_bar
 
 BAR = re.compile(r"\b\d+\|(\d+)\|Loss: ([-\d.einfa]+):\s+\d+%")
 STEP = re.compile(r"\bStep (\d+) \| (?=.*\bloss:)")
@@ -27,7 +28,7 @@ def read(text: str) -> LogLine | None:
     (25, 810.5, 38.5)
     """
     if match := BAR.search(text):
-        return LogLine(step=int(match[1]), loss=decimal(match[2]), seconds=rate_of_bar(text), averaged=True)
+        return of_bar(text, int(match[1]), decimal(match[2]))
     if match := STEP.search(text):
         values = {name: decimal(value) for name, value in VALUE.findall(text)}
         reserved, allocated = (values.get(f"peak_memory_{name}") for name in ("reserved", "alloc"))
@@ -46,5 +47,6 @@ LOG = LogFormat(
     name="torchtune",
     marks=("|Loss: ", "tokens_per_second_per_gpu:"),
     read=read,
+    settle=timed_by_bars,
     remark="torchtune counts tokens without padding, and its bar's rate is a running mean",
 )

@@ -52,6 +52,8 @@ def given(body: bytes) -> list[Named]:
         raise InputError(f"{size / 1e6:.1f} MB were pasted: at most {LARGEST / 1e6:.0f} MB are read")
     if len(files) > MOST_FILES:
         raise InputError(f"{len(files)} files are more than the {MOST_FILES} that one launch may have")
+    if empty := [name for name, data in files if name and not data.strip()]:
+        raise InputError(f"{', '.join(empty)}: nothing is in it; give what it should hold, or leave it out")
     files = [(name or f"pasted{looks(data)}", data) for name, data in files if data.strip()]
     if not files:
         raise InputError("nothing was pasted; put a launch script, a config or a log into the box")

@@ -23,7 +23,7 @@ from optimizer.diagnose.measured import logged_runs, measured
 from optimizer.diagnose.reference import script_reference
 from optimizer.diagnose.report import logs_report
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import File, launch_file, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.report import improve_report
 from optimizer.objectives.step.interval import mfu
@@ -89,11 +89,12 @@ def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Pat
         place.write_text(text, encoding="utf-8")
         stated[kind] = str(place)
     logs = [_written(folder, file) for file in files if is_log(*file)]
-    others = [(name, data) for name, data in files if not is_log(name, data)]
+    others = [launch_file(File(str(folder / name), data)) for name, data in files if not is_log(name, data)]
     if logs:
-        return _of_logs(asks, logs, [str(_written(folder, file)) for file in others], stated, own)
+        scripts = [str(_written(folder, (Path(file.name).name, file.data))) for file in others]
+        return _of_logs(asks, logs, scripts, stated, own)
     if others:
-        return _of_launch(asks, [File(str(folder / name), data) for name, data in others], stated, own)
+        return _of_launch(asks, others, stated, own)
     rows = [(kind, f"{name_of(kind, text)}, {len(text):,} characters") for kind, text in own.items()]
     report = Report(title=f"{' and '.join(own).capitalize()} of your own", sections=(section("", Pairs(rows)),))
     return {"report": report, "plan": _own_plan(asks, own)}
@@ -140,11 +141,12 @@ def _of_logs(
         expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], stated["cluster"])
     runs = [measured(run, {**(expected.sizes if expected else {}), **columns}) for run in logged]
     report = logs_report(runs, diagnoses_of(runs, expected), expected)
-    if expected:
-        return {"report": report, "plan": ""}
     chosen = {name: value for name in ("model", "cluster") if (value := getattr(asks, name))}
-    plan = replace(asks.before(), **{**_logged(runs[0].facts), **chosen})
-    best, took = answered(plan).answer, runs[0].step_time
+    stated, took = {**_logged(runs[0].facts), **chosen}, runs[0].step_time
+    if expected or not (took or asks.plan or "model" in stated):  # else it would be the plan of any job
+        return {"report": report, "plan": ""}
+    plan = replace(asks.before(), **stated)
+    best = answered(plan).answer
     rows = []
     if took and best.estimate:
         share, title = mfu(best.job, took), best.job.model.title or best.job.model.name

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optimizer.base.errors import InputError, OptimizerError
+from optimizer.base.errors import InputError, InvalidFile, OptimizerError
 from optimizer.catalog.readers.text import json_of, toml_of
 from optimizer.catalog.sealed import sealed, sealed_folder
 
@@ -85,19 +85,21 @@ def name_of(kind: str, text: str) -> str:
 
 
 def kind_of(text: str) -> str:
-    """Whether a text describes a model, a cluster or measured runs, by its keys or columns; "" where it is none.
+    r"""Whether a text describes a model, a cluster or measured runs, by its keys or columns; "" where it is none.
 
     Raises InputError for a description that cannot be used.
 
     >>> kind_of('{"zero_optimization": {"stage": 2}}'), kind_of("torchrun train.py")
     ('', '')
-    >>> kind_of("model,gpu,gpus,step_time_s")
+    >>> kind_of("model,gpu,gpus,step_time_s\nllama3-8b,h100,8,2.5")
     'runs'
     """
     if MEASURED & {cell.strip(' "') for cell in text.partition("\n")[0].rstrip().split(",")}:
         from optimizer.calibration.runs import rows_in
 
-        rows_in(unpacked(RUNS, packed(text)).encode(), name_of(RUNS, text))
+        name = name_of(RUNS, text)
+        if not rows_in(unpacked(RUNS, packed(text)).encode(), name):
+            raise InvalidFile(name, ["it has columns and no row; give a measured run at least"])
         return RUNS
     keys = _keys(text)
     kind = next((kind for kind, own in KEYS.items() if keys & own), "")

@@ -1,0 +1,144 @@
+"""Progress bars of tqdm: which of a log's bars is training's, and what each step took whose running mean they show.
+
+Source: tqdm/tqdm, tqdm/std.py (format_meter, EMA, close).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from optimizer.frameworks.log_line import LogLine
+
+SMOOTHING = 0.3  # weight of the last step in a bar's running mean
+FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
+DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
+OPEN = 8  # bars of one length that may go on side by side, as those of ranks
+SEVERAL = 3  # losses between states of a bar, which tell that it is training's
+
+
+@dataclass(kw_only=True, eq=False)
+class Bar:
+    """One bar: the places of its states among the readings, and which other bars it has to do with.
+
+    nested: it began and ended between two states of another, as evaluations do; around: another did so in it; losses:
+    how often one was printed between two of its states.
+    """
+
+    length: int
+    places: list[int] = field(default_factory=list)
+    state: int = 0
+    elapsed: float = 0.0
+    nested: bool = False
+    around: bool = False
+    losses: int = 0
+
+
+def bars_in(readings: Sequence[LogLine]) -> list[Bar]:
+    """The bars: a state goes on with the furthest of those of its length that were not further, nor longer under way.
+
+    >>> def bar(state, length, elapsed):
+    ...     return LogLine(bar=(state, length), elapsed=elapsed)
+    >>> train = [bar(1, 9, 2.0), bar(2, 9, 4.0)]
+    >>> [one.places for one in bars_in([*train, bar(1, 9, 0.0), bar(2, 9, 1.0), bar(3, 9, 7.0)])]
+    [[0, 1, 4], [2, 3]]
+    """
+    bars: list[Bar] = []
+    of_length: dict[int, list[Bar]] = {}
+    begun: list[Bar] = []  # that may lie between two states of an earlier one
+    loss, last = -1, None
+    for place, reading in enumerate(readings):
+        if reading.bar is None:
+            loss = place if reading.loss is not None else loss
+            continue
+        (state, length), elapsed = reading.bar, reading.elapsed or 0.0
+        alike = of_length.setdefault(length, [])
+        bar = None
+        for one in alike[-OPEN:]:
+            mine = one.state <= state and one.elapsed <= elapsed and (one.state < length or one is last)
+            if mine and (bar is None or (one.state, one.elapsed) >= (bar.state, bar.elapsed)):
+                bar = one
+        if bar is None:
+            bar = Bar(length=length)
+            bars.append(bar)
+            alike.append(bar)
+            begun.append(bar)
+        else:
+            before = bar.places[-1]
+            while begun and begun[-1].places[0] > before:
+                begun.pop().nested = bar.around = True
+            bar.nested = False
+            bar.losses += before < loss < place
+        bar.places.append(place)
+        bar.state, bar.elapsed, last = state, elapsed, bar
+    return bars
+
+
+def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
+    """The bars of training: around those of evaluations, or with losses in them, else at least half as long as any.
+
+    >>> def bars(length, count):
+    ...     return [LogLine(bar=(state, length), elapsed=2.0 * state) for state in range(1, count + 1)]
+    >>> train, check = bars(9, 9), bars(50, 50)
+    >>> [bar.length for bar in training_bars([*train[:5], *check, *train[5:], *check])]
+    [9]
+    >>> [bar.length for bar in training_bars([*train, *check])]
+    [50]
+    """
+    bars = bars_in(readings)
+    around = {bar.length for bar in bars if bar.around}
+    nested = {bar.length for bar in bars if bar.nested}
+    lossy = {bar.length for bar in bars if bar.losses >= SEVERAL} - (nested - around)
+    left = [bar for bar in bars if bar.around or bar.length not in nested]
+    left = [bar for bar in left if not (lossy or around) or bar.length in lossy | around]
+    states: dict[int, set[tuple[int, int] | None]] = {}
+    for bar in left:
+        states.setdefault(bar.length, set()).update([readings[place].bar for place in bar.places])
+    most = max(map(len, states.values()), default=0)
+    return [bar for bar in left if 2 * len(states[bar.length]) >= most]
+
+
+def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
+    """The readings of training, the first states of whose bars say what each step took; None for other bars.
+
+    A bar shows the running mean, which has the slow first step for long, and as it closes that of all steps.
+
+    mean of n steps = s x last step + (1 - s) x mean of n - 1 steps, both means x (1 - (1 - s)^n) where it is corrected;
+    the clock of the bar tells which.
+
+    >>> means = (5.54, 2.41, 1.41, 1 / 1.06, 1 / 1.46, 1 / 1.46, 0.66)
+    >>> states = zip((1, 2, 3, 4, 5, 5, 5), means)
+    >>> bars = [LogLine(step=n, bar=(n, 9), seconds=s, averaged=True) for n, s in states]
+    >>> [round(bar.seconds or 0.0, 2) for bar in timed_by_bars(bars) if bar]
+    [5.54, 0.22, 0.22, 0.23, 0.23, 0.23, 0.23]
+    """
+    timed = [reading if reading.bar is None else None for reading in readings]
+    for bar in training_bars(readings):
+        states = [readings[place] for place in bar.places]
+        ways = [_unmixed(states, corrected) for corrected in (True, False)]
+        for place, reading, seconds in zip(bar.places, states, min(ways, key=lambda way: way[1])[0], strict=True):
+            if reading.bar and reading.bar[0]:
+                timed[place] = reading._replace(seconds=seconds) if seconds else reading
+    return timed
+
+
+def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], float]:
+    """What the step of each state of a bar took, 0 where its mean does not tell, and how far that is off its clock [s].
+
+    Older releases of tqdm begin with the first step as the mean; newer ones correct for that.
+    """
+    steps: list[float] = []
+    begun, drawn, before, seconds, sum_of_steps, off = 0, 0, 0.0, 0.0, 0.0, 0.0
+    for reading in states:
+        state, mean = reading.bar[0] if reading.bar else 0, reading.seconds or 0.0
+        if not drawn and state > FORGOTTEN:  # an excerpt, which begins with a mean of steps before it
+            begun = drawn = state
+            before = mean
+        elif state == drawn + 1 and state - begun <= FORGOTTEN and mean >= DRAWN:
+            total = mean * (1.0 - (1.0 - SMOOTHING) ** state) if corrected else mean
+            first = not corrected and state == 1
+            drawn, before, seconds = state, total, mean if first else (total - (1.0 - SMOOTHING) * before) / SMOOTHING
+            sum_of_steps += seconds
+            off = abs(sum_of_steps - (reading.elapsed or sum_of_steps))
+        steps.append(max(0.0, seconds) if state == drawn else 0.0)
+    return steps, off
