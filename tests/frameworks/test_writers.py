@@ -268,9 +268,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("write", "case"), [(write, case) for write, cases in WRITERS.items() for case in cases], ids=str
-)
+@pytest.mark.parametrize(("write", "case"), [(write, case) for write, cases in WRITERS.items() for case in cases])
 def test_keys_of_another_plan(write: Any, case: Case) -> None:
     values, before, after, keys = case
     assert write(values, small_job(), Plan(**before), Plan(**after), {}) == keys
