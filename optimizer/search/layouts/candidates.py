@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 
@@ -192,7 +193,7 @@ def place(
 ) -> tuple[Candidate | None, ...]:
     """Each plan with the best layout that is found with little effort; None where none fits.
 
-    When the time is over there is no result at all.
+    When the time is over the result ends before the first plan for which nothing was found yet.
     """
     search = _search(job, tuning, time_limit, LITTLE, own)
     if search.expired():
@@ -212,7 +213,7 @@ def place(
         some = prospects_of()
         for index, of_plan in enumerate(alone):
             if search.expired():
-                return ()
+                return tuple(takewhile(lambda found: found is not None, (each.best for each in alone)))
             if floors.least[index] * scale < of_plan.limit:
                 _visit(of_plan, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
     return tuple(each.best for each in alone)
