@@ -213,7 +213,7 @@ def place(
         some = prospects_of()
         for index, of_plan in enumerate(alone):
             if search.expired():
-                return tuple(takewhile(lambda found: found is not None, (each.best for each in alone)))
+                return tuple(takewhile(lambda best: best is not None, (each.best for each in alone)))
             if floors.least[index] * scale < of_plan.limit:
                 _visit(of_plan, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
     return tuple(each.best for each in alone)
