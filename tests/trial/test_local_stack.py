@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,8 +151,17 @@ def test_a_belief_takes_each_outcome_for_what_it_is() -> None:
 
 @pytest.mark.parametrize(("win", "tokens"), [(0.5, 4e9), (2.0, 1e9), (0.0, np.inf)])
 def test_a_trial_pays_from_the_tokens_on_at_which_its_win_is_its_cost(win: float, tokens: float) -> None:
+    unused: Any = None
     found = Verdict(
-        **dict.fromkeys(("trials", "belief", "winner", "loss", "next")),  # type: ignore[arg-type]
-        **{"outcomes": (), "cost": 2.0, "win": win, "tokens": 1e9, "assumed_tokens": False},  # type: ignore[arg-type]
+        trials=unused,
+        belief=unused,
+        winner=None,
+        loss=unused,
+        next=None,
+        outcomes=(),
+        cost=2.0,
+        win=win,
+        tokens=1e9,
+        assumed_tokens=False,
     )
     assert found.breaks_even == tokens

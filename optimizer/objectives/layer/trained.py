@@ -106,10 +106,8 @@ def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> Loca
     thinner, small, still = ({"shared": np.zeros(len(plans)), "experts": np.zeros(len(plans))} for _ in range(3))
     for kind, share in zip(kinds, shares, strict=True):
         for product in _products(job, plans, kind, moe=moe):
-            where, size = (
-                "experts" if product.name.startswith("experts_") else "shared",
-                share * product.n * product.k * product.batch,
-            )
+            where = "experts" if product.name.startswith("experts_") else "shared"
+            size = share * product.n * product.k * product.batch
             frozen = not method.trains(part_of(product.name))
             if frozen and product.name != ROUTER:
                 thinner[where] = thinner[where] + size * (1.0 - method.base_bytes / ELEMENT)
