@@ -66,8 +66,8 @@ def layout_factor(job: Job, plans: Plans, offload: FloatArray | float) -> FloatA
 def memory_factor(job: Job, reserved: FloatArray) -> FloatArray:
     """The factor of the chance to run out of memory of plans predicted to reserve so much [B].
 
-    1 + p (slower + t / T) + unasked, p: the chance, at the next of CHANCES or 1 [1]; t: of a failed start
-    (--try-cost), T: of the run [s]; unasked: what a chance beyond USUAL_RISK costs [1].
+    1 + p (slower + t / T) + unsure, p: the chance, at the next of CHANCES or 1 [1]; t: of a failed start
+    (--try-cost), T: of the run [s]; unsure: what a chance beyond USUAL_RISK costs [1].
     """
     limits = np.array([job.usable_memory * margin(job, risk) for risk in CHANCES]) * (1.0 + ROUNDING)
     factors = np.array([1.0 + _cost(job, chance) for chance in (*CHANCES, 1.0)])
@@ -76,7 +76,7 @@ def memory_factor(job: Job, reserved: FloatArray) -> FloatArray:
 
 def _cost(job: Job, chance: float) -> float:
     """What a chance to run out of memory costs, over the value of the plan [1]."""
-    return chance * failed_start(job) + float(TABLE["memory"]["unasked"]) * (chance > USUAL_RISK)
+    return chance * failed_start(job) + float(TABLE["memory"]["unsure"]) * (chance > USUAL_RISK)
 
 
 def failed_start(job: Job) -> float:

@@ -77,8 +77,8 @@ def test_a_chance_counts_at_the_next_class_and_a_limit_is_in_its_own() -> None:
     assert lost == pytest.approx(0.1 + 1800 / (30 * 86400))
     for chance, counted in ((0.01, 0.01), (0.0101, 0.02), (0.07, 0.1), (0.5, 0.5), (0.51, 1.0), (1e-6, 0.01)):
         reserved = np.array([job.usable_memory * margin(job, chance)])
-        unasked = 0.02 if counted > 0.1 else 0.0  # no launch file is written for it
-        assert expected.memory_factor(job, reserved)[0] == pytest.approx(1 + counted * lost + unasked, rel=1e-12)
+        unsure = 0.02 if counted > 0.1 else 0.0  # somebody has to watch its first steps
+        assert expected.memory_factor(job, reserved)[0] == pytest.approx(1 + counted * lost + unsure, rel=1e-12)
     assert expected.failed_start(replace(job, try_cost=0.0)) == pytest.approx(0.1)
 
 
