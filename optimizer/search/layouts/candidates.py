@@ -27,7 +27,7 @@ from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
 from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
-from optimizer.search.layouts.bounds.shaped import ShapedPipelines
+from optimizer.search.layouts.bounds.shaped import shaped_bounds
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
     Prospects,
@@ -65,7 +65,6 @@ class _Search:
     limit: float = np.inf
     by_number: dict[int, Candidate] = field(default_factory=dict)
     solved: set[int] = field(default_factory=set)
-    shaped: ShapedPipelines = field(default_factory=ShapedPipelines)
     floors: list[tuple[IntArray, PlanFloors]] = field(default_factory=list)
 
     def expired(self) -> bool:
@@ -384,8 +383,7 @@ def _prospects(
         return
 
     def hosted() -> Prospects:
-        limit = search.limit / hosting
-        return some_on_host(own, search.shaped.open(own, numbers, limit), limit)
+        return some_on_host(own, search.limit / hosting)
 
     yield hosted, hosting
 
@@ -402,7 +400,7 @@ def _visit(
     for prospects_of, scale in prospects:
         some = prospects_of()
         bounds = some.bounds * scale
-        for position in _next(search, some, bounds, numbers, scale):
+        for position in _next(search, some, bounds, scale):
             if search.expired():
                 search.undecided.append(float(np.min(bounds[bounds < search.limit], initial=np.inf)))
                 break
@@ -415,7 +413,7 @@ def _visit(
     return least
 
 
-def _next(search: _Search, some: Prospects, bounds: FloatArray, numbers: IntArray, scale: float) -> Iterator[int]:
+def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) -> Iterator[int]:
     """Positions of the prospects whose bounds stay below the best, the lowest first; `bounds` are raised to those of
     all shapes of their pipelines, some prospects at a time.
     """
@@ -425,8 +423,7 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, numbers: IntArra
         part = part[bounds[part] < search.limit]
         if not len(part):
             return
-        shaped = search.shaped.bounds(some, part, numbers[some.plan[part]], search.limit / scale)
-        bounds[part] = np.maximum(bounds[part], shaped * scale)
+        bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.limit / scale) * scale)
         for position in part[np.argsort(bounds[part], kind="stable")].tolist():
             if bounds[position] < search.limit:
                 yield position

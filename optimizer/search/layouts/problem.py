@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import ceil, floor, inf
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import PLACING, RECOMPUTED, Job
+from optimizer.job.model import Model
 from optimizer.job.plan import SCHEDULES, Knobs, Plan, Plans
 from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 from optimizer.objectives.arrays import FloatArray
@@ -29,7 +30,7 @@ from optimizer.objectives.pipeline.stages import (
     layer_sequence,
 )
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, host_memory_per_gpu
-from optimizer.objectives.step.linear_stage import LinearStage
+from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.search.layouts.costs import FREE, LayerSeconds, StageCosts, stage_costs
@@ -128,6 +129,23 @@ class LayoutProblem:
         reduced, gathered, backward, forward = map(total, ("reduced", "gathered", "cover_backward", "cover_forward"))
         rest = (np.asarray(value) for value in (self.hides, self.vpp, self.pp))
         return np.asarray(total("per_step") - hidden(reduced, backward, gathered, forward, *rest))
+
+
+@lru_cache(maxsize=1024)
+def free_problem(model: Model, pp: int, vpp: int, *, even: bool) -> LayoutProblem:
+    """The layers of a model to be cut into virtual stages, as if they took no time and no bytes."""
+    weightless = LayerBytes(**dict.fromkeys((each.name for each in fields(LayerBytes)), 0.0))
+    return LayoutProblem(
+        kinds={},
+        memory=LinearStage(layers=dict.fromkeys(kinds_of(model), weightless), fixed=0.0, offload=0.0),
+        sequence=layer_sequence(model),
+        pp=pp,
+        vpp=vpp,
+        microbatches=1,
+        in_flight=(1.0,) * pp,
+        usable=0.0,
+        even=even,
+    )
 
 
 def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs(), more: int = 0) -> LayoutProblem:

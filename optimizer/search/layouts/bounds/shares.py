@@ -134,13 +134,11 @@ def prospects_at(floors: PlanFloors, share: FloatArray, limit: float) -> Prospec
     return Prospects(floors=floors, plan=plan, low=share, high=share, bounds=floors.bounds(plan, share, share, limit))
 
 
-def some_on_host(floors: PlanFloors, plan: IntArray, limit: float) -> Prospects:
-    """Those of some plans that may have a value below `limit` with something on the host, with the shares where they
-    may.
-    """
+def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
+    """The plans that may have a value below `limit` with something on the host, with the shares where they may."""
     most = np.round(most_offload(floors.layer_costs) / OFFLOAD_STEP).astype(np.int64)
     least = np.maximum(np.floor(least_share(floors) / OFFLOAD_STEP).astype(np.int64), 1)
-    plan = plan[(least[plan] <= most[plan]) & slower_on_host(floors.job)]
+    plan = np.flatnonzero((least <= most) & slower_on_host(floors.job))
     low, high = least[plan], most[plan]
     bounds = _between(floors, plan, low, high, limit)
     for _ in range(ROUNDS):

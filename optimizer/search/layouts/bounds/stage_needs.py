@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 
 import numpy as np
@@ -14,9 +14,9 @@ from optimizer.job.model import Model
 from optimizer.job.plan import IntArray, Plans, virtual_stages
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.schedules import in_flight
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, kinds_of, layer_sequence, moe_pattern
-from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
-from optimizer.search.layouts.problem import FEW, LayoutProblem
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, kinds_of, moe_pattern
+from optimizer.objectives.step.linear_stage import LinearStage
+from optimizer.search.layouts.problem import FEW, free_problem
 from optimizer.search.layouts.solve.shapes import shapes_of
 
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
@@ -84,21 +84,8 @@ def _apart(model: Model, pp: int, vpp: int, *, even: bool) -> float:
     usual, unlike = common(model), (pp * vpp > model.layers + 2) or bool(even and model.layers % (pp * vpp))
     if not usual.apart or vpp == 1 or unlike:
         return vpp * usual.apart
-    weightless = LayerBytes(**dict.fromkeys((each.name for each in fields(LayerBytes)), 0.0))
-    free = LinearStage(layers=dict.fromkeys(kinds_of(model), weightless), fixed=0.0, offload=0.0)
-    problem = LayoutProblem(
-        kinds={},
-        memory=free,
-        sequence=layer_sequence(model),
-        pp=pp,
-        vpp=vpp,
-        microbatches=1,
-        in_flight=(1.0,) * pp,
-        usable=0.0,
-        even=even,
-    )
     evenly = np.array([virtual_stages((), model.layers, pp, vpp)])
-    counts = np.concatenate([evenly, shapes_of(problem).counts])
+    counts = np.concatenate([evenly, shapes_of(free_problem(model, pp, vpp, even=even)).counts])
     before, end = np.cumsum([0, *moe_pattern(model)]), np.cumsum(counts, axis=1)
     beyond = before[end] - before[end - counts] - usual.share * counts
     return float(np.abs(beyond.reshape(len(counts), vpp, pp).sum(axis=1)).max())
