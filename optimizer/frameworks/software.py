@@ -40,6 +40,8 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
         own = features.attention
         keeps = settings["attention"] == "flash" and own.startswith("flash")
         features = replace(features, attention=own if keeps else settings["attention"])
+    if settings.get("compiled") is False:
+        features = replace(features, fused_norm=False, compiled_loss=False)
     for name in STATED:
         if name in settings:
             features = replace(features, **{name: settings[name]})

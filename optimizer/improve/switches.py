@@ -21,6 +21,7 @@ SWITCHES: tuple[Mapping[str, Any], ...] = (
     {"gather_overlap": True},
     {"offload": 0.0},
     {"cuda_graphs": True},
+    {"compiled": True},
 )
 
 

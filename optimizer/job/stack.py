@@ -176,6 +176,8 @@ class Features:
     # beside weights that bitsandbytes quantised, all others and the residual stream are in fp32
     wide_rest: bool = False
     loads_whole: bool = False  # frozen weights stay whole on each device beside their shards
+    # a compiler makes the loss one kernel a pass: logits and their gradients stay in half precision
+    compiled_loss: bool = False
     loss_chunks: int = 1  # parts of the tokens of which the loss has the logits in turn; 0: vocabulary / hidden of them
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits

@@ -54,6 +54,7 @@ SEQUENCE = "parallelism.enable_sequence_parallel"
 NARROW = re.compile("float8|mx", re.IGNORECASE)
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
+COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
     ConfigKey(
@@ -61,6 +62,7 @@ KEYS = (
     ),
     ConfigKey("tp_overlap", ASYNC, bool, False),
     *(ConfigKey("tp_overlap", (path,), lambda on: True if on else None) for path in reversed(ASYNC)),
+    ConfigKey("compiled", COMPILE, bool, False),
     ConfigKey("dtype", (), str, "bf16"),
     ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
     ConfigKey("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
@@ -251,6 +253,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[SEQUENCE] = True
     if before.recompute != after.recompute:
         wanted[MODE] = after.recompute
+    if "compiled" in turned:
+        wanted[next((path for path in COMPILE if path in values), COMPILE[0])] = turned["compiled"]
     if before.vpp != after.vpp:
         wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
     defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}

@@ -453,13 +453,17 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
 
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
     the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit, all of them on every
-    rank where the stack gathers them. Where tensor
-    parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see Features).
+    rank where the stack gathers them. A compiled one reads them twice forward, reads them again and writes their
+    gradients, all in half precision. Where tensor parallelism does not split the vocabulary, the product runs at
+    `unsplit_head_rate` (see Features).
+
+    Source: pytorch/torchtitan @bbb1b616e, torchtitan/components/loss.py, for the compiled loss.
     """
     t = shapes.tokens
     vocab = padded_vocab(model.vocab, shapes.tp)
     logits = t * vocab / (1.0 if stack.features.gathered_logits else shapes.tp)
     wide = float(stack.features.logit_bytes)
+    forward, backward = (4.0, 4.0) if stack.features.compiled_loss else (2 + 3 * wide, 2 + wide)
     stream = t * model.hidden / shapes.sp
     return Layer(
         gemms=(
@@ -476,8 +480,8 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
         elementwise=(
             Elementwise(
                 name="cross_entropy",
-                forward_bytes=logits * (2 + 3 * wide) + 4 * stream,
-                backward_bytes=logits * (2 + wide) + 8 * stream,
+                forward_bytes=logits * forward + 4 * stream,
+                backward_bytes=logits * backward + 8 * stream,
                 kernels=12,
             ),
         ),

@@ -37,6 +37,7 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MT
 
 HOST_TRANSFER, ATTENTION = "host_transfer", "attention"
 SELECTIVE = MODES.index("selective")
+COMPILED_LOGIT = 4.0  # a logit and its gradient, in half precision [B]
 # Columns of a Cost that are mappings.
 BY_TERM = ("forward", "backward", "recompute", "overlapped_forward", "overlapped_backward")
 Terms = Mapping[str, FloatArray]
@@ -156,7 +157,8 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     """One pass through the head and the loss, and the logits that it holds."""
     time = head_time(job, trained_layer(job, head_operators(job.model, local, job.stack)), local).take(rows)
     split = 1.0 if job.stack.features.gathered_logits else shapes.tp
-    logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * job.stack["logit_memory"]
+    each = COMPILED_LOGIT if job.stack.features.compiled_loss else job.stack["logit_memory"]
+    logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * each
     logits = logits / (job.stack.features.loss_chunks or max(1.0, job.model.vocab / job.model.hidden))
     if job.training_loss.scored:
         return _free(len(rows))
