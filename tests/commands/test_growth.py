@@ -133,7 +133,8 @@ def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
     number = getattr(signal, name)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert process.returncode in (128 + number, -number, 0), said
+    begun = "Fatal Python error: init_" not in said  # else Python itself was still starting
+    assert process.returncode in (128 + number, -number, 0) or not begun, said
     assert "Traceback" not in said or delay < 0.2  # before a line of ours has run
     assert "internal error" not in said
 
