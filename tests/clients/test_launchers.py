@@ -15,9 +15,10 @@ from optimizer.frameworks.read import read_files
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
 from optimizer.frameworks.torchtitan.python import titan_values
 from tests.clients.accepted import CLIENTS, HERE, STACKS, Client, verdicts, written
+from tests.thorough import cases
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
-JOBS = 8
+JOBS = cases(8, sample=4)
 
 
 @pytest.fixture(scope="module", params=STACKS)

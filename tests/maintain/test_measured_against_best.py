@@ -81,5 +81,5 @@ def test_a_loss_is_told_by_its_parts(run: Run) -> None:
 
 def test_a_ceiling_on_the_bubble_rules_no_measured_job_out(run: Run) -> None:
     assert run.job is not None
-    few = replace(run.job, model=load_model("gpt3"), seq_len=2048, global_batch=16, gpus=256)
-    assert compared([replace(run, job=few, plan=Plan(tp=8, pp=8, dp=4, num_microbatches=4))]).plan
+    few = replace(run.job, model=load_model("gpt3-13b"), seq_len=2048, global_batch=4, gpus=64)
+    assert compared([replace(run, job=few, plan=Plan(tp=8, pp=8, dp=1, num_microbatches=4))]).plan

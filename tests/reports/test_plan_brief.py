@@ -16,6 +16,7 @@ from optimizer.objectives.step.interval import SIDES
 from optimizer.reports.plan_brief import warnings
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.render.screen import screen_text
+from tests.thorough import THOROUGH
 
 LINES, WIDTH = 25, 80
 ASKED = """\
@@ -65,7 +66,7 @@ ASKED = """\
 """.splitlines()
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("asked", ASKED[:: 1 if THOROUGH else 3])
 def test_no_answer_is_longer_than_twenty_five_lines(asked: str) -> None:
     done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(cli, asked.split())
     assert done.exit_code in (0, 3), done.output

@@ -30,7 +30,7 @@ CASES = [
     ("llama3.1-405b", LLAMA),
     ("deepseek-v3", replace(DEEPSEEK, recompute="layernorm+moe_act", activation_offload=50)),
     ("llama3.1-405b", replace(LLAMA, recompute="mlp")),
-    ("llama3.1-405b", replace(LLAMA, activation_offload=100)),
+    ("llama3.1-405b", replace(LLAMA, activation_offload=50)),
     ("llama3.1-405b", replace(LLAMA, recompute="full")),
     ("llama3.1-405b", replace(LLAMA, recompute="full", zero_stage=3)),
     ("llama3.1-405b", replace(LLAMA, vpp=8, schedule="interleaved")),
