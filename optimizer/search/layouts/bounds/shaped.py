@@ -125,27 +125,27 @@ class _Shaped(Rows):
 
         excess = self.memory.fixed[:, None, None] - safe_memory(self.job) * (1 + SLACK) + self.total(bytes_of)
         chosen = np.flatnonzero(np.logical_or.reduce([layer.chosen > 0 for layer in layers.values()]))
-        again, fits = np.zeros(excess.shape), np.asarray((excess <= 0.0).all(axis=2))
+        recompute_time, fits = np.zeros(excess.shape), np.asarray((excess <= 0.0).all(axis=2))
         if not len(chosen):
-            return again, fits
+            return recompute_time, fits
         if len(chosen) < len(fits):
-            again[chosen], fits[chosen] = self.take(chosen).recomputed()
-            return again, fits
+            recompute_time[chosen], fits[chosen] = self.take(chosen).recomputed()
+            return recompute_time, fits
         possible = np.asarray((excess <= self.total(saved)).all(axis=2))
         if not self.job.recomputes_alike:
             prices = [seconds(kind) / np.where(saved(kind) > 0, saved(kind), np.nan) for kind in self.shapes.stages]
-            again = np.maximum(excess, 0.0) * np.nan_to_num(np.fmin.reduce(prices))[:, None, :]
-            return again, possible
+            recompute_time = np.maximum(excess, 0.0) * np.nan_to_num(np.fmin.reduce(prices))[:, None, :]
+            return recompute_time, possible
         fits = np.zeros_like(fits)
         for first in range(1, int(self.shapes.counts.max(initial=0)) + 1):
             numbers = self.shapes.first(first)
-            again[~fits] = self.total(seconds, numbers)[~fits]
+            recompute_time[~fits] = self.total(seconds, numbers)[~fits]
             fits |= (excess <= self.total(saved, numbers)).all(axis=2)
-        return again, possible
+        return recompute_time, possible
 
-    def closed(self, again: FloatArray) -> FloatArray:
+    def closed(self, recompute_time: FloatArray) -> FloatArray:
         """Seconds of pipelines that recompute so much by choice by their closed form, by shape."""
-        seconds = self.costs.seconds[:, None, None] + self.seconds("seconds") + again
+        seconds = self.costs.seconds[:, None, None] + self.seconds("seconds") + recompute_time
         slowest, whole = seconds.max(axis=2), seconds.sum(axis=2)
         waits = bubble(slowest, whole, np.asarray(float(self.plan.vpp)), self.filled[:, None], np.zeros(1))
         return np.asarray(self.plan.num_microbatches * slowest + waits)
@@ -159,7 +159,7 @@ class _Shaped(Rows):
         once = self.seconds("per_step") - hidden(reduced, backward, gathered, forward, *rest)
         return np.asarray(np.maximum(once.max(axis=2) - self.once[:, None], 0.0))
 
-    def stalled(self, rows: IntArray, shape: IntArray, again: FloatArray) -> FloatArray:
+    def stalled(self, rows: IntArray, shape: IntArray, recompute_time: FloatArray) -> FloatArray:
         """What running the schedule adds to the closed form, of one shape of each of some prospects [s]."""
         costs, shapes = self.costs.take(rows), self.shapes.take(shape)
 
@@ -167,7 +167,7 @@ class _Shaped(Rows):
             return np.asarray(getattr(costs.kinds[kind], name))[:, None]
 
         always = sum(number * cost(kind, "always") for kind, number in shapes.stages.items())
-        passes = passes_of(cost, shapes.by_kind, costs.seconds[:, None, None], always + again, self.plan.vpp)
+        passes = passes_of(cost, shapes.by_kind, costs.seconds[:, None, None], always + recompute_time, self.plan.vpp)
         return stall(self.plan.num_microbatches, *passes)
 
 
@@ -175,21 +175,21 @@ def _least(shaped: _Shaped, at_most: FloatArray) -> FloatArray:
     """Seconds of pipelines that no shape which may fit beats, with what is done once per step beyond the mean stage;
     infinite where none may fit. As far as it matters whether they are below `at_most` [s].
     """
-    again, fits = shaped.recomputed()
-    seconds = np.where(fits, shaped.closed(again), np.inf)
+    recompute_time, fits = shaped.recomputed()
+    seconds = np.where(fits, shaped.closed(recompute_time), np.inf)
     least: FloatArray = seconds.min(axis=1)
     below = np.flatnonzero(least < at_most)
     if not len(below):
         return least
-    shaped, again = shaped.take(below), again[below]
+    shaped, recompute_time = shaped.take(below), recompute_time[below]
     seconds = seconds[below] + shaped.beyond_mean()
     least[below] = seconds.min(axis=1)
     left = np.flatnonzero(least[below] < at_most[below])
-    least[below[left]] = _as_run(shaped.take(left), seconds[left], again[left])
+    least[below[left]] = _as_run(shaped.take(left), seconds[left], recompute_time[left])
     return least
 
 
-def _as_run(shaped: _Shaped, seconds: FloatArray, again: FloatArray) -> FloatArray:
+def _as_run(shaped: _Shaped, seconds: FloatArray, recompute_time: FloatArray) -> FloatArray:
     """The least of these seconds by shape with what waiting adds where the schedules are run [s].
 
     The shapes of each prospect in the order of their seconds, until none that is left can be faster.
@@ -203,5 +203,5 @@ def _as_run(shaped: _Shaped, seconds: FloatArray, again: FloatArray) -> FloatArr
         shape = next_ones[row, place]
         for first in range(0, len(row), RUNS):
             rows, of = row[first : first + RUNS], shape[first : first + RUNS]
-            np.minimum.at(best, rows, seconds[rows, of] + shaped.stalled(rows, of, again[rows, of]))
+            np.minimum.at(best, rows, seconds[rows, of] + shaped.stalled(rows, of, recompute_time[rows, of]))
     return best
