@@ -167,7 +167,7 @@ EVERY: tuple[Framework, ...] = (
     ),
     Framework(
         name="torchtitan",
-        stack="torchtitan-2024",
+        stack="torchtitan",
         config=ConfigFormat(
             files=("torchtitan TOML", "torchtitan config_registry.py:FUNCTION"),
             recognised=torchtitan.recognised,

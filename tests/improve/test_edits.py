@@ -46,6 +46,16 @@ def test_patch_accepts_the_patch(name: str, tmp_path: Path, monkeypatch: pytest.
     assert {file.name: Path(file.name).read_bytes() for file in files} == dict(texts)
 
 
+def test_a_config_without_compile_is_priced_so_and_told_to_compile() -> None:
+    files, (source, question, improvement) = FILES["torchtitan"], improved("torchtitan")
+    features = question.job.stack.features
+    assert (features.fused_norm, features.compiled_loss, features.loss_chunks) == (False, False, 1)
+    edit = next(each for each in improvement.edits if [change.name for change in each.changes] == ["compiled"])
+    assert edit.gain > 0.005
+    texts = patched(source, question, edit, files, lambda written: read("torchtitan", written)[1])
+    assert b"[compile]\nenable = true\n" in texts["llama3.toml"]
+
+
 def test_what_is_not_asked_for_stays() -> None:
     files, (source, question, improvement) = FILES["arrays"], improved("arrays")
     assert improvement.best is not None

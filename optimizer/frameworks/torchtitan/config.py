@@ -43,7 +43,7 @@ RESHARD, SCHEDULE, SLICE = (
 )
 OLD_PIPELINE = "experimental.pipeline_parallel_degree"
 SLICES = "experimental.pipeline_parallel_microbatches"  # until 2025-03 their number, as many as stages by default
-LOCAL = ("training.local_batch_size", "training.batch_size")
+LOCAL = ("training.local_batch_size", "training.batch_size")  # the second until 2025-06
 GLOBAL, LENGTH, STEPS = "training.global_batch_size", "training.seq_len", "training.steps"
 # Since the summer of 2026 batches are counted in tokens, and a pipeline's micro-batches by their number.
 LOCAL_TOKENS, STEP_TOKENS = "training.num_tokens_per_microbatch_per_dp_rank", "training.num_tokens_per_train_step"
@@ -105,6 +105,8 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     note_keys(launch, values, KEYS)
+    if not by_tokens(values):
+        settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [
         f"{CONVERTERS} {name}" for name in map(str, values.get(CONVERTERS) or []) if "fp4" in name.lower()
     ]

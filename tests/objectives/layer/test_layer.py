@@ -79,6 +79,13 @@ def test_gathered_logits_cost_time_and_memory_under_tensor_parallelism_only() ->
     assert same[0] == same[1]
 
 
+def test_a_compiled_loss_keeps_a_logit_and_its_gradient_in_half_precision() -> None:
+    eager, compiled = (cost(job("llama3-70b", compiled_loss=flag), DENSE) for flag in (False, True))
+    kept = job("llama3-70b").stack["logit_memory"]
+    assert compiled.memory["logits"][0] / eager.memory["logits"][0] == pytest.approx(4.0 / kept)
+    assert compiled.time["head"][0] < eager.time["head"][0]
+
+
 def test_an_unsplit_head_is_slow_where_the_stack_says_so() -> None:
     alone = replace(DENSE, tp=1, dp=64, num_microbatches=4, sequence_parallel=False)
     slow = cost(job("llama3-8b", unsplit_head_rate=0.5), alone).time["head"][0]
