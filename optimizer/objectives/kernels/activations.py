@@ -111,8 +111,7 @@ def activation_bytes(
     and values, the attention's output, the MLP's inputs to activation and its output. Under `fp8` the inputs of
     products (norm outputs, activation output) are kept in one byte; `wide`, the residual stream is in single precision.
     Eager code keeps the fp32 input of a norm and what it scales, and the output of a gated MLP's activation besides,
-    and
-    while it goes back through a layer the gradients of gate, up and their product.
+    and while it goes back through a layer the gradients of gate, up and their product.
 
     Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py; Korthikanti et al.,
     arXiv 2205.05198, equations 1, 2 and 4; Micikevicius et al., arXiv 2209.05433 for fp8.
@@ -157,6 +156,21 @@ def activation_bytes(
         modules=freed,
         movable=movable,
     )
+
+
+def gathered_inputs(model: Model, shapes: Shapes, moe: bool, input_bytes: float, recompute: IntArray) -> FloatArray:
+    """What software that keeps what sequence parallelism gathers has besides, of one layer per micro-batch and rank [B]:
+    the inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, but of a layer that is recomputed.
+
+    >>> from optimizer.catalog import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=4 * one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 0, seq_len=1)
+    >>> [float(gathered_inputs(load_model("gpt3"), shapes, False, 2.0, np.array([mode]))[0] / 12288) for mode in (0, 2)]
+    [3.0, 0.0]
+    """
+    blocks = model.has_attention + (model.feed_forwards != NOTHING and not moe)
+    each = blocks * input_bytes * shapes.tokens * model.hidden * (1.0 - 1.0 / shapes.sp)
+    return np.asarray(each * pick(modes(recompute), (1.0, 1.0, 0.0)))
 
 
 def mixer_bytes(model: Model, shapes: Shapes) -> FloatArray:
