@@ -159,8 +159,9 @@ def activation_bytes(
 
 
 def gathered_inputs(model: Model, shapes: Shapes, moe: bool, input_bytes: float, recompute: IntArray) -> FloatArray:
-    """What software that keeps what sequence parallelism gathers has besides, of one layer per micro-batch and rank [B]:
-    the inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, but of a layer that is recomputed.
+    """What software that keeps what sequence parallelism gathers has of a layer besides, per micro-batch and rank [B].
+
+    The inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, but of a layer that is recomputed.
 
     >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
