@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.job.loss import LogitBytes
 from optimizer.job.model import NOTHING, Model
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -448,18 +449,24 @@ def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool, multi
     )
 
 
-def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
+def head_operators(
+    model: Model, shapes: Shapes, stack: Stack, own: LogitBytes | None = None, gradients: bool = True
+) -> Layer:
     """Final norm, output projection over the padded vocabulary / tp, and the cross-entropy over its logits.
 
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
     the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit, all of them on every
     rank where the stack gathers them. Where tensor
-    parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see Features).
+    parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see Features). A loss that has
+    `own` bytes moves these instead, fewer in a pass without `gradients`.
     """
     t = shapes.tokens
     vocab = padded_vocab(model.vocab, shapes.tp)
     logits = t * vocab / (1.0 if stack.features.gathered_logits else shapes.tp)
     wide = float(stack.features.logit_bytes)
+    each = (2.0 + 3.0 * wide, 2.0 + wide)
+    if own:
+        each = (own.forward if gradients else own.alone, own.backward)
     stream = t * model.hidden / shapes.sp
     return Layer(
         gemms=(
@@ -476,8 +483,8 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
         elementwise=(
             Elementwise(
                 name="cross_entropy",
-                forward_bytes=logits * (2 + 3 * wide) + 4 * stream,
-                backward_bytes=logits * (2 + wide) + 8 * stream,
+                forward_bytes=logits * each[0] + 4 * stream,
+                backward_bytes=logits * each[1] + 8 * stream,
                 kernels=12,
             ),
         ),

@@ -163,8 +163,8 @@ def without_return(messages: Iterable[Message]) -> list[Message]:
     tensor for its backward pass.
     """
     left = list(messages)
-    exchanges = [i for i, m in enumerate(left) if (m.parallelism, m.phase, m.kind) == (EP, FORWARD, "all_to_all")]
-    for last in exchanges[-1:]:
+    all_to_alls = [i for i, m in enumerate(left) if (m.parallelism, m.phase, m.kind) == (EP, FORWARD, "all_to_all")]
+    for last in all_to_alls[-1:]:
         left[last] = replace(left[last], times=left[last].times - 1.0)
     return left
 
