@@ -94,6 +94,19 @@ def test_several_gpus_shard_with_fsdp(target: str) -> None:
     assert ("num_processes: 8" in together) is (target in ("trl", "llama-factory"))
 
 
+@pytest.mark.parametrize("target", YAMLS)
+def test_a_device_without_bf16_trains_adapters_in_fp16(target: str) -> None:
+    """Without FlashAttention-2, whose kernels are for bf16's devices; all weights want a master copy to be scaled."""
+    where = {"cluster": load_cluster("t4"), "dtype": "fp16", "global_batch": 4, "seq_len": 512}
+    found = answer(target, model=load_model("llama3.2-1b"), **where)
+    values = YAML(typ="safe").load(exported(found).texts[YAMLS[target]])
+    assert (values["fp16"], values["bf16"], "sdpa" in values.values()) == (True, False, True)
+    assert values.get("dtype", values.get("torch_dtype", "float16")) == "float16"
+    assert found.plan is not None
+    whole = replace(found.job, train="full")
+    assert "master copy" in "".join(program(target).unexpressed(whole, found.plan))
+
+
 def test_one_gpu_has_no_file_of_accelerate() -> None:
     assert set(exported(answer("trl")).texts) == {"trl.yaml"}
 
