@@ -120,6 +120,23 @@ def test_torchtune_starts_from_a_configuration_that_it_ships() -> None:
     assert "llama3_1/8B_lora_single_device" in argument_names("torchtune", "v0.6.1")
 
 
+def test_a_command_of_torchtune_is_read_with_the_configuration_that_it_starts_from() -> None:
+    script = File("torchtune.sh", exported(answer("torchtune", optimizer="adamw-8bit")).texts["torchtune.sh"].encode())
+    with pytest.raises(InputError, match=r"tune cp llama3_1/8B_lora_single_device FILE\.yaml"):
+        read_launch([script], gpus=1)
+    components = {
+        "model": {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b"},
+        "optimizer": {"_component_": "torch.optim.AdamW", "fused": True},
+        "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+    }
+    settings = read_launch([script, File("own.yaml", json.dumps(components).encode())], gpus=1).launch.settings
+    assert (settings["optimizer"], settings["train"].partition(":")[0], settings["seq_len"]) == (
+        "adamw-8bit",
+        "qlora",
+        2048,
+    )
+
+
 def test_torchtune_refuses_what_it_does_not_ship() -> None:
     single = answer("torchtune", "lora", model=load_model("llama2-13b"))
     with pytest.raises(InputError, match="ships no configuration llama2/13B_lora_single_device"):
