@@ -82,7 +82,7 @@ def named_parameters(row: Mapping[str, str]) -> dict[str, Fixed]:
     >>> named_parameters({"stack.launch": "3.4e-05", "stack.unfused": "none"})["launch"].value
     3.4e-05
     """
-    found = {}
+    parameters = {}
     for name, cell in _cells_of_stack(row).items():
         if name not in PARAMETERS:
             continue
@@ -91,8 +91,8 @@ def named_parameters(row: Mapping[str, str]) -> dict[str, Fixed]:
         if not bounds.low <= value <= bounds.high:
             limits = f"{bounds.low:g} and {bounds.high:g} {bounds.unit}"
             raise InputError(f"{OF_STACK}{name} must be between {limits}, but got {cell!r}")
-        found[name] = Fixed(value=value, why=STATED)
-    return found
+        parameters[name] = Fixed(value=value, why=STATED)
+    return parameters
 
 
 def _cells_of_stack(row: Mapping[str, str]) -> dict[str, str]:
