@@ -11,7 +11,7 @@ from pathlib import Path
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
-from optimizer.frameworks.bash.config import QUIET, TrainingCommand, subcommand, training_with_config
+from optimizer.frameworks.bash.config import QUIET, TrainingCommand, shipped_config, subcommand, training_with_config
 from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
@@ -176,6 +176,9 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         words = command.texts
         if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
+        if not configs and (own := shipped_config(words)):
+            copied = f"`tune cp {own} FILE.yaml` writes it: give that file too"
+            raise InvalidFile(script.name, [f"it trains by torchtune's own {own}, which is not here; {copied}"])
         over = [flag.written for flag in command.flags if flag.name in TELLING]
         if over and any(map(PRIMUS.match, words)):
             raise InvalidFile(

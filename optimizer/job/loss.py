@@ -18,6 +18,16 @@ _PREFIX: Mapping[str, float] = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogitBytes:
+    """What a loss that needs the logits of all tokens at once moves and keeps of each logit [B]."""
+
+    forward: float  # moved after a pass with gradients, its metrics included
+    alone: float  # moved after a pass without gradients
+    backward: float  # moved before the backward pass of the head
+    resident: float  # at the peak
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingLoss:
     """A loss, as losses.toml has it."""
 
@@ -28,6 +38,7 @@ class TrainingLoss:
     reference: int = 0  # the same of a model that stays as it was
     scored: bool = False  # a head of one output stands in place of the vocabulary
     teacher: float = 0.0  # parameters of the reference, where it is another model; else 0
+    logits: LogitBytes | None = None  # of each logit, where no cross-entropy is all that they are for
 
 
 def loss_of(text: str) -> TrainingLoss:
@@ -57,4 +68,8 @@ def loss_of(text: str) -> TrainingLoss:
 def losses() -> Mapping[str, TrainingLoss]:
     """The losses by name."""
     tables: Mapping[str, Mapping[str, Any]] = content("optimizer.job", "losses.toml")
-    return {name: TrainingLoss(name=name, **table) for name, table in tables.items()}
+    return {name: TrainingLoss(name=name, **_read(table)) for name, table in tables.items()}
+
+
+def _read(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: LogitBytes(**value) if key == "logits" else value for key, value in table.items()}

@@ -215,7 +215,8 @@ class Features:
     selective_on_host: bool = False  # what selective recomputation keeps lies on host until its layer needs it
     activation_offload: bool = False  # it can keep activations on host
     hosted_checkpoints: bool = False  # it can keep the inputs of recomputed layers on host
-    # recomputing a layer ends where all that the backward pass needs is resident, before a dense layer's last product
+    # recomputing a layer ends where all that the backward pass needs is resident: before a dense layer's last product,
+    # before what experts return travels back where it was weighed before
     stops_early: bool = False
     # communication
     overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
@@ -250,6 +251,7 @@ class Features:
     weighed_early: bool = False  # what experts return is weighed between their products: their output is not resident
     whole_experts: bool = False  # experts of several ranks are whole, those of one rank split as other weights are
     balanced_experts: bool = False  # routing is forced to be even, as benchmarks do
+    dealt_in_order: bool = False  # and then deals experts in order, so that those of a token lie side by side
     # how even routing is; empty: as balanced_experts or expert_imbalance say
     routing: Annotated[str, ("", *ROUTING)] = ""
     lifted: tuple[str, ...] = ()  # what is assumed beyond the software itself, as optimizer.catalog.targets does it

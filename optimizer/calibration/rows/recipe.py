@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,20 @@ from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE, written
-from optimizer.job.stack import FEATURES, Features, Fixed, Stack
+from optimizer.job.stack import FEATURES, PARAMETERS, Features, Fixed, Stack
 from optimizer.objectives.step.price import price
 
 # What it hides of these collectives: three pairs of runs that differ in nothing else, Llama 3.1 8B on 64 H100 at TP 8,
 # save 0.26, 0.21 and 0.17 s of 0.92 (pytorch/torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md).
 ASYNC_TP = 0.25
 WITH_ASYNC_TP = "asynchronous tensor parallelism, as the row says"
+STATED = "as measured on the machine of the row"
 ANY = "any"  # a cell of tp: heads or tokens, of recompute: as many layers, as are fastest
 MOST_RANKS = 8  # that split the heads of a layer of such a row
 RECOMPUTED_BY = 4  # layers that such a row may recompute: multiples of it
 MOST_SAMPLES = 256  # in a micro-batch of a run that names none: no run that we know has more
-OF_STACK = "stack."  # begins the columns that name features of the software
+OF_STACK = "stack."  # begins the columns that name features of the software, or parameters of its machine
+NUMBER = re.compile(r"\d*\.?\d+(?:[eE]-?\d+)?")
 # what tables call the modules of optimizer.job.recomputation
 _WORDS = {
     **dict.fromkeys(("norm", "norms", "layer_norm"), "layernorm"),
@@ -40,7 +43,7 @@ _WORDS = {
 
 
 def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
-    """The stack with the features that the row names.
+    """The stack with the features, and the parameters of its own machine, that the row names.
 
     >>> row = {"stack.balanced_experts": "yes", "stack.graphed": "attention router"}
     >>> features = under_recipe(row, Stack(name="mine")).features
@@ -49,6 +52,9 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
     """
     changes = {**_kernels(row, stack), **named_features(row)}
     stack = replace(stack, features=replace(stack.features, **changes)) if changes else stack
+    if named := named_parameters(row):
+        others = {name: value for name, value in stack.parameters.items() if name not in named}
+        stack = replace(stack, parameters=others, fixed={**stack.fixed, **named})
     if off := switched_off(row):
         stack = switched(stack, off)
     return with_async_tp(stack) if row.get("async_tp") == "on" else stack
@@ -62,12 +68,35 @@ def named_features(row: Mapping[str, str]) -> dict[str, Any]:
     >>> named_features({"stack.unfused": "none", "stack.param_bytes": "1", "stack.routing": "", "tp": "8"})
     {'unfused': (), 'param_bytes': 1}
     """
-    cells = {
-        column.removeprefix(OF_STACK): cell for column, cell in row.items() if column.startswith(OF_STACK) and cell
-    }
-    if unknown := sorted(cells.keys() - set(FEATURES)):
+    cells = _cells_of_stack(row)
+    if unknown := sorted(cells.keys() - {*FEATURES, *PARAMETERS}):
         raise InputError(f"{OF_STACK}{unknown[0]} is no feature of a stack; docs/file-formats.md has them all")
-    return {name: _feature(name, cell) for name, cell in cells.items()}
+    return {name: _feature(name, cell) for name, cell in cells.items() if name in FEATURES}
+
+
+def named_parameters(row: Mapping[str, str]) -> dict[str, Fixed]:
+    """The parameters in a row's columns `stack.NAME`, which were measured on its machine and which no fit moves.
+
+    Raises InputError for a cell that is no number between the bounds of its parameter.
+
+    >>> named_parameters({"stack.launch": "3.4e-05", "stack.unfused": "none"})["launch"].value
+    3.4e-05
+    """
+    parameters = {}
+    for name, cell in _cells_of_stack(row).items():
+        if name not in PARAMETERS:
+            continue
+        bounds = PARAMETERS[name]
+        value = float(cell) if NUMBER.fullmatch(cell) else nan
+        if not bounds.low <= value <= bounds.high:
+            limits = f"{bounds.low:g} and {bounds.high:g} {bounds.unit}"
+            raise InputError(f"{OF_STACK}{name} must be between {limits}, but got {cell!r}")
+        parameters[name] = Fixed(value=value, why=STATED)
+    return parameters
+
+
+def _cells_of_stack(row: Mapping[str, str]) -> dict[str, str]:
+    return {column.removeprefix(OF_STACK): cell for column, cell in row.items() if column.startswith(OF_STACK) and cell}
 
 
 def _feature(name: str, cell: str) -> Any:
@@ -109,7 +138,7 @@ def stated_parameters(stack: Stack) -> dict[str, Fixed]:
     >>> list(stated_parameters(with_async_tp(Stack(name="mine", fixed={"launch": Fixed(value=1e-5, why="measured")}))))
     ['tp_overlap']
     """
-    return {name: item for name, item in stack.fixed.items() if item.why in (WITH_ASYNC_TP, SWITCHED)}
+    return {name: item for name, item in stack.fixed.items() if item.why in (WITH_ASYNC_TP, SWITCHED, STATED)}
 
 
 def recomputation(row: Mapping[str, str], assumed: list[str]) -> str:

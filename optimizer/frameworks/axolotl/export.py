@@ -37,9 +37,9 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "gradient_checkpointing": tuning.checkpoints(plan),
         "optimizer": own.optimizer(job),
         "learning_rate": 0.0002 if method.adapts else 0.00002,
-        "bf16": True,
+        **tuning.number_format(job),
         **own.switched(job, plan),
-        "attn_implementation": "flash_attention_2",
+        "attn_implementation": tuning.attention(job, "flash_attention_2"),
     }
     targets = {"lora_target_linear": True} if tuning.every_module(job) else {"lora_target_modules": tuning.modules(job)}
     dora = {"peft_use_dora": True} if method.name == "dora" else {}

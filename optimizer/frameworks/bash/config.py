@@ -34,7 +34,7 @@ SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
-PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward)$")
+PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|\w+_(?:single_device|distributed))$")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
 SUBCOMMAND, UNSLOTH = "swift", "unsloth"
@@ -269,6 +269,20 @@ def _after(texts: Sequence[str], flag: str) -> str:
     value = _value(texts, flag)
     named = re.fullmatch(r"[\w.]+", value) and not value.endswith((".toml", ".yaml", ".yml", ".json"))
     return value if named else ""
+
+
+def shipped_config(texts: Sequence[str]) -> str:
+    """The configuration of its own that torchtune starts from, "" for a file or another program.
+
+    >>> shipped_config("tune run lora_finetune_single_device --config llama3_1/8B_lora_single_device".split())
+    'llama3_1/8B_lora_single_device'
+    >>> shipped_config("tune run lora_finetune_single_device --config mine.yaml".split())
+    ''
+    """
+    if not any(pair == ("tune", "run") for pair in pairwise(text.rpartition("/")[2] for text in texts)):
+        return ""
+    value = _value(texts, FUNCTION)
+    return "" if CONFIGS.match(value) else value
 
 
 def _value(texts: Sequence[str], flag: str) -> str:

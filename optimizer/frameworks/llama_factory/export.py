@@ -28,7 +28,7 @@ def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "cutoff_len": job.seq_len,
         "packing": tuning.packs(job),
         "neat_packing": tuning.packs(job),
-        "flash_attn": "fa2",
+        "flash_attn": tuning.attention(job, "fa2"),
         **tuning.trainer_values(job, plan, own),
         **own.switched(job, plan),
         "disable_gradient_checkpointing": not tuning.checkpoints(plan),

@@ -24,7 +24,7 @@ def ms_swift_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "model": tuning.repository(job),
         "use_hf": True,
         "torch_dtype": tuning.whole_weights(job),
-        "attn_impl": "flash_attn",
+        "attn_impl": tuning.attention(job, "flash_attn"),
         "tuner_type": "lora" if method.adapts else "full",
         "dataset": [tuning.DATASET],
         "max_length": job.seq_len,

@@ -32,6 +32,7 @@ COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
 OPTIMIZERS: Mapping[str, str] = key_tables("torchtune")["optimizers"]
 COMPONENT = "_component_"
 MODEL, OPTIMIZER, LOSS = (f"{section}.{COMPONENT}" for section in ("model", "optimizer", "loss"))
+SECTION = "optimizer"  # names a component by itself on a command
 TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
 SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
 QUANTISED = "model.quantize_base"
@@ -89,9 +90,10 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("model", model, MODEL)
     else:
         launch.unknown_model(MODEL, name)
-    component = str(values.get(OPTIMIZER, "")).rpartition(".")[2]
-    if note_optimizer(launch, OPTIMIZERS.get(component, component), OPTIMIZER):
-        known.append(OPTIMIZER)
+    chosen = next((key for key in (SECTION, OPTIMIZER) if isinstance(values.get(key), str)), OPTIMIZER)
+    component = str(values.get(chosen, "")).rpartition(".")[2]
+    if note_optimizer(launch, OPTIMIZERS.get(component, component), chosen):
+        known += [SECTION, OPTIMIZER]
     free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER, QUANTISER)]
     rest(launch, values, (*known, *free))
 
@@ -101,7 +103,9 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     adapters = ADAPTERS.match(str(values[MODEL]).rpartition(".")[2])
     if adapters is None:
         return ()
-    attention = [MATRICES.get(each, each) for each in values.get(ADAPTED) or ("q_proj", "v_proj")]
+    adapted = values.get(ADAPTED) or ("q_proj", "v_proj")
+    names = re.findall(r"\w+", adapted) if isinstance(adapted, str) else adapted  # of a command: text in brackets
+    attention = [MATRICES.get(each, each) for each in names]
     targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
     narrow = adapters[1] == QLORA or values.get(QUANTISED) is True
     method = DORA if values.get(DORA_KEY) else QLORA if narrow else LORA

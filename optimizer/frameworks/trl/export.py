@@ -21,7 +21,7 @@ def trl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     values: dict[str, object] = {
         "model_name_or_path": tuning.repository(job),
         "dtype": tuning.whole_weights(job),
-        "attn_implementation": "flash_attention_2",
+        "attn_implementation": tuning.attention(job, "flash_attention_2"),
         "dataset_name": tuning.DATASET,
         "max_length": job.seq_len,
         "packing": tuning.packs(job),
@@ -34,7 +34,7 @@ def trl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     values |= tuning.adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
     if base == "nf4":
         values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
-        values |= {"bnb_4bit_quant_storage": "bfloat16"} if tuning.sharded(plan) else {}
+        values |= {"bnb_4bit_quant_storage": tuning.whole_weights(job)} if tuning.sharded(plan) else {}
     elif base == "int8":
         values["load_in_8bit"] = True
     loss = job.training_loss.name

@@ -41,6 +41,7 @@ class TuningProgram:
         bases: formats in which it keeps frozen weights.
         optimizers: its names of them by ours.
         chunks: parts of the loss that it can have, as Features.loss_chunks counts them.
+        formats: number formats of matrix products.
         liger: the key that switches on a loss of 0 chunks, "" where it has that anyway or not at all.
         hosted: what keeps inputs of checkpointed layers on the host, by key; empty where it cannot.
         in_backward: whether the optimizer can step in the backward pass.
@@ -54,6 +55,7 @@ class TuningProgram:
     bases: tuple[str, ...]
     optimizers: Mapping[str, str]
     chunks: tuple[int, ...]
+    formats: tuple[str, ...] = ("bf16",)
     liger: str = ""
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
@@ -71,7 +73,10 @@ class TuningProgram:
             f"the device {device.name} ({device.vendor})": device.vendor not in can.vendors,
             f"the model {job.model.name}": bool(self.models) and job.model.name not in self.models,
             **{f"{name} of {getattr(plan, name)}": True for name in other},
-            f"the number format {job.dtype}": job.dtype != "bf16",
+            f"the number format {job.dtype}": job.dtype not in self.formats,
+            "weights in fp16 whose gradients are scaled, without a master copy": (
+                job.dtype == "fp16" and not job.method.freezes and not job.stack.features.master_bytes
+            ),
             f"frozen weights in {job.method.base}": job.method.freezes and job.method.base not in self.bases,
             f"ZeRO-{plan.zero_stage} on {plan.dp} GPUs": plan.dp > 1
             and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
@@ -188,9 +193,22 @@ def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object
         "output_dir": OUTPUT,
         "per_device_train_batch_size": samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
-        "bf16": True,
+        **number_format(job),
         "optim": own.optimizer(job),
     }
+
+
+def number_format(job: Job) -> dict[str, object]:
+    """The format of matrix products by the Trainer's keys; bf16, which some take unasked, is denied beside fp16."""
+    return {"fp16": True, "bf16": False} if job.dtype == "fp16" else {"bf16": True}
+
+
+def attention(job: Job, flash: str) -> str:
+    """The kernels of attention: FlashAttention-2 by the program's word, on devices with bf16, as its kernels need.
+
+    Source: Dao-AILab/flash-attention, README.md (Ampere, Ada, or Hopper GPUs).
+    """
+    return flash if "bf16" in job.cluster.device.peak_flops else "sdpa"
 
 
 def adapters(job: Job, rank: str, **others: object) -> dict[str, object]:
@@ -206,7 +224,9 @@ def packs(job: Job) -> bool:
 
 def whole_weights(job: Job) -> str:
     """In what weights are loaded: those that are trained under a master copy in fp32."""
-    return "float32" if job.stack.features.master_bytes and not job.method.freezes else "bfloat16"
+    if job.stack.features.master_bytes and not job.method.freezes:
+        return "float32"
+    return "float16" if job.dtype == "fp16" else "bfloat16"
 
 
 def launched(plan: Plan, alone: str, together: str) -> str:

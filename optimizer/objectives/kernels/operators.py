@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optimizer.job.loss import LogitBytes
 from optimizer.job.model import NOTHING, Model
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
@@ -448,14 +449,17 @@ def layer_operators(model: Model, shapes: Shapes, stack: Stack, moe: bool, multi
     )
 
 
-def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
+def head_operators(
+    model: Model, shapes: Shapes, stack: Stack, own: LogitBytes | None = None, gradients: bool = True
+) -> Layer:
     """Final norm, output projection over the padded vocabulary / tp, and the cross-entropy over its logits.
 
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
     the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit, all of them on every
     rank where the stack gathers them. A compiled one reads them twice forward, reads them again and writes their
-    gradients, all in half precision. Where tensor parallelism does not split the vocabulary, the product runs at
-    `unsplit_head_rate` (see Features).
+    gradients, all in half precision. A loss that has `own` bytes moves these instead, fewer in a pass without
+    `gradients`. Where tensor parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see
+    Features).
 
     Source: pytorch/torchtitan @bbb1b616e, torchtitan/components/loss.py, for the compiled loss.
     """
@@ -463,7 +467,9 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
     vocab = padded_vocab(model.vocab, shapes.tp)
     logits = t * vocab / (1.0 if stack.features.gathered_logits else shapes.tp)
     wide = float(stack.features.logit_bytes)
-    forward, backward = (4.0, 4.0) if stack.features.compiled_loss else (2 + 3 * wide, 2 + wide)
+    each = (4.0, 4.0) if stack.features.compiled_loss else (2.0 + 3.0 * wide, 2.0 + wide)
+    if own:
+        each = (own.forward if gradients else own.alone, own.backward)
     stream = t * model.hidden / shapes.sp
     return Layer(
         gemms=(
@@ -480,8 +486,8 @@ def head_operators(model: Model, shapes: Shapes, stack: Stack) -> Layer:
         elementwise=(
             Elementwise(
                 name="cross_entropy",
-                forward_bytes=logits * forward + 4 * stream,
-                backward_bytes=logits * backward + 8 * stream,
+                forward_bytes=logits * each[0] + 4 * stream,
+                backward_bytes=logits * each[1] + 8 * stream,
                 kernels=12,
             ),
         ),

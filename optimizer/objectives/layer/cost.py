@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.job import Job
+from optimizer.job.loss import SFT
 from optimizer.job.method import DORA, FULL, VISION
 from optimizer.job.model import LayerKind, Model
 from optimizer.job.plan import IntArray, Plan, Plans
@@ -155,24 +156,46 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
 
 
 def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
-    """One pass through the head and the loss, and the logits that it holds."""
-    time = head_time(job, trained_layer(job, head_operators(job.model, local, job.stack)), local).take(rows)
-    split = 1.0 if job.stack.features.gathered_logits else shapes.tp
-    each = COMPILED_LOGIT if job.stack.features.compiled_loss else job.stack["logit_memory"]
-    logits = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split * each
-    logits = logits / (job.stack.features.loss_chunks or max(1.0, job.model.vocab / job.model.hidden))
-    if job.training_loss.scored:
+    """The passes through the head and the loss, and the logits that it holds."""
+    loss, features = job.training_loss, job.stack.features
+    if loss.scored:
         return _free(len(rows))
-    passes = job.forward_passes
+    own = loss.logits if features.loss_chunks else None  # kernels that never have all logits have none for such a loss
+    more = job.forward_passes - 1.0
+    passes = (
+        head_operators(job.model, local, job.stack, own, gradients)
+        for gradients in ((True, False) if more else (True,))
+    )
+    time, *others = (head_time(job, trained_layer(job, layer), local).take(rows) for layer in passes)
+    alone = others[0] if others else time
     return replace(
         _free(len(rows)),
-        forward={HEAD: passes * time.forward.total},
+        forward={HEAD: time.forward.total + more * alone.forward.total},
         backward={HEAD: time.backward.total},
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
-        cover_forward=passes * time.forward.busy,
+        cover_forward=time.forward.busy + more * alone.forward.busy,
         cover_backward=time.backward.busy,
-        static=logits,
+        static=logit_bytes(job, shapes),
     )
+
+
+def logit_bytes(job: Job, shapes: Shapes) -> FloatArray:
+    """What the loss holds of the logits of a micro-batch at its peak [B].
+
+    tokens x padded vocabulary / tp x logit_memory / parts; a loss that compares sequences has those of all tokens at
+    once and holds bytes of its own, unless its kernels never have them all.
+
+    Source: huggingface/trl v1.16.0, trl/trainer/sft_trainer.py and dpo_trainer.py: the first alone has parts.
+    """
+    loss, features = job.training_loss, job.stack.features
+    split = 1.0 if features.gathered_logits else shapes.tp
+    count = shapes.tokens * padded_vocab(job.model.vocab, shapes.tp) / split
+    each = COMPILED_LOGIT if features.compiled_loss else job.stack["logit_memory"]
+    if not features.loss_chunks:
+        return np.asarray(count * each / max(1.0, job.model.vocab / job.model.hidden))
+    if loss.logits:
+        return np.asarray(count * loss.logits.resident)
+    return np.asarray(count * each / (features.loss_chunks if loss.name == SFT else 1))
 
 
 def weight_share(job: Job) -> float:

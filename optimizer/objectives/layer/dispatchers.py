@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb
+from math import comb, gcd
 
 import numpy as np
 
@@ -102,13 +102,39 @@ def _none_of(total: float, mine: float, chosen: int) -> float:
     return probability
 
 
+def copies_dealt(destinations: FloatArray, experts: Experts) -> FloatArray:
+    """Copies of a token that leave where experts are dealt in order [1]: token t has k t, ..., k t + k - 1 mod E.
+
+    mean over s of min(n, floor((s + k - 1) / m) - floor(s / m) + 1), with m = E / n experts on each of n destinations
+    and s the multiples of gcd(k, E) below E.
+
+    Source: NVIDIA-NeMo/Automodel @36044ad, nemo_automodel/components/moe/layers.py, FakeBalancedGate.
+
+    >>> many = np.array([1.0, 8.0, 64.0])
+    >>> copies_dealt(many, Experts(count=128, top_k=8, ffn_hidden=768)).tolist()
+    [1.0, 1.0, 4.0]
+    >>> float(copies_dealt(np.array(8.0), Experts(count=128, top_k=6, ffn_hidden=1856)))
+    1.25
+    """
+    first = np.arange(0, experts.count, gcd(experts.top_k, experts.count), dtype=np.float64)
+    mine = (experts.count / np.asarray(destinations, dtype=np.float64))[..., None]
+    served = np.floor((first + experts.top_k - 1) / mine) - np.floor(first / mine) + 1.0
+    return np.asarray(np.minimum(destinations, served.mean(axis=-1)))
+
+
+def _distinct(job: Job, destinations: FloatArray, experts: Experts) -> FloatArray:
+    """Copies of a token that leave when each destination gets one, as the job routes [1]."""
+    dealt = job.stack.features.dealt_in_order and job.stack.routing_forced
+    return (copies_dealt if dealt else copies_sent)(destinations, experts)
+
+
 def copies(job: Job, which: str, ranks: FloatArray, group: Span) -> FloatArray:
     """Copies of a routed token that its rank sends [1]: one for each of its experts, or for each domain or rank."""
     experts = job.model.experts
     if experts is None or not KINDS[which].deduplicated:
         return np.full_like(ranks, float(experts.top_k if experts else 0))
     domains = group.domains(0)
-    return copies_sent(np.where(domains > 1, domains, ranks).astype(np.float64), experts)
+    return _distinct(job, np.where(domains > 1, domains, ranks).astype(np.float64), experts)
 
 
 def all_to_all_seconds(
@@ -135,9 +161,9 @@ def all_to_all_seconds(
     domains, members = group.domains(0).astype(np.float64), group.members[0].astype(np.float64)
     narrow = np.where(members > NODE, kind.wide, kind.scale_up)
     inner = job.cluster.scale_up.bandwidth * narrow * job.stack["scale_up_efficiency"]
-    inside = copies_sent(ranks, experts) * (1.0 - 1.0 / members) / inner
+    inside = _distinct(job, ranks, experts) * (1.0 - 1.0 / members) / inner
     token = np.maximum(row / _network_rate(job, kind, group), posted_seconds(job, group))
-    across = copies_sent(domains, experts) * (1.0 - 1.0 / domains) * token
+    across = _distinct(job, domains, experts) * (1.0 - 1.0 / domains) * token
     skew = job.stack["collective_skew"] * np.log2(np.maximum(ranks, 1.0))
     return np.where(ranks > 1, tokens * np.maximum(row * inside, across) + skew + call, 0.0)
 

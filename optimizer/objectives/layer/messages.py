@@ -159,6 +159,19 @@ def expert_messages(job: Job, shapes: Shapes) -> Iterable[Message]:
             yield _message(EP, "tokens of an expert", kind, *inside, phase, "gemm")
 
 
+def without_return(messages: Iterable[Message]) -> list[Message]:
+    """Messages of a forward pass that ends before routed tokens travel back from their experts.
+
+    Source: NVIDIA-NeMo/Automodel @36044ad, nemo_automodel/components/moe/megatron/fused_a2a.py: FusedCombine keeps no
+    tensor for its backward pass.
+    """
+    left = list(messages)
+    all_to_alls = [i for i, m in enumerate(left) if (m.parallelism, m.phase, m.kind) == (EP, FORWARD, "all_to_all")]
+    for last in all_to_alls[-1:]:
+        left[last] = replace(left[last], times=left[last].times - 1.0)
+    return left
+
+
 def head_messages(job: Job, shapes: Shapes) -> tuple[Message, ...]:
     """The logits, where the stack gathers them on every TP rank: tokens x padded vocabulary x 2 B."""
     if not job.stack.features.gathered_logits:

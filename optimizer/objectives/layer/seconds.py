@@ -24,7 +24,14 @@ from optimizer.objectives.kernels.operators import Elementwise, Gemm, Layer, Sca
 from optimizer.objectives.kernels.recipes import quantised, recipe_of
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.layer.drained_host import call_seconds, recomputed_launches, shown_launches
-from optimizer.objectives.layer.messages import head_messages, launched, layer_messages, module_messages, proxied_calls
+from optimizer.objectives.layer.messages import (
+    head_messages,
+    launched,
+    layer_messages,
+    module_messages,
+    proxied_calls,
+    without_return,
+)
 from optimizer.objectives.layer.overlapped import CALLS, NODES, Terms, overlapped
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
 from optimizer.objectives.network.messages import BACKWARD, CP, EP, FORWARD, TP, Message, beyond, exposed
@@ -126,8 +133,9 @@ def _moved(job: Job, op: Elementwise, backward: bool) -> FloatArray | float:
 def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Collection[str] = MODULES) -> LayerTime:
     """Price all operators and messages of one layer, and what recomputing all of it or each of these modules adds.
 
-    Software that stops recomputing where all that the backward pass needs is there leaves a dense layer's last product
-    out, whose output no gradient needs.
+    Software that stops recomputing where all that the backward pass needs is there leaves out what has an output that
+    no gradient needs: a dense layer's last product, and the way back of routed tokens that were weighed before it,
+    unless a projection out of a latent width follows.
 
     Source: PyTorch, torch/utils/checkpoint.py, set_checkpoint_early_stop (since 2.1, for non-reentrant checkpoints).
     """
@@ -146,6 +154,12 @@ def layer_time(job: Job, layer: Layer, shapes: Shapes, moe: bool, *, modules: Co
     if job.stack.features.stops_early and not moe:
         needed = _compute(job, replace(layer, gemms=layer.gemms[:-1]), curves, backward=False)
         full = _phase(job, needed, messages, FORWARD, host, shown, alone)
+    elif (
+        job.stack.features.stops_early
+        and job.stack.features.weighed_early
+        and job.model.routed_width == job.model.hidden
+    ):
+        full = _phase(job, forward, without_return(messages), FORWARD, host, shown, alone)
     backward = _compute(job, layer, curves, backward=True)
     back = _phase(job, backward, messages, BACKWARD, host * BACKWARD_KERNELS, shown * BACKWARD_KERNELS, alone)
     return LayerTime(

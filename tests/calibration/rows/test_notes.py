@@ -111,6 +111,8 @@ def test_a_clean_table_is_read_as_the_one_with_notes(tmp_path: Path) -> None:
         ({"stack.coffee": "yes"}, "stack.coffee is no feature of a stack"),
         ({"stack.cuda_graphs": "maybe"}, "stack.cuda_graphs cannot be 'maybe'"),
         ({"stack.param_bytes": "two"}, "stack.param_bytes cannot be 'two'"),
+        ({"stack.launch": "3 us"}, "stack.launch must be between 5e-07 and 0.0002 s, but got '3 us'"),
+        ({"stack.launch": "3"}, "stack.launch must be between 5e-07 and 0.0002 s, but got '3'"),
     ],
 )
 def test_a_column_that_names_no_feature_refuses_its_row(cells: dict[str, str], problem: str) -> None:

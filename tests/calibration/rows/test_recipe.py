@@ -13,6 +13,7 @@ from optimizer.calibration.rows.recipe import (
     printed_layout,
     recomputation,
     sharding,
+    stated_parameters,
     under_recipe,
     usual_vpp,
 )
@@ -246,6 +247,12 @@ def test_overlaps_that_a_launch_had_switched_off_hide_no_more_than_without_them(
     # Megatron-LM hides four of ten collectives of a layer without being told.
     assert (found["tp_overlap"], found["p2p_overlap"], found["dp_overlap"]) == (0.4, 0.0, 0.9)
     assert with_notes({"notes": "TP_COMM_OVERLAP=True"}, stack) is stack
+
+
+def test_a_parameter_that_was_measured_on_the_machine_of_a_row_is_moved_by_no_fit() -> None:
+    stack = Stack(name="mine", parameters={"launch": 5e-6, "hbm_efficiency": 0.7})
+    found = under_recipe({"stack.launch": "3.4e-05"}, stack)
+    assert (found["launch"], found["hbm_efficiency"], list(stated_parameters(found))) == (3.4e-5, 0.7, ["launch"])
 
 
 def test_an_older_release_recomputes_to_the_end() -> None:

@@ -94,6 +94,19 @@ def test_several_gpus_shard_with_fsdp(target: str) -> None:
     assert ("num_processes: 8" in together) is (target in ("trl", "llama-factory"))
 
 
+@pytest.mark.parametrize("target", YAMLS)
+def test_a_device_without_bf16_trains_adapters_in_fp16(target: str) -> None:
+    """Without FlashAttention-2, whose kernels are for bf16's devices; all weights want a master copy to be scaled."""
+    where = {"cluster": load_cluster("t4"), "dtype": "fp16", "global_batch": 4, "seq_len": 512}
+    found = answer(target, model=load_model("llama3.2-1b"), **where)
+    values = YAML(typ="safe").load(exported(found).texts[YAMLS[target]])
+    assert (values["fp16"], values["bf16"], "sdpa" in values.values()) == (True, False, True)
+    assert values.get("dtype", values.get("torch_dtype", "float16")) == "float16"
+    assert found.plan is not None
+    whole = replace(found.job, train="full")
+    assert "master copy" in "".join(program(target).unexpressed(whole, found.plan))
+
+
 def test_one_gpu_has_no_file_of_accelerate() -> None:
     assert set(exported(answer("trl")).texts) == {"trl.yaml"}
 
@@ -105,6 +118,23 @@ def test_torchtune_starts_from_a_configuration_that_it_ships() -> None:
     assert "optimizer=bitsandbytes.optim.AdamW8bit" in text
     assert "model.quantize_base=True" in text
     assert "llama3_1/8B_lora_single_device" in argument_names("torchtune", "v0.6.1")
+
+
+def test_a_command_of_torchtune_is_read_with_the_configuration_that_it_starts_from() -> None:
+    script = File("torchtune.sh", exported(answer("torchtune", optimizer="adamw-8bit")).texts["torchtune.sh"].encode())
+    with pytest.raises(InputError, match=r"tune cp llama3_1/8B_lora_single_device FILE\.yaml"):
+        read_launch([script], gpus=1)
+    components = {
+        "model": {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b"},
+        "optimizer": {"_component_": "torch.optim.AdamW", "fused": True},
+        "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+    }
+    settings = read_launch([script, File("own.yaml", json.dumps(components).encode())], gpus=1).launch.settings
+    assert (settings["optimizer"], settings["train"].partition(":")[0], settings["seq_len"]) == (
+        "adamw-8bit",
+        "qlora",
+        2048,
+    )
 
 
 def test_torchtune_refuses_what_it_does_not_ship() -> None:

@@ -16,7 +16,7 @@ from optimizer.job.model import Experts
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
-from optimizer.objectives.layer.dispatchers import KINDS, all_to_all_seconds, copies_sent
+from optimizer.objectives.layer.dispatchers import KINDS, all_to_all_seconds, copies_dealt, copies_sent
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import lattice
 
@@ -89,6 +89,27 @@ def test_copies_are_those_of_routers_that_were_drawn() -> None:
                 chosen = random.choice(allowed, 8, replace=False)
                 found.append(len(set(chosen // (256 // domains))))
             assert float(copies_sent(np.array(float(domains)), experts)) == pytest.approx(np.mean(found), rel=0.02)
+
+
+@pytest.mark.parametrize(("count", "top_k"), [(128, 8), (128, 6), (512, 22), (32, 4), (256, 8)])
+def test_copies_of_a_router_that_deals_in_order_are_those_of_its_tokens(count: int, top_k: int) -> None:
+    experts, tokens = Experts(count=count, top_k=top_k, ffn_hidden=1), np.arange(count)
+    dealt = (tokens[:, None] * top_k + np.arange(top_k)) % count
+    many = np.array([1.0, 2.0, 8.0, float(count)])
+    counted = [np.mean([len(set(row)) for row in dealt // int(count // n)]) for n in many]
+    assert copies_dealt(many, experts).tolist() == pytest.approx(counted)
+
+
+def test_only_routing_that_is_forced_is_dealt_in_order() -> None:
+    job, one = over_efa(), np.ones(1)
+    took = {}
+    for dealt in (False, True):
+        for forced in (False, True):
+            features = replace(job.stack.features, dealt_in_order=dealt, balanced_experts=forced)
+            own = replace(job, stack=replace(job.stack, features=features))
+            took[dealt, forced] = float(all_to_all_seconds(own, 2.0 * 7168, 4096 * one, 64 * one, one, "deepep")[0])
+    assert took[True, False] == took[False, False] == took[False, True]
+    assert took[True, True] < took[False, True] / 2
 
 
 def test_the_exchange_of_64_h800_runs_at_the_rate_that_was_measured() -> None:

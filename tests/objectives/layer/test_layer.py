@@ -151,3 +151,17 @@ def test_recomputation_that_stops_early_leaves_the_last_product_out() -> None:
     stops = cost(early, replace(DENSE, recompute="full")).time["gemm"][0]
     assert (stops - kept) / (whole - kept) == pytest.approx(2 / 3, rel=0.05)
     assert cost(early, DENSE).step_time[0] == cost(question, DENSE).step_time[0]
+
+
+def test_recomputation_that_stops_early_does_not_send_tokens_back() -> None:
+    """Of four all-to-alls of a layer and the two recomputed, one less where experts weigh what they return.
+
+    As experts of this stack do.
+    """
+    plan = replace(SPARSE, recompute="full")
+    whole, early, weighed = (
+        cost(job("deepseek-v3", overlap_exchange=False, **features), plan).time["ep_communication"][0]
+        for features in ({}, {"stops_early": True, "weighed_early": False}, {"stops_early": True})
+    )
+    assert early == whole
+    assert weighed / whole == pytest.approx(5 / 6, rel=0.01)
