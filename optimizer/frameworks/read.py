@@ -24,7 +24,6 @@ from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, site_in
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
-    TELLING,
     BashLaunch,
     bash_launch,
     note_sources,
@@ -42,8 +41,6 @@ PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
-PRIMUS = re.compile(r"(.*/)?(primus-cli|run_\w*pretrain\.sh)$")
-IN_YAML = "write them into the YAML of --config or $EXP, and give that"
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 UNDECODED = 0.05  # share of characters that are no text from which a file is none
@@ -176,11 +173,6 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         words = command.texts
         if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
-        over = [flag.written for flag in command.flags if flag.name in TELLING]
-        if over and any(map(PRIMUS.match, words)):
-            raise InvalidFile(
-                script.name, [f"Primus' overrides on a command are not read: {', '.join(over)}; {IN_YAML}"]
-            )
     away = _away(script, (*reading.missing, *reading.started))
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
@@ -271,7 +263,7 @@ def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: S
             command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
         )
     values = command.keys.values
-    return any(each.recognised(values) for each in CONFIGS)
+    return not command.keys.section and any(each.recognised(values) for each in CONFIGS)
 
 
 def _keyed_launch(
@@ -294,7 +286,7 @@ def _keyed_launch(
     gpus = gpus or machines.get("gpus")
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
-    if known:  # flags of the program itself are no keys of its config
+    if known and not keys.section:  # flags of the program itself are no keys of its config
         given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
         keys = replace(keys, given=given)
     try:

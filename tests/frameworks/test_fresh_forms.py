@@ -163,6 +163,20 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
 
 
 @pytest.mark.parametrize(
+    ("stage", "size", "unpriced"),
+    [
+        (1, 1, []),
+        (3, 1, ["--zero-stage 1 against zero_optimization.stage 3 in ds.json"]),
+        (1, 2, ["--micro-batch-size 1 against train_micro_batch_size_per_gpu 2 in ds.json"]),
+    ],
+)
+def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unpriced: list[str]) -> None:
+    config = f'{{"train_micro_batch_size_per_gpu": {size}, "zero_optimization": {{"stage": {stage}}}}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
+    assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
+
+
+@pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         (
@@ -179,7 +193,7 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
         (
             "run.sh",
             "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2",
-            "Primus' overrides on a command are not read: --micro_batch_size",
+            "it trains by a.yaml, not found here",
         ),
         ("flux.yaml", "modules: {pre_trainer: {trainer_class: Flux, overrides: {micro_batch_size: 1}}}\n", "diffusion"),
         (
@@ -191,6 +205,11 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
             "run.sh",
             "torchrun -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8",
             "verl's supervised fine-tuning",
+        ),
+        (
+            "run.sh",
+            "swift rlhf --rlhf_type grpo --num_generations 8 --per_device_train_batch_size 1",
+            "ms-swift's reinforcement learning: it is not priced; of `swift rlhf` dpo",
         ),
         ("run.sh", "unsloth train --model unsloth/llama-3-8b --batch-size 2", "Unsloth"),
         ("run.sh", "megatron sft --model some/one --micro_batch_size 1", "some/one is no model that is known: give"),

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.bash.config import idle, subcommand
+from optimizer.frameworks.bash.config import idle, primus_section, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
@@ -194,6 +194,11 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
+        for name in ("zero_stage", "micro_batch"):
+            if name in extra.written and launch.settings.get(name) != extra.settings[name]:
+                stated = f"{launch.written.get(name, 'the script')} {launch.settings.get(name)}"
+                own = f"{extra.written[name]} {extra.settings[name]} in {config.name}"
+                launch.unpriced.append(f"{stated} against {own}")
         costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
         launch.unpriced += costly.values()
         for name in extra.ignored:
@@ -233,7 +238,8 @@ def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
-        if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
+        keyed = any(subcommand(command.texts)) or primus_section(command.texts)
+        if text_of(command.words[0]) in QUIET_COMMANDS or keyed:
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
         if count >= most and not idle(command.texts):
