@@ -21,7 +21,7 @@ from optimizer.frameworks.config.precedence import contradictions, kind, merged,
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
-from optimizer.frameworks.machines import device_in, site_in
+from optimizer.frameworks.machines import device_in, family_in, site_in
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
@@ -42,6 +42,7 @@ IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
+FOLDERS = 4  # of a path, its file among them, whose names tell of the accelerators
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 UNDECODED = 0.05  # share of characters that are no text from which a file is none
 WEB_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
@@ -131,8 +132,10 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     texts = "\n".join(file.text for file in files)
     if "device" not in launch.settings and (site := site_in(texts)):
         launch.say("site", site, "a name of its site")
-    elif "device" not in launch.settings and (device := device_in(" ".join(PROGRAMS.findall(texts)))):
+    elif "device" not in launch.settings and (device := device_in(programs := " ".join(PROGRAMS.findall(texts)))):
         launch.say("device", device, "its programs")
+    elif "device" not in launch.settings:
+        launch.family = family_in(" ".join((*("/".join(place.parts[-FOLDERS:]) for place in places), programs)))
     launch.leaves = dict(source.leaves)
     costly = dict(unpriced(launch.program, launch.ignored, launch.leaves))
     launch.unpriced += costly.values()
