@@ -176,6 +176,15 @@ def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unp
     assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
 
 
+@pytest.mark.parametrize(("config", "fixed"), [("", {"zero_stage"}), ("ds.json", {"zero_stage", "micro_batch"})])
+def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: set[str]) -> None:
+    more = f"--deepspeed --deepspeed_config {config} --zero-stage 1" if config else ""
+    script = SCRIPT.format(program="pretrain_gpt.py", more=more).replace("torchrun", "deepspeed")
+    launch = launch_of("run.sh", script, 8)
+    assert set(launch.fixed) == fixed
+    assert any(said.startswith("ds.json, which was not read") for said in launch.assumed) is bool(config)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [

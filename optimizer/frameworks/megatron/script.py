@@ -31,6 +31,7 @@ QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
+DEEPSPEED_CONFIG = "--deepspeed-config"
 # Flags that count GPUs: they say nothing where the user says how many there are.
 COUNTING = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
 BROKEN = "no bash: is a quote or a bracket left open?"
@@ -188,14 +189,20 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
     inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
-    for config in (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values))):
+    engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
+    named = next((flag.value for flag in script.flags if flag.name == DEEPSPEED_CONFIG), "")
+    if launch.program == MEGATRON_DEEPSPEED and not engines:  # an edit of flags alone would contradict its config
+        launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
+        launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)
+    for config in engines:
         extra = Launch(program=launch.program)
         deepspeed.read(extra, config.values)
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
-        for name in ("zero_stage", "micro_batch"):
-            if name in extra.written and launch.settings.get(name) != extra.settings[name]:
+        for name in ("zero_stage", "micro_batch", "global_batch"):
+            used = bool(named) or config in configs
+            if used and name in extra.written and launch.settings.get(name) != extra.settings[name]:
                 stated = f"{launch.written.get(name, 'the script')} {launch.settings.get(name)}"
                 own = f"{extra.written[name]} {extra.settings[name]} in {config.name}"
                 launch.unpriced.append(f"{stated} against {own}")
