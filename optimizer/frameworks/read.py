@@ -125,7 +125,10 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
     """
     source = _read(files, gpus, model)
-    launch, places = source.launch, [Path(file.name).absolute() for file in files]
+    launch = source.launch
+    followed = source.configs if isinstance(source, ConfigLaunch) else ()
+    named = dict.fromkeys([*(file.name for file in files), *(config.name for config in followed)])
+    places = [Path(name).absolute() for name in named]
     names = " ".join(f"{place.parent.name} {place.name}" for place in places)
     if "device" not in launch.settings and (device := device_in(names)):
         launch.say("device", device, "the file's name")

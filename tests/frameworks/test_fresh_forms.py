@@ -176,6 +176,14 @@ def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unp
     assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
 
 
+def test_a_stage_that_another_setting_raises_is_no_contradiction() -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}, "bf16": {"enabled": true}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 0")
+    script = script.replace("torchrun", "deepspeed")
+    launch = launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", 8)
+    assert (launch.settings["zero_stage"], launch.unpriced) == (1, [])
+
+
 @pytest.mark.parametrize(("config", "fixed"), [("", {"zero_stage"}), ("ds.json", {"zero_stage", "micro_batch"})])
 def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: set[str]) -> None:
     more = f"--deepspeed --deepspeed_config {config} --zero-stage 1" if config else ""

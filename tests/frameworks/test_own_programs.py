@@ -179,6 +179,11 @@ SECTION = "modules.pre_trainer.overrides."
         ({"tensor_model_parallel_size": "2", "sequence_parallel": "0"}, {"sequence_parallel": False}, []),
         ({"fp16": "true"}, {"dtype": "fp16"}, []),
         (
+            {"num_layers": "8", "enable_primus_turbo": "true", "use_turbo_deepep": "true"},
+            {"layers": 8, "model": "mixtral-8x7b", "dispatcher": "deepep", "gated_mlp": None},
+            [],
+        ),
+        (
             {"use_precision_aware_optimizer": "true", "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"},
             {"optimizer_bytes": 8},
             [],
@@ -190,6 +195,19 @@ def test_primus_by_key(keys: Mapping[str, str], said: Mapping[str, Any], unprice
     launch = read(kept + "".join(f"      {key}: {value}\n" for key, value in keys.items()), "primus.yaml", 32)
     assert {name: launch.settings.get(name) for name in said} == said
     assert launch.unpriced == unpriced
+
+
+def test_what_primus_trains_afterwards_is_its_own_too() -> None:
+    launch = read(launches.PRIMUS.replace("pre_trainer", "post_trainer"), "primus.yaml", 16)
+    assert (launch.program, launch.settings["zero_stage"]) == ("Primus", 1)
+
+
+@pytest.mark.parametrize(("pattern", "told"), [("1", True), ("([0]*3+[1]*58)", False)])
+def test_another_pattern_of_layers_than_the_models_is_not_priced(pattern: str, told: bool) -> None:
+    text = MIXTURE.replace("mixtral_8x7B_v0.1", "deepseek_v3").replace("pipeline_model_parallel_size: 2", "moe_topk: 8")
+    launch = read(f"{text}      moe_layer_freq: {pattern}\n", "primus.yaml", 64)
+    wrong = f"{SECTION}moe_layer_freq 1: deepseek-v3 has other layers without experts"
+    assert launch.unpriced == ([wrong] if told else [])
 
 
 def test_deepep_of_primus_is_switched_by_its_own_keys() -> None:
@@ -231,6 +249,17 @@ def test_overrides_of_primus_on_its_command_count(before: str, command: str, tmp
     (texts,) = source.edited(source.changes(question.job, question.plan, after, {}))
     assert b"--tensor_model_parallel_size=1 " in texts[str(path)]
     assert b"pipeline_model_parallel_size: 1" in texts[str(tmp_path / "primus.yaml")]
+
+
+def test_a_launch_of_primus_runs_where_its_config_lies_and_loses_keys_of_its_command(tmp_path: Path) -> None:
+    (tmp_path / "MI355X").mkdir()
+    (tmp_path / "MI355X" / "primus.yaml").write_text(launches.PRIMUS)
+    command = COMMANDS[0][1].replace("primus.yaml", "MI355X/primus.yaml")
+    (path := tmp_path / "run.sh").write_text(f"{command} --recompute_granularity full --recompute_method block\n")
+    source = read_launch(read_files([str(path)]))
+    assert source.launch.settings["device"] == "mi355x"
+    (texts,) = source.edited((FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null"),))
+    assert b"--recompute_granularity None --recompute_method block" in texts[str(path)]
 
 
 def test_a_key_that_primus_has_nowhere_is_added_to_its_command(tmp_path: Path) -> None:

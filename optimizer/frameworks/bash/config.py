@@ -83,7 +83,8 @@ class CommandKeys(ConfigFile):
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
         path = path.removeprefix(self.section)
-        text = "" if value is None else value if isinstance(value, str) else scalar(value)
+        nothing = "None" if self.section else ""  # as Primus has it
+        text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
         quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
         if SPECIAL.search(text) and not quoted:

@@ -8,7 +8,7 @@ examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +68,8 @@ NAMES = (  # keys that name a model
 def is_primus(values: Values) -> bool:
     """Whether a YAML is that of Primus on Megatron-LM."""
     framework = "megatron" if any(path.startswith(OVERRIDES) for path in values) else ""
-    return bool(values.get("modules.pre_trainer.framework", framework) == "megatron")
+    stated = (values.get(f"modules.{name}_trainer.framework") for name in ("pre", "post"))
+    return next(filter(None, stated), framework) == "megatron"
 
 
 def is_swift(values: Values) -> bool:
@@ -221,9 +222,10 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
-    if shown and "--num-layers" not in has:
-        shape.append(_flag("--num-layers", str(shown.layers)))
-        shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
+    if shown and "--hidden-size" not in has:
+        shape += [_flag("--num-layers", str(shown.layers))] if "--num-layers" not in has else []
+        if shown.experts and "--num-experts" not in has:
+            shape.append(_flag("--num-experts", str(shown.experts.count)))
     elif "--num-layers" not in has:
         unknown = [
             f"{path} {values[path]} is no model that is known" for path in NAMES if isinstance(values.get(path), str)
@@ -236,8 +238,8 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if open_length:
         launch.settings.pop("seq_len", None)
         launch.written.pop("seq_len", None)
-    if model and "--num-layers" not in has:
-        _forget_shape(launch)
+    if model and "--hidden-size" not in has:
+        _forget_shape(launch, has)
     launch.program = program
     launch.settings.pop("gpus_given", None)
     launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
@@ -249,6 +251,11 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
         launch.unpriced.append(f"{SINKS} {window}")
+    if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
+        pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
+        if pattern != (shown.experts.every, shown.experts.first_dense_layers):
+            path = paths["--moe-layer-freq"]
+            launch.unpriced.append(f"{path} {values[path]}: {shown.name} has other layers without experts")
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
@@ -352,10 +359,11 @@ OWN_SETTINGS = (
 SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
 
 
-def _forget_shape(launch: Launch) -> None:
-    """A config that names its model says nothing of its shape: what flags default to does not count."""
+def _forget_shape(launch: Launch, has: Collection[str]) -> None:
+    """A config that names its model says no more of its shape than by the flags that it has: no default counts."""
     shape = ("--num-layers", "--num-experts", "")
     for name in (*SHAPELESS, "experts", "top_k", "attention_out_bias"):
-        if name in launch.settings and launch.written.get(name, shape[0]) in shape:
+        stated = name in launch.written and launch.written[name] in has
+        if name in launch.settings and not stated and launch.written.get(name, shape[0]) in shape:
             launch.settings.pop(name, None)
             launch.written.pop(name, None)

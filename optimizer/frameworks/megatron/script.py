@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.units import is_count
 from optimizer.frameworks.bash.config import idle, primus_section, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
@@ -32,6 +33,11 @@ OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 DEEPSPEED_CONFIG = "--deepspeed-config"
+BOTH = {  # what flags and that config say, by setting
+    "zero_stage": "--zero-stage",
+    "micro_batch": "--micro-batch-size",
+    "global_batch": "--global-batch-size",
+}
 # Flags that count GPUs: they say nothing where the user says how many there are.
 COUNTING = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
 BROKEN = "no bash: is a quote or a bracket left open?"
@@ -190,7 +196,8 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
     engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
-    named = next((flag.value for flag in script.flags if flag.name == DEEPSPEED_CONFIG), "")
+    given = {flag.name: flag.value for flag in script.flags}
+    named = given.get(DEEPSPEED_CONFIG, "")
     if launch.program == MEGATRON_DEEPSPEED and not engines:  # an edit of flags alone would contradict its config
         launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
         launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)
@@ -200,12 +207,10 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
-        for name in ("zero_stage", "micro_batch", "global_batch"):
-            used = bool(named) or config in configs
-            if used and name in extra.written and launch.settings.get(name) != extra.settings[name]:
-                stated = f"{launch.written.get(name, 'the script')} {launch.settings.get(name)}"
-                own = f"{extra.written[name]} {extra.settings[name]} in {config.name}"
-                launch.unpriced.append(f"{stated} against {own}")
+        for name, flag in BOTH.items() if named or config in configs else ():
+            stated, own = given.get(flag, ""), extra.written.get(name, "")
+            if is_count(stated) and own and int(stated) != extra.settings[name]:
+                launch.unpriced.append(f"{flag} {stated} against {own} {extra.settings[name]} in {config.name}")
         costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
         launch.unpriced += costly.values()
         for name in extra.ignored:
