@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.base.errors import InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import WRITTEN, aimed
 from optimizer.commands.launch.improve import patch_of
@@ -260,6 +260,15 @@ def test_a_launch_of_primus_runs_where_its_config_lies_and_loses_keys_of_its_com
     assert source.launch.settings["device"] == "mi355x"
     (texts,) = source.edited((FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null"),))
     assert b"--recompute_granularity None --recompute_method block" in texts[str(path)]
+
+
+def test_a_variable_of_a_command_of_primus_is_never_made_none(tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text(launches.PRIMUS)
+    (path := tmp_path / "run.sh").write_text(f"MODE=full\n{COMMANDS[0][1]} --recompute_granularity $MODE\n")
+    source = read_launch(read_files([str(path)]))
+    change = FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null")
+    with pytest.raises(InputError, match="no patch: recompute_granularity is to be None"):
+        list(source.edited((change,)))
 
 
 def test_a_key_that_primus_has_nowhere_is_added_to_its_command(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from shlex import quote
 from typing import Any
 
+from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
@@ -81,11 +82,18 @@ class CommandKeys(ConfigFile):
         return self.leaves
 
     def changed(self, path: str, value: Any) -> ConfigFile:
-        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
+        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
+
+        Raises InputError for a value of Primus that is to be none and comes from a variable.
+        """
         path = path.removeprefix(self.section)
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
+        if text == nothing and self.section and sites:
+            before = self.text.encode()[: sites[-1][0]]
+            if not before.endswith((f"{path} ".encode(), f"{path}=".encode())):
+                raise InputError(f"no patch: {path} is to be None and is not written beside it; make it by hand")
         quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
         if SPECIAL.search(text) and not quoted:
             text = quote(text)
