@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from optimizer.base.content import in_words
@@ -33,10 +36,20 @@ class LoggedRun:
     ranks: int = 1
     remarks: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def records(self) -> tuple[Record, ...]:
         """The steps of all attempts."""
         return self.stream.records
+
+    @cached_property
+    def bare(self) -> bool:
+        """Whether none of them has a loss."""
+        return all(record.reading.loss is None for record in self.records)
+
+    @cached_property
+    def by_step(self) -> Mapping[int, Record]:
+        """The last of them by its number."""
+        return {record.step: record for record in self.records}
 
 
 def read_log(path: str | Path, formats: Sequence[LogFormat] = LOGS) -> list[LoggedRun]:
@@ -137,10 +150,12 @@ def _of_program(
     others = [run for runs in streams for run in runs if not run.attempts]
     groups = [[runs[number] for runs in with_steps if number < len(runs)] for number in range(count)]
     starts = [min(run.records[0].line for run in group) for group in groups]
+    suspicious = [line for line in text.lines if line.suspect]
     for number, group in enumerate(groups):
         end = starts[number + 1] if number + 1 < count else part[1]
         start = starts[number] if number else part[0]
-        suspects = [line for line in text.lines if line.suspect and start <= line.number < end]
+        first, behind = (bisect_left(suspicious, at, key=attrgetter("number")) for at in (start, end))
+        suspects = suspicious[first:behind]
         last = max(run.records[-1].line for run in group)
         failure, earlier = first_failure([s for s in suspects if s.number >= last - BUFFERED]), first_failure(suspects)
         remarks = () if failure or earlier is None else (f"line {earlier.line} tells of a failure, but steps follow",)

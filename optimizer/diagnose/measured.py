@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -25,15 +26,21 @@ from optimizer.frameworks.log_line import LogFormat
 APART = 30.0  # s by which ranks print a step one after the other at most, clocks of nodes included
 ALIKE = 5e-3  # relative difference of the printed times of a step between ranks
 REPEATED, SEVERAL = 1e-3, 3  # the same of what ranks print one after the other, and steps that tell it
+SHIFTED = 20  # runs by which one stands further down in the file of one rank than in that of another
 SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
 
 
 def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """The runs, those that ranks of one run logged in different files as one."""
+    """The runs, those that ranks of one run logged in different files as one: they stand alike far down in each."""
     distinct: list[LoggedRun] = []
+    counts: dict[tuple[str, ...], int] = {}  # runs of each file so far
+    standing: dict[int, list[int]] = {}  # places of distinct runs by how many stand before each in its file
     for run in runs:
-        place = next((i for i, other in enumerate(distinct) if same_run(other, run)), None)
+        number = counts[run.files] = counts.get(run.files, -1) + 1
+        near = (standing.get(other, ()) for other in range(number - SHIFTED, number + SHIFTED + 1))
+        place = next((at for at in sorted(chain.from_iterable(near)) if same_run(distinct[at], run)), None)
         if place is None:
+            standing.setdefault(number, []).append(len(distinct))
             distinct.append(run)
         else:
             distinct[place] = _joined(distinct[place], run)
@@ -44,14 +51,19 @@ def same_run(one: LoggedRun, other: LoggedRun) -> bool:
     """Whether two files tell of the same run: the same steps at the same time, or with the same loss and duration."""
     if one.program is not other.program or not one.records or not other.records:
         return False
-    mine, its = ({record.step: record for record in run.records} for run in (one, other))
+    mine, its = one.by_step, other.by_step
     shared = [(mine[step], its[step]) for step in mine.keys() & its.keys()]
     if 2 * len(shared) < min(len(mine), len(its)):
         return False
     clocks = [abs(a.time - b.time) for a, b in shared if a.time is not None and b.time is not None]
     if set(one.files) & set(other.files):  # bars alone, one rank after the other, as a launcher keeps their output
-        bare = all(record.reading.loss is None for run in (one, other) for record in run.records)
-        return bare and 2 * len(clocks) < len(shared) and len(shared) >= SEVERAL and _like(shared, REPEATED)
+        return (
+            one.bare
+            and other.bare
+            and 2 * len(clocks) < len(shared)
+            and len(shared) >= SEVERAL
+            and _like(shared, REPEATED)
+        )
     if clocks:
         return median(clocks) <= APART and _like(shared, SAME_TIME)
     return all(a.reading.loss == b.reading.loss for a, b in shared) and _like(shared, ALIKE)

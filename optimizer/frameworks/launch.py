@@ -34,6 +34,7 @@ class Launch:
         problems: sentences, for which the launch is refused.
         leaves: every value of the files as it is written, by file and by key or flag.
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
+        family: what the files call accelerators of which they tell no kind, "" for nothing.
         following: what the program makes of a plan's settings that no file states, None for nothing.
         fixed: settings that none of these files can state otherwise.
     """
@@ -49,6 +50,7 @@ class Launch:
     problems: list[str] = field(default_factory=list)
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
+    family: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
 

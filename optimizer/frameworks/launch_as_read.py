@@ -204,6 +204,9 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
         why = f"{launch.written[named_by]} names {site or device}" if named_by in launch.written else "not told"
         launch.assumed.append(f"cluster {cluster.name} of {cluster.device.name}, {why} (--cluster, --device)")
         launch.machine = "" if site or device else cluster.name
+        untold = f"{launch.family}, whose kind is not told (--device)"
+        if launch.machine and launch.family and untold not in launch.unpriced:
+            launch.unpriced.append(untold)
     own, several = launch.settings.get("gpus_per_node", 0), launch.settings.get("nodes", 1) > 1
     if several and 1 < own < cluster.gpus_per_node and cluster.scale_up_size == cluster.gpus_per_node:
         launch.assumed.append(f"nodes of {own} GPUs, one domain each, as the launch says")

@@ -16,6 +16,9 @@ TABLES: Mapping[str, Any] = content("optimizer.frameworks", "machines.toml")
 LAUNCHER: Mapping[str, str] = TABLES["launcher"]
 NAMED = "|".join(f"(?P<{name.replace('-', '_')}>{text})" for name, text in TABLES["devices"].items())
 DEVICES = re.compile(rf"(?<![a-z0-9])(?:{NAMED})(?![0-9])", re.IGNORECASE)
+FAMILIES: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(rf"(?<![a-z0-9])(?:{text})(?![0-9])", re.IGNORECASE) for name, text in TABLES["families"].items()
+}
 SITES: Mapping[str, re.Pattern[str]] = {name: re.compile(text, re.IGNORECASE) for name, text in TABLES["sites"].items()}
 
 
@@ -76,6 +79,15 @@ def device_in(text: str) -> str:
     if name == "a100":
         return "a100-40" if "40" in after else "a100-80"
     return name
+
+
+def family_in(text: str) -> str:
+    """The accelerators that a text names without their kind, "" for none.
+
+    >>> family_in("end_to_end/tpu/llama3/8b/run.sh"), family_in("sft_npu.sh"), family_in("input.sh output.sh")
+    ('a TPU', 'an NPU', '')
+    """
+    return next((name for name, marks in FAMILIES.items() if marks.search(text.replace("_", " "))), "")
 
 
 def site_in(text: str) -> str:

@@ -30,8 +30,9 @@ def refused(keys: Iterable[str], words: Iterable[str] = ()) -> str:
     single = list(words)
     texts = [*single, *map(" ".join, pairwise(single))]  # a program and what it is to do
     for name, program in REFUSED.items():
+        needed = program.get("also", ())  # of which one must be there too
         recognised = _any(paths, program["keys"]) or _any(texts, program["entries"])
-        if recognised:
+        if recognised and (not needed or _any(paths, needed)):
             return f"{name}: {program['why']}"
     return ""
 

@@ -21,10 +21,9 @@ from optimizer.frameworks.config.precedence import contradictions, kind, merged,
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
-from optimizer.frameworks.machines import device_in, site_in
+from optimizer.frameworks.machines import device_in, family_in, site_in
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
-    TELLING,
     BashLaunch,
     bash_launch,
     note_sources,
@@ -42,9 +41,8 @@ PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
-PRIMUS = re.compile(r"(.*/)?(primus-cli|run_\w*pretrain\.sh)$")
-IN_YAML = "write them into the YAML of --config or $EXP, and give that"
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
+FOLDERS = 4  # of a path, its file among them, whose names tell of the accelerators
 LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
 UNDECODED = 0.05  # share of characters that are no text from which a file is none
 WEB_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
@@ -127,15 +125,20 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     Raises InvalidFile for what cannot be read, InputError where the files do not belong together.
     """
     source = _read(files, gpus, model)
-    launch, places = source.launch, [Path(file.name).absolute() for file in files]
+    launch = source.launch
+    followed = source.configs if isinstance(source, ConfigLaunch) else ()
+    named = dict.fromkeys([*(file.name for file in files), *(config.name for config in followed)])
+    places = [Path(name).absolute() for name in named]
     names = " ".join(f"{place.parent.name} {place.name}" for place in places)
     if "device" not in launch.settings and (device := device_in(names)):
         launch.say("device", device, "the file's name")
     texts = "\n".join(file.text for file in files)
     if "device" not in launch.settings and (site := site_in(texts)):
         launch.say("site", site, "a name of its site")
-    elif "device" not in launch.settings and (device := device_in(" ".join(PROGRAMS.findall(texts)))):
+    elif "device" not in launch.settings and (device := device_in(programs := " ".join(PROGRAMS.findall(texts)))):
         launch.say("device", device, "its programs")
+    elif "device" not in launch.settings:
+        launch.family = family_in(" ".join((*("/".join(place.parts[-FOLDERS:]) for place in places), programs)))
     launch.leaves = dict(source.leaves)
     costly = dict(unpriced(launch.program, launch.ignored, launch.leaves))
     launch.unpriced += costly.values()
@@ -179,11 +182,6 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         if not configs and (own := shipped_config(words)):
             copied = f"`tune cp {own} FILE.yaml` writes it: give that file too"
             raise InvalidFile(script.name, [f"it trains by torchtune's own {own}, which is not here; {copied}"])
-        over = [flag.written for flag in command.flags if flag.name in TELLING]
-        if over and any(map(PRIMUS.match, words)):
-            raise InvalidFile(
-                script.name, [f"Primus' overrides on a command are not read: {', '.join(over)}; {IN_YAML}"]
-            )
     away = _away(script, (*reading.missing, *reading.started))
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
@@ -274,7 +272,7 @@ def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: S
             command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
         )
     values = command.keys.values
-    return any(each.recognised(values) for each in CONFIGS)
+    return not command.keys.section and any(each.recognised(values) for each in CONFIGS)
 
 
 def _keyed_launch(
@@ -297,7 +295,7 @@ def _keyed_launch(
     gpus = gpus or machines.get("gpus")
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
-    if known:  # flags of the program itself are no keys of its config
+    if known and not keys.section:  # flags of the program itself are no keys of its config
         given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
         keys = replace(keys, given=given)
     try:

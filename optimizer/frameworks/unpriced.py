@@ -48,6 +48,8 @@ def costs(program: str, name: str, value: str) -> bool:
     (True, False)
     >>> costs("MaxText", "sparse_matmul", "false"), costs("MaxText", "sparse_matmul", "true")
     (True, False)
+    >>> costs("GPT-NeoX", "te_fp8_format", "hybrid"), costs("Axolotl", "lora_modules_to_save", "lm_head")
+    (True, True)
     >>> costs("Megatron-LM", "--optimizer", "ademamix"), costs("Megatron-LM", "--optimizer", "adam")
     (True, False)
     """
@@ -61,12 +63,15 @@ def costs(program: str, name: str, value: str) -> bool:
         return among(NEEDED)
     if among(pattern for pattern, usual in USUAL.items() if value.lower() in usual):
         return False
+    programs = f"every {program} {LIKE.get(program, '')}"
+    own = (patterns for family, patterns in FREE.items() if family in programs and family != "every")
+    if key in NAMES or path in NAMES:  # whole names, whatever patterns they fit
+        return not any(map(among, own))
     if any(word in path for word in SECTIONS):
         return not among(pattern for pattern in FREE["every"] if "." not in pattern)
     if not among(NAMES) and not any(word in key for word in WORDS):
         return False
-    programs = f"every {program} {LIKE.get(program, '')}"
-    return not any(among(patterns) for family, patterns in FREE.items() if family in programs)
+    return not among(FREE["every"]) and not any(map(among, own))
 
 
 def _text(value: Any) -> str:

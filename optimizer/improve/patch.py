@@ -53,6 +53,8 @@ def patched(
         except OptimizerError:
             continue
         reason = lost(question.launch, reread.launch, changes) or _otherwise(reread, edit)
+        more = [text for text in reread.launch.unpriced if text not in question.launch.unpriced]
+        reason = reason or (f"the files would contradict each other: {more[0]}" if more else "")
         if not reason:
             return {file.name: file.data for file in written}
     if note := next((note for note in question.launch.assumed if note.endswith(LACKING)), ""):

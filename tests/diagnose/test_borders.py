@@ -11,8 +11,8 @@ import pytest
 from optimizer.diagnose.attempts import Record, Stream, _continues, _interleaved
 from optimizer.diagnose.causes.signs import ENOUGH, signs_of
 from optimizer.diagnose.diagnosis import ABOVE, BELOW, WITHIN
-from optimizer.diagnose.log import read_log
-from optimizer.diagnose.measured import read_runs_of, same_run
+from optimizer.diagnose.log import LoggedRun, read_log
+from optimizer.diagnose.measured import SHIFTED, merged, read_runs_of, same_run
 from optimizer.diagnose.report import verdict
 from optimizer.diagnose.steady import PRINTED, RATE, _period, timed_steps
 from optimizer.frameworks.every import LOGS
@@ -89,6 +89,27 @@ def test_files_of_two_programs_tell_of_two_runs(tmp_path: Path) -> None:
     assert same_run(run, replace(run, files=("b.log",)))
     other = next(log for log in LOGS if log is not run.program)
     assert not same_run(run, replace(run, files=("b.log",), program=other))
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_hundreds_of_runs_in_a_file_are_not_held_to_each_other(files: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(number: int, file: str) -> LoggedRun:
+        readings = (LogLine(step=step, loss=float(number), seconds=1.0) for step in range(1, 4))
+        records = [Record(reading=reading, line=place) for place, reading in enumerate(readings)]
+        return LoggedRun(files=(file,), program=LOGS[0], stream=Stream(attempts=[records]))
+
+    held: list[bool] = []
+
+    def counted(one: LoggedRun, other: LoggedRun) -> bool:
+        held.append(same_run(one, other))
+        return held[-1]
+
+    monkeypatch.setattr("optimizer.diagnose.measured.same_run", counted)
+    runs = [run(number + 5 * place, f"{place}.log") for place in range(files) for number in range(400)]
+    found = merged(runs)
+    assert len(found) == 400 + 5 * (files - 1)
+    assert sum(one.ranks == 2 for one in found) == 395 * (files - 1)
+    assert len(held) <= len(runs) * (2 * SHIFTED + 1) * files
 
 
 def _write(path: Path, text: str) -> Path:

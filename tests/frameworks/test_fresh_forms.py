@@ -163,6 +163,37 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
 
 
 @pytest.mark.parametrize(
+    ("stage", "size", "unpriced"),
+    [
+        (1, 1, []),
+        (3, 1, ["--zero-stage 1 against zero_optimization.stage 3 in ds.json"]),
+        (1, 2, ["--micro-batch-size 1 against train_micro_batch_size_per_gpu 2 in ds.json"]),
+    ],
+)
+def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unpriced: list[str]) -> None:
+    config = f'{{"train_micro_batch_size_per_gpu": {size}, "zero_optimization": {{"stage": {stage}}}}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
+    assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
+
+
+def test_a_stage_that_another_setting_raises_is_no_contradiction() -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}, "bf16": {"enabled": true}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 0")
+    script = script.replace("torchrun", "deepspeed")
+    launch = launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", 8)
+    assert (launch.settings["zero_stage"], launch.unpriced) == (1, [])
+
+
+@pytest.mark.parametrize(("config", "fixed"), [("", {"zero_stage"}), ("ds.json", {"zero_stage", "micro_batch"})])
+def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: set[str]) -> None:
+    more = f"--deepspeed --deepspeed_config {config} --zero-stage 1" if config else ""
+    script = SCRIPT.format(program="pretrain_gpt.py", more=more).replace("torchrun", "deepspeed")
+    launch = launch_of("run.sh", script, 8)
+    assert set(launch.fixed) == fixed
+    assert any(said.startswith("ds.json, which was not read") for said in launch.assumed) is bool(config)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         (
@@ -179,7 +210,7 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
         (
             "run.sh",
             "./primus-cli direct -- train pretrain --config a.yaml --micro_batch_size 2",
-            "Primus' overrides on a command are not read: --micro_batch_size",
+            "it trains by a.yaml, not found here",
         ),
         ("flux.yaml", "modules: {pre_trainer: {trainer_class: Flux, overrides: {micro_batch_size: 1}}}\n", "diffusion"),
         (
@@ -191,6 +222,11 @@ def test_a_config_that_a_script_writes_is_read_with_its_values(on: str, unpriced
             "run.sh",
             "torchrun -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8",
             "verl's supervised fine-tuning",
+        ),
+        (
+            "run.sh",
+            "swift rlhf --rlhf_type grpo --num_generations 8 --per_device_train_batch_size 1",
+            "ms-swift's reinforcement learning: it is not priced; of `swift rlhf` dpo",
         ),
         ("run.sh", "unsloth train --model unsloth/llama-3-8b --batch-size 2", "Unsloth"),
         ("run.sh", "megatron sft --model some/one --micro_batch_size 1", "some/one is no model that is known: give"),

@@ -13,6 +13,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.diagnose.log import read_log
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of
@@ -397,6 +398,45 @@ def test_the_machine_is_the_scripts_own(name: str, place: str, run: str, cluster
     if "pod" not in cluster:
         assert (asked.job.cluster.scale_up_size, asked.job.cluster.gpus_per_node) == (4, 4)
         assert all(edit.after.plan.tp <= 4 for edit in improve(asked).edits)
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "device", "family"),
+    [
+        ("tpu/llama3/8b/run.sh", RUN, "", "a TPU"),
+        ("run_npu.sh", RUN, "", "an NPU"),
+        ("run.sh", "srun --container-image=rocm/megatron-lm pretrain_gpt.py", "", "an AMD GPU"),
+        ("run_npu.sh", RUN, "h100", ""),
+        ("input/output.sh", RUN, "", ""),
+    ],
+)
+def test_no_device_is_guessed_for_other_accelerators(name: str, run: str, device: str, family: str) -> None:
+    source = read_launch([File(name, BATCH.format(place="./out", run=run).encode())], 16)
+    launch_as_read(source.launch, Controls(gpus=16, device=device), name)
+    assert source.launch.unpriced == ([f"{family}, whose kind is not told (--device)"] if family else [])
+
+
+SHAPE = {"emb_dim": 4096, "mlp_dim": 11008, "num_decoder_layers": 32, "num_query_heads": 32, "num_kv_heads": 32}
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "unpriced"),
+    [
+        ("", {"gated_mlp": True, "norm": "rms"}, []),
+        (
+            "decoder_block: gpt3\nmlp_activations: [gelu]\n",
+            {"gated_mlp": False, "activation": "gelu", "norm": "layer", "position": "learned", "mlp_bias": True},
+            [],
+        ),
+        ("decoder_block: qwen2\n", {"gated_mlp": True, "attention_bias": True}, []),
+        ("decoder_block: gemma2\n", {"gated_mlp": True}, ["decoder_block gemma2"]),
+    ],
+)
+def test_the_layers_of_a_model_of_maxtext_without_a_name(more: str, said: dict[str, Any], unpriced: list[str]) -> None:
+    own = "".join(f"base_{name}: {size}\n" for name, size in SHAPE.items())
+    launch = launch_of({"max.yml": launches.MAXTEXT.replace("model_name: llama3-8b\n", own) + more}, 32)
+    assert {name: launch.settings[name] for name in said} == said
+    assert launch.unpriced == unpriced
 
 
 def test_a_guessed_machine_is_in_the_title(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from optimizer.base.errors import InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import WRITTEN, aimed
 from optimizer.commands.launch.improve import patch_of
@@ -153,11 +155,129 @@ def test_primus_is_told_what_it_would_set_itself() -> None:
     assert (values["add_bias_linear"], values["num_layers"], values["layernorm_epsilon"]) == (False, 32, 1e-5)
 
 
-def test_kernels_of_primus_are_read_as_deepep() -> None:
-    more = "      enable_primus_turbo: true\n      use_turbo_deepep: true\n      expert_model_parallel_size: 8\n"
-    text = launches.PRIMUS.replace("llama3.1_8B", "mixtral_8x7B_v0.1") + more
-    settings = read(text, "primus.yaml", 16).settings
-    assert settings["dispatcher"] == "deepep"
+MIXTURE = launches.PRIMUS.replace("llama3.1_8B", "mixtral_8x7B_v0.1") + "      expert_model_parallel_size: 8\n"
+SECTION = "modules.pre_trainer.overrides."
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "unpriced"),
+    [
+        ({}, {"dispatcher": "alltoall", "dtype": "bf16", "optimizer_bytes": None}, []),
+        ({"enable_primus_turbo": "true", "use_turbo_deepep": "true"}, {"dispatcher": "deepep"}, []),
+        ({"enable_primus_turbo": "false", "use_turbo_deepep": "true"}, {"dispatcher": "alltoall"}, []),
+        ({"enable_primus_turbo": "true", "turbo_sync_free_moe_stage": "1"}, {"dispatcher": "alltoall"}, []),
+        (
+            {"enable_primus_turbo": "true", "turbo_sync_free_moe_stage": "2"},
+            {"dispatcher": "deepep"},
+            [f"{SECTION}turbo_sync_free_moe_stage 2"],
+        ),
+        ({"use_turbo_attention": "true", "use_turbo_grouped_gemm": "true", "use_turbo_gemm": "true"}, {}, []),
+        ({"enable_turbo_attention_float8": "true"}, {}, [f"{SECTION}enable_turbo_attention_float8"]),
+        ({"use_turbo_mega_moe": "true"}, {}, [f"{SECTION}use_turbo_mega_moe"]),
+        ({"use_sink_attention": "true", "sink_sliding_window": "128"}, {}, ["sink_sliding_window 128"]),
+        ({"tensor_model_parallel_size": "2"}, {"tp": 2, "sequence_parallel": True}, []),
+        ({"tensor_model_parallel_size": "2", "sequence_parallel": "0"}, {"sequence_parallel": False}, []),
+        ({"fp16": "true"}, {"dtype": "fp16"}, []),
+        (
+            {"num_layers": "8", "enable_primus_turbo": "true", "use_turbo_deepep": "true"},
+            {"layers": 8, "model": "mixtral-8x7b", "dispatcher": "deepep", "gated_mlp": None},
+            [],
+        ),
+        (
+            {"use_precision_aware_optimizer": "true", "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"},
+            {"optimizer_bytes": 8},
+            [],
+        ),
+    ],
+)
+def test_primus_by_key(keys: Mapping[str, str], said: Mapping[str, Any], unpriced: list[str]) -> None:
+    kept = "".join(line for line in MIXTURE.splitlines(keepends=True) if line.split(":")[0].strip() not in keys)
+    launch = read(kept + "".join(f"      {key}: {value}\n" for key, value in keys.items()), "primus.yaml", 32)
+    assert {name: launch.settings.get(name) for name in said} == said
+    assert launch.unpriced == unpriced
+
+
+def test_what_primus_trains_afterwards_is_its_own_too() -> None:
+    launch = read(launches.PRIMUS.replace("pre_trainer", "post_trainer"), "primus.yaml", 16)
+    assert (launch.program, launch.settings["zero_stage"]) == ("Primus", 1)
+
+
+@pytest.mark.parametrize(("pattern", "told"), [("1", True), ("([0]*3+[1]*58)", False)])
+def test_another_pattern_of_layers_than_the_models_is_not_priced(pattern: str, told: bool) -> None:
+    text = MIXTURE.replace("mixtral_8x7B_v0.1", "deepseek_v3").replace("pipeline_model_parallel_size: 2", "moe_topk: 8")
+    launch = read(f"{text}      moe_layer_freq: {pattern}\n", "primus.yaml", 64)
+    wrong = f"{SECTION}moe_layer_freq 1: deepseek-v3 has other layers without experts"
+    assert launch.unpriced == ([wrong] if told else [])
+
+
+def test_deepep_of_primus_is_switched_by_its_own_keys() -> None:
+    source = read_launch([File("primus.yaml", MIXTURE.encode())], 16)
+    question = launch_as_read(source.launch, Controls(device="mi300x"), "primus.yaml")
+    own, other = replace(question.plan, dispatcher="deepep"), question.plan
+    changes = source.changes(question.job, other, own, {})
+    assert {f"{SECTION}enable_primus_turbo", f"{SECTION}use_turbo_deepep"} <= {change.flag for change in changes}
+    (texts,) = source.edited(changes)
+    again = read_launch([File("primus.yaml", texts["primus.yaml"])], 16)
+    assert again.launch.settings["dispatcher"] == "deepep"
+    (texts,) = again.edited(again.changes(question.job, own, other, {}))
+    settings = read(texts["primus.yaml"].decode(), "primus.yaml", 16).settings
+    assert settings["dispatcher"] == "alltoall"
+
+
+COMMANDS = (
+    ("", "./primus-cli direct --numa -- train pretrain --config primus.yaml"),
+    ("", "primus-cli slurm srun -N 4 -- container -- train pretrain --config primus.yaml"),
+    ("export EXP=primus.yaml NNODES=4\n", "bash ./examples/run_slurm_pretrain.sh"),
+    ("", "EXP=primus.yaml bash ./examples/run_pretrain.sh"),
+)
+
+
+@pytest.mark.parametrize(("before", "command"), COMMANDS)
+def test_overrides_of_primus_on_its_command_count(before: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text(launches.PRIMUS)
+    more = "--micro_batch_size 4 global_batch_size=256 --tensor_model_parallel_size=2 --recompute_granularity None"
+    (path := tmp_path / "run.sh").write_text(f"{before}{command} \\\n    {more} --train_iters 10\n")
+    files = read_files([str(path)])
+    source = read_launch(files)
+    settings = source.launch.settings
+    said = ("micro_batch", "global_batch", "tp", "pp", "recompute", "gpus", "model", "sequence_parallel")
+    gpus = 32 if "4" in before + command else 8
+    assert [settings[name] for name in said] == [4, 256, 2, 2, "none", gpus, "llama3.1-8b", True]
+    assert source.launch.unpriced == []
+    question = launch_as_read(source.launch, Controls(device="mi300x"), str(path))
+    after = replace(question.plan, tp=1, dp=2 * question.plan.dp, pp=1, micro_batch=2, sequence_parallel=False)
+    (texts,) = source.edited(source.changes(question.job, question.plan, after, {}))
+    assert b"--tensor_model_parallel_size=1 " in texts[str(path)]
+    assert b"pipeline_model_parallel_size: 1" in texts[str(tmp_path / "primus.yaml")]
+
+
+def test_a_launch_of_primus_runs_where_its_config_lies_and_loses_keys_of_its_command(tmp_path: Path) -> None:
+    (tmp_path / "MI355X").mkdir()
+    (tmp_path / "MI355X" / "primus.yaml").write_text(launches.PRIMUS)
+    command = COMMANDS[0][1].replace("primus.yaml", "MI355X/primus.yaml")
+    (path := tmp_path / "run.sh").write_text(f"{command} --recompute_granularity full --recompute_method block\n")
+    source = read_launch(read_files([str(path)]))
+    assert source.launch.settings["device"] == "mi355x"
+    (texts,) = source.edited((FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null"),))
+    assert b"--recompute_granularity None --recompute_method block" in texts[str(path)]
+
+
+def test_a_variable_of_a_command_of_primus_is_never_made_none(tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text(launches.PRIMUS)
+    (path := tmp_path / "run.sh").write_text(f"MODE=full\n{COMMANDS[0][1]} --recompute_granularity $MODE\n")
+    source = read_launch(read_files([str(path)]))
+    change = FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null")
+    with pytest.raises(InputError, match="no patch: recompute_granularity is to be None"):
+        list(source.edited((change,)))
+
+
+def test_a_key_that_primus_has_nowhere_is_added_to_its_command(tmp_path: Path) -> None:
+    (tmp_path / "primus.yaml").write_text(launches.PRIMUS)
+    (path := tmp_path / "run.sh").write_text(f"{COMMANDS[0][1]} --micro_batch_size 4\n")
+    source = read_launch(read_files([str(path)]))
+    change = FlagChange(flag=f"{SECTION}context_parallel_size", before=None, after="2")
+    (texts,) = source.edited((change,))
+    assert texts[str(path)].decode().endswith("--micro_batch_size 4 --context_parallel_size 2\n")
 
 
 @pytest.mark.parametrize("lengths", ["", "900:600"])

@@ -14,10 +14,11 @@ from itertools import pairwise
 from shlex import quote
 from typing import Any
 
+from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
-from optimizer.frameworks.bash.script import Command, ScriptRun
+from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
@@ -34,7 +35,13 @@ SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
-PROGRAM = re.compile(r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|\w+_(?:single_device|distributed))$")
+PROGRAM = re.compile(
+    rf"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|\w+_(?:single_device|distributed)|{RUNNER.pattern})$"
+)
+# Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
+PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
+PRIMUS_SECTION = "modules.{}_trainer.overrides."
+PRIMUS_OPTIONS = ("config", "exp", "data_path", "backend_path", "export_config")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
 SUBCOMMAND, UNSLOTH = "swift", "unsloth"
@@ -60,15 +67,16 @@ class Given:
 
 @dataclass(frozen=True)
 class CommandKeys(ConfigFile):
-    """A script whose training command sets keys; its text is that of the whole script."""
+    """A script whose training command sets keys, all of one section; its text is that of the whole script."""
 
     given: tuple[Given, ...] = ()
     end: int = 0
+    section: str = ""
 
     @cached_property
     def leaves(self) -> dict[str, Any]:
         """Every key, the last where one comes twice."""
-        return {one.key: plain(one.value) for one in self.given}
+        return {self.section + one.key: plain(one.value) for one in self.given}
 
     @property
     def values(self) -> dict[str, Any]:
@@ -76,9 +84,18 @@ class CommandKeys(ConfigFile):
         return self.leaves
 
     def changed(self, path: str, value: Any) -> ConfigFile:
-        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds."""
-        text = "" if value is None else value if isinstance(value, str) else scalar(value)
+        """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
+
+        Raises InputError for a value of Primus that is to be none and comes from a variable.
+        """
+        path = path.removeprefix(self.section)
+        nothing = "None" if self.section else ""  # as Primus has it
+        text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
+        if text == nothing and self.section and sites:
+            before = self.text.encode()[: sites[-1][0]]
+            if not before.endswith((f"{path} ".encode(), f"{path}=".encode())):
+                raise InputError(f"no patch: {path} is to be None and is not written beside it; make it by hand")
         quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
         if SPECIAL.search(text) and not quoted:
             text = quote(text)
@@ -200,12 +217,20 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             match[1] for text in flagged if (match := CONFIGS.match(text)) and not ("=" in text and DATA.match(text))
         )
         configs = (*(path for path in named if not VOCABULARY.search(path)), *hydra)
+        if section := primus_section(texts):
+            keyed = [(one, reach) for one, reach in keyed if one.key not in PRIMUS_OPTIONS]
+            configs = configs or tuple(filter(None, [_variables(command, reading).get(EXPERIMENT)]))
         given = (*subcommand(texts), *(one for one, _ in keyed))
         if not any(map(PROGRAM.match, texts)) or not (given or configs) or idle(texts):
             continue
         last = max((reach for _, reach in keyed), key=lambda reach: reach[1], default=(0, 0))
         keys = CommandKeys(
-            name, data.decode("utf-8", "replace"), "bash", given=given, end=_behind(data, last) if keyed else 0
+            name,
+            data.decode("utf-8", "replace"),
+            "bash",
+            given=given,
+            end=_behind(data, last) if keyed else 0,
+            section=section,
         )
         candidate = TrainingCommand(
             keys=keys,
@@ -214,7 +239,9 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
             opened=tuple(_opened(words)),
-            machines=_processes(command, reading)
+            machines=_processes(command, reading, "GPUS_PER_NODE", "8")
+            if section
+            else _processes(command, reading, "NPROC_PER_NODE", "1")
             if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
             else _machines(texts),
         )
@@ -296,11 +323,29 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
     return {name: int(value) for name, value in options if name and is_count(value)}
 
 
-def _processes(command: Command, reading: ScriptRun) -> dict[str, int]:
-    """Nodes and GPUs by the variables that ms-swift starts its processes by: one where there are none."""
-    values = {name: text_of(words[0]) for name, words in reading.variables.items() if words} | dict(command.environment)
-    numbers = {"nodes": values.get("NNODES", "1"), "gpus_per_node": values.get("NPROC_PER_NODE", "1")}
-    return {name: int(text) for name, text in numbers.items()} if all(map(is_count, numbers.values())) else {}
+def primus_section(texts: Sequence[str]) -> str:
+    """The section of its config that the keys of a command of Primus override, "" for a command of another program.
+
+    >>> primus_section(["./primus-cli", "direct", "--", "train", "posttrain", "--config", "x.yaml"])
+    'modules.post_trainer.overrides.'
+    """
+    primus = any(map(PRIMUS.match, texts))
+    return PRIMUS_SECTION.format("post" if "posttrain" in texts else "pre") if primus else ""
+
+
+def _variables(command: Command, reading: ScriptRun) -> dict[str, str]:
+    """What the variables say that a command finds."""
+    known = {name: words[0] for name, words in reading.variables.items() if words}
+    return {name: text_of(word) for name, word in known.items() if not unknown_in(word)} | dict(command.environment)
+
+
+def _processes(command: Command, reading: ScriptRun, per_node: str, usual: str) -> dict[str, int]:
+    """Nodes and GPUs by srun's options and the variables that a program starts its processes by; one node without."""
+    values = _variables(command, reading)
+    stated = {"nodes": values.get("NNODES", "1"), "gpus_per_node": values.get(per_node, usual)}
+    nodes = next((value for name, value in _options(command.texts) if name in ("-N", "--nodes")), "")
+    texts = {**stated, **({"nodes": nodes} if nodes else {})}
+    return {name: int(text) for name, text in texts.items()} if all(map(is_count, texts.values())) else {}
 
 
 def _options(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

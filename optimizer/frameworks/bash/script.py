@@ -33,6 +33,7 @@ STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
 STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
+RUNNER, EXPERIMENT = re.compile(r"(?:.*/)?run_\w*pretrain(?:_cli)?\.sh$"), "EXP"  # of Primus, and what names its config
 BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
 
 
@@ -226,11 +227,20 @@ class _Walker(Words):
         if not words:
             return
         called = text_of(words[0])
+        before = [child for child in node.named_children if child.type == "variable_assignment"]
+        pairs = ((child.child_by_field_name("name"), child.child_by_field_name("value")) for child in before)
+        environment = {self.text(key): text_of(self.scalar(value)) for key, value in pairs if key and value}
+        named = {EXPERIMENT} & {*environment, *self.seen.variables}
+        primus = bool(named) and any(RUNNER.match(text_of(word)) for word in words[:2])
         if called in self.functions:
             self.call(*self.functions[called], words[1:], depth)
         elif called in SOURCES and len(words) > 1:
             self.source(known_text(words[1]), depth)
-        elif (at := script_in(words)) is not None and self.started(known_text(words[at]), words[at + 1 :], depth):
+        elif (
+            (at := script_in(words)) is not None
+            and not primus
+            and self.started(known_text(words[at]), words[at + 1 :], depth)
+        ):
             return
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
@@ -239,9 +249,6 @@ class _Walker(Words):
                 self.seen.variables.pop(text_of(word), None)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
-            before = [child for child in node.named_children if child.type == "variable_assignment"]
-            pairs = ((child.child_by_field_name("name"), child.child_by_field_name("value")) for child in before)
-            environment = {self.text(key): text_of(self.scalar(value)) for key, value in pairs if key and value}
             words = [self.expanded(word) if inner_script else word for word in words]
             self.seen.commands.append(Command(tuple(words), environment))
 

@@ -88,7 +88,8 @@ class Words:
             yield from self.variable(self.text(node)[1:], site)
         elif kind == "expansion":
             yield from self.expansion(node, site)
-        elif kind == "arithmetic_expansion":
+        # Within ${...:-} the grammar takes arithmetic for a command.
+        elif kind == "arithmetic_expansion" or self.text(node).startswith("$(("):
             body = re.sub(r"^\$?(\(\(|\[)|(\)\)|\])$", "", self.text(node))
             value = whole_number(body, self.plain)
             if value is None:

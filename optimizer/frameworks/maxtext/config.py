@@ -25,7 +25,8 @@ PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} |
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
 DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
-TIED = "logits_via_embedding"
+TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
+BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
 SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
@@ -122,15 +123,21 @@ def read(launch: Launch, values: Values) -> None:
     if settings["pp"] > 1:
         launch.unsearched.append("its circular pipeline is priced as 1f1b, a layer group a stage")
     if "model" not in settings and "hidden" in settings:
-        settings |= {
-            "gated_mlp": True,
-            "activation": "swiglu",
-            "norm": "rms",
-            "position": "rope",
-            "tied_embeddings": settings.get("tied_embeddings", False),
-        }
-    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED) if key in ends]
+        _shape(launch, values, ends)
+    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED, BLOCK, ACTIVATIONS) if key in ends]
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
+
+
+def _shape(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
+    """Note what the layers of a model are that no name tells: llama2's unless its block says otherwise."""
+    block = str(values.get(ends.get(BLOCK, ""), "llama2"))
+    activations = values.get(ends.get(ACTIVATIONS, ""), ["silu", "linear"])
+    gated = isinstance(activations, list) and len(activations) > 1
+    if block not in BLOCKS:
+        launch.unpriced.append(f"{ends[BLOCK]} {block}")
+    usual = {"norm": "rms", "position": "rope", "tied_embeddings": False}
+    shape = {"gated_mlp": gated, "activation": "swiglu" if gated else "gelu"}
+    launch.settings |= {**usual, **shape, **BLOCKS.get(block, {}), **launch.settings}
 
 
 def _passes(values: Values, ends: Mapping[str, str], pp: int) -> int:

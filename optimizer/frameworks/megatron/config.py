@@ -8,7 +8,7 @@ examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +68,8 @@ NAMES = (  # keys that name a model
 def is_primus(values: Values) -> bool:
     """Whether a YAML is that of Primus on Megatron-LM."""
     framework = "megatron" if any(path.startswith(OVERRIDES) for path in values) else ""
-    return bool(values.get("modules.pre_trainer.framework", framework) == "megatron")
+    stated = (values.get(f"modules.{name}_trainer.framework") for name in ("pre", "post"))
+    return next(filter(None, stated), framework) == "megatron"
 
 
 def is_swift(values: Values) -> bool:
@@ -104,7 +105,16 @@ class FlagLaunch(ConfigLaunch):
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
         changes = flag_changes(self.flags, "", job, before, after, turned)
-        return tuple(self._as_key(change) for change in changes)
+        keys = [self._as_key(change) for change in changes]
+        if self.launch.program == PRIMUS and any(change.flag == DEEPEP[0][0] for change in changes):
+            own = after.dispatcher == "deepep"
+            stated = {name: _ending(self.values, name) for name in (TURBO if own else TURBO[1:])}
+            keys += [
+                FlagChange(flag=self._new(f"--{name}"), before=None if now is None else scalar(now), after=scalar(own))
+                for name, now in stated.items()
+                if bool(now) != own
+            ]
+        return tuple(keys)
 
     def _as_key(self, change: FlagChange) -> FlagChange:
         path = self.paths.get(change.flag) or self._new(change.flag)
@@ -168,7 +178,8 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
             flags.append(_flag(FP32_GRADIENTS))
         if key in INVERTED:
             value = not value
-        if value is None or value is False or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+        off = value is None or value is False or (value == 0 and name in SWITCHES)
+        if off or (isinstance(value, str) and value.lower() in ("none", "null", "")):
             continue
         if name in SWITCHES or isinstance(value, bool):
             texts: tuple[str, ...] = ()
@@ -191,10 +202,14 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     flags, paths, others, launch.problems = flags_in(values)
     has = {flag.name for flag in flags}
     extra = _more(values, has, paths, others)
-    if program == PRIMUS and "--use-distributed-optimizer" not in paths:
-        launch.assumed.append("the optimizer is distributed, as in Primus' pre_trainer.yaml")
-        flags.append(_flag("--use-distributed-optimizer"))
-    if program == PRIMUS and all(any(path.endswith(key) and values[path] is True for path in values) for key in TURBO):
+    if program == PRIMUS:
+        left = [name for name in PRIMUS_DEFAULTS if name not in paths and not (name == "--bf16" and "--fp16" in has)]
+        if left:
+            names = ", ".join(name[2:].replace("-", "_") for name in left)
+            launch.assumed.append(f"{names} as Primus' own pre_trainer.yaml and language_model.yaml have it")
+        flags += map(_flag, left)
+    own = _ending(values, TURBO[1]) is True or _ending(values, SYNC_FREE) in (2, 3)
+    if program == PRIMUS and own and _ending(values, TURBO[0]) is True:
         flags = [flag for flag in flags if flag.name not in dict(DEEPEP)]
         flags += [_flag(*words) for words in DEEPEP]
     if program == SWIFT:
@@ -207,9 +222,10 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
-    if shown and "--num-layers" not in has:
-        shape.append(_flag("--num-layers", str(shown.layers)))
-        shape += [_flag("--num-experts", str(shown.experts.count))] if shown.experts else []
+    if shown and "--hidden-size" not in has:
+        shape += [_flag("--num-layers", str(shown.layers))] if "--num-layers" not in has else []
+        if shown.experts and "--num-experts" not in has:
+            shape.append(_flag("--num-experts", str(shown.experts.count)))
     elif "--num-layers" not in has:
         unknown = [
             f"{path} {values[path]} is no model that is known" for path in NAMES if isinstance(values.get(path), str)
@@ -222,8 +238,8 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if open_length:
         launch.settings.pop("seq_len", None)
         launch.written.pop("seq_len", None)
-    if model and "--num-layers" not in has:
-        _forget_shape(launch)
+    if model and "--hidden-size" not in has:
+        _forget_shape(launch, has)
     launch.program = program
     launch.settings.pop("gpus_given", None)
     launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
@@ -233,10 +249,22 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
+    if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
+        launch.unpriced.append(f"{SINKS} {window}")
+    if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
+        pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
+        if pattern != (shown.experts.every, shown.experts.first_dense_layers):
+            path = paths["--moe-layer-freq"]
+            launch.unpriced.append(f"{path} {values[path]}: {shown.name} has other layers without experts")
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
+
+
+def _ending(values: Mapping[str, Any], key: str) -> Any:
+    """What the last path says that ends in a key, None without one."""
+    return next((values[path] for path in reversed([*values]) if path.rpartition(".")[2] == key), None)
 
 
 def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
@@ -317,7 +345,10 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
 SWIFT_DEFAULTS = (("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective"))
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
+SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"
 DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
+# AMD-AGI/Primus @fd1eeab, primus/configs: modules/megatron/pre_trainer.yaml, models/megatron/language_model.yaml.
+PRIMUS_DEFAULTS = ("--use-distributed-optimizer", "--bf16", "--sequence-parallel")
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
 TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
@@ -328,10 +359,11 @@ OWN_SETTINGS = (
 SHAPELESS = ("layers", "gated_mlp", "tied_embeddings", "mlp_bias", "attention_bias", "norm", "position", "activation")
 
 
-def _forget_shape(launch: Launch) -> None:
-    """A config that names its model says nothing of its shape: what flags default to does not count."""
+def _forget_shape(launch: Launch, has: Collection[str]) -> None:
+    """A config that names its model says no more of its shape than by the flags that it has: no default counts."""
     shape = ("--num-layers", "--num-experts", "")
     for name in (*SHAPELESS, "experts", "top_k", "attention_out_bias"):
-        if name in launch.settings and launch.written.get(name, shape[0]) in shape:
+        stated = name in launch.written and launch.written[name] in has
+        if name in launch.settings and not stated and launch.written.get(name, shape[0]) in shape:
             launch.settings.pop(name, None)
             launch.written.pop(name, None)

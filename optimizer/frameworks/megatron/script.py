@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.bash.config import idle, subcommand
+from optimizer.base.units import is_count
+from optimizer.frameworks.bash.config import idle, primus_section, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
@@ -31,6 +32,12 @@ QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
+DEEPSPEED_CONFIG = "--deepspeed-config"
+BOTH = {  # what flags and that config say, by setting
+    "zero_stage": "--zero-stage",
+    "micro_batch": "--micro-batch-size",
+    "global_batch": "--global-batch-size",
+}
 # Flags that count GPUs: they say nothing where the user says how many there are.
 COUNTING = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
 BROKEN = "no bash: is a quote or a bracket left open?"
@@ -188,12 +195,22 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
     inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
-    for config in (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values))):
+    engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
+    given = {flag.name: flag.value for flag in script.flags}
+    named = given.get(DEEPSPEED_CONFIG, "")
+    if launch.program == MEGATRON_DEEPSPEED and not engines:  # an edit of flags alone would contradict its config
+        launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
+        launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)
+    for config in engines:
         extra = Launch(program=launch.program)
         deepspeed.read(extra, config.values)
         for name in ("zero_stage", "offload"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
+        for name, flag in BOTH.items() if named or config in configs else ():
+            stated, own = given.get(flag, ""), extra.written.get(name, "")
+            if is_count(stated) and own and int(stated) != extra.settings[name]:
+                launch.unpriced.append(f"{flag} {stated} against {own} {extra.settings[name]} in {config.name}")
         costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
         launch.unpriced += costly.values()
         for name in extra.ignored:
@@ -233,7 +250,8 @@ def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
-        if text_of(command.words[0]) in QUIET_COMMANDS or any(subcommand(command.texts)):
+        keyed = any(subcommand(command.texts)) or primus_section(command.texts)
+        if text_of(command.words[0]) in QUIET_COMMANDS or keyed:
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
         if count >= most and not idle(command.texts):

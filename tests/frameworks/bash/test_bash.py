@@ -23,6 +23,7 @@ def command(text: str, **given: str) -> str:
         ("N=4\nG=8\nW=$(($N*G))\nrun --world $W", "run --world 32"),
         ("N=4\nrun $[ N + 1 ] $(expr $N \\* 2) `expr $N / 2`", "run 5 8 2"),
         ("X=7\nrun $((X > 3 ? 1 : 2))", "run 1"),
+        ('N=4\nB="${B:-$((16 * N))}"\nrun $B ${C:-$((N/2))}', "run 64 2"),
         ("A=(--tp 8\n  # --old 1\n  --pp 4)\nrun ${A[@]}", "run --tp 8 --pp 4"),
         ('A=(--tp 8)\nA+=(--pp 4)\nB=("${A[@]}" --cp 2)\nrun "${B[@]}"', "run --tp 8 --pp 4 --cp 2"),
         ('A=("--tp 8" "--pp 4")\nrun ${A[@]}', "run --tp 8 --pp 4"),
