@@ -259,7 +259,7 @@ def _examined(dossier: Dossier) -> Iterator[Section]:
     yield section(
         "Designs examined",
         note("few_examined", most=MOST_ROWS, points=count) * (count > MOST_ROWS)
-        + note("box", purchase=purchase, time=time, cost=cost, energy=energy),
+        + (note("box", purchase=purchase, time=time, cost=cost, energy=energy) if purchase.front else ""),
         Table(designs.columns, [*designs.rows, *rejected]),
         on="page",
     )
