@@ -57,8 +57,10 @@ class LaunchQuestion:
         logs = [name for name, data in self.files if is_log(name, data)]
         others = [name for name, data in self.files if not is_log(name, data)]
         options = [(f"--{name}", value) for name in CHOSEN if (value := getattr(self, name))]
-        held = [("--script", name) for name in others] + [each for each in options if others and each[0] != "--gpus"]
-        commands = [("read", logs, held)] * bool(logs) + [("improve", others, options)] * bool(others or not logs)
+        of_reading = [("--script", name) for name in others] + [
+            each for each in options if others and each[0] != "--gpus"
+        ]
+        commands = [("read", logs, of_reading)] * bool(logs) + [("improve", others, options)] * bool(others or not logs)
         return "\n".join(
             shlex.join(["optimize", command, *names, *(word for each in given for word in each)])
             for command, names, given in commands

@@ -41,7 +41,7 @@ TAKES = {"one": "The best single edit", "two": "The best two", "all": "All of th
 LOGGED = ("gpus", "seq_len", "global_batch")  # what a log may say of the question
 DEGREES = ("tp", "cp", "ep", "pp", "vpp", "micro_batch")
 EXPERTS = ("ep", "etp")
-RUN = (*DEGREES, "etp", "recompute", "zero_stage")  # by which the plan of a launch is held against the best
+RUN = (*DEGREES, "etp", "recompute", "zero_stage")  # by which the plan of a launch is compared with the best
 AT_LEFT = " (the fields Model, Machine and GPUs stand for --model, --cluster and --gpus)"
 
 
@@ -93,12 +93,12 @@ def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Pat
     logs = [_written(folder, file) for file in files if is_log(*file)]
     others = [launch_file(File(str(folder / name), data)) for name, data in files if not is_log(name, data)]
     scripts = [str(_written(folder, (Path(file.name).name, file.data))) for file in others if logs]
-    held = _of_logs(asks, logs, scripts, stated, own) if logs else None
+    diagnosis = _of_logs(asks, logs, scripts, stated, own) if logs else None
     if others:
         launch = _of_launch(asks, others, stated, own)
-        return {**launch, "report": held["report"], "launch": launch["report"]} if held else launch
-    if held:
-        return held
+        return {**launch, "report": diagnosis["report"], "launch": launch["report"]} if diagnosis else launch
+    if diagnosis:
+        return diagnosis
     rows = [(kind, f"{name_of(kind, text)}, {len(text):,} characters") for kind, text in own.items()]
     report = Report(title=f"{' and '.join(own).capitalize()} of your own", sections=(section("", Pairs(rows)),))
     return {"report": report, "plan": _own_plan(asks, own)}

@@ -35,7 +35,7 @@ def mine_view(asked: PlanQuestion) -> dict[str, Any]:
     answer = answered(asked).answer
     if answer.plan is None:
         return {"html": "<p>There is no best plan to hold one against.</p>"}
-    compared = [_held_against(answer, pins) for pins in asked.mine]
+    compared = [_against_best(answer, pins) for pins in asked.mine]
     compared.sort(key=lambda one: one.slower if one.verdict != "infeasible" else float("inf"))
     shown = [
         {
@@ -50,12 +50,12 @@ def mine_view(asked: PlanQuestion) -> dict[str, Any]:
     return {"html": fragment("mine.html", shown=shown)}
 
 
-def _held_against(answer: Answer, pins: str) -> Comparison:
+def _against_best(answer: Answer, pins: str) -> Comparison:
     """The best plan with these pins beside the answer; where the ceiling of the bubble alone stops it, with that."""
-    found = why_not(answer.job, answer, pins_of(pins))
-    ceiling = tuple(clash for clash in found.broken if clash.rule == Bubble.name)
-    wider = why_not(answer.job.with_limits(bubble=1.0), answer, pins_of(pins)) if ceiling else found
-    return found if wider.verdict == "infeasible" else replace(wider, broken=ceiling)
+    narrow = why_not(answer.job, answer, pins_of(pins))
+    ceiling = tuple(clash for clash in narrow.broken if clash.rule == Bubble.name)
+    wider = why_not(answer.job.with_limits(bubble=1.0), answer, pins_of(pins)) if ceiling else narrow
+    return narrow if wider.verdict == "infeasible" else replace(wider, broken=ceiling)
 
 
 def difference_chart(name: str, one: Comparison) -> Chart:
