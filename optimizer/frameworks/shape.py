@@ -15,8 +15,8 @@ NEEDED = ("layers", "hidden", "heads")
 SAME = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_mlp")
 # What a preset of the same shape may still have otherwise: the launch is right.
 OWN = (
-    *("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "qk_norm", "embedding_norm"),
-    "parallel_block",
+    *("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "attention_out_bias", "qk_norm"),
+    *("embedding_norm", "parallel_block"),
 )
 SPECIAL = ("indexer", "attention_sinks", "parallel_block", "recurrence", "mixers")  # what a launch says if it has it
 OWN_NUMBERS = ("mtp_layers",)

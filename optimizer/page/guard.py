@@ -53,7 +53,9 @@ class Guard:
         if not _is_here(asked.headers):
             answer = _refused(403, "this server answers on 127.0.0.1 and localhost alone.")
         elif not self._is_known(asked):
-            answer = _refused(401, "open the address that `optimize page` printed; it carries the access_token.")
+            answer = _refused(
+                401, "open the address that `optimize page` printed, with its access_token; then this one."
+            )
         elif not is_count(length) or int(length) > LARGEST_BODY:
             answer = _refused(413, f"more than {LARGEST_BODY >> 20} MiB.")
         elif scope["type"] == "http" and (scope["path"] in ("/", *self.tabs) or TOKEN in asked.query_params):

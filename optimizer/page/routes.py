@@ -56,6 +56,8 @@ def routes(tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
     async def static(request: Request) -> Response:
         """Script and look of the tabs."""
         name = request.path_params["name"]
+        if name == "favicon.ico":  # a report that is looked at names none, and a browser asks
+            return Response(status_code=204)
         if name not in STATIC:
             places = ", ".join(tab.place for tab in tabs)
             return PlainTextResponse(f"404: the tabs are {places}.", status_code=404)
@@ -117,8 +119,10 @@ def _of_tab(tab: Tab, tabs: Sequence[Tab], workers: Workers) -> list[BaseRoute]:
         if isinstance(content, Response):
             return content
         named = tab.asked(request.query_params.multi_items()).name
-        headers = {"content-disposition": f'attachment; filename="{named}-{name}"'}
-        return Response(content, media_type=TYPES[name.rpartition(".")[2]], headers=headers)
+        ending = name.rpartition(".")[2]
+        how = "inline" if ending == "html" else "attachment"  # a page may be looked at as well
+        headers = {"content-disposition": f'{how}; filename="{named}-{name}"'}
+        return Response(content, media_type=TYPES[ending], headers=headers)
 
     return [
         Route("/", opened),

@@ -30,7 +30,7 @@ def phases(point: Point) -> dict[str, float]:
 
 
 def bottleneck(point: Point) -> str:
-    """The largest loss of a step but for the matrix products, with its share."""
+    """What takes most of a step besides the matrix products, with its share."""
     parts = phases(point)
     total = sum(parts.values())
     losses = {name: seconds for name, seconds in parts.items() if name != PRODUCTS}

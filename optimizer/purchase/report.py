@@ -123,8 +123,6 @@ def _front(dossier: Dossier) -> Iterator[Section]:
         note("few_front", shown=len(shown), front=len(front)) if len(front) > len(shown) else "",
     )
     yield section("How they are chosen", note("best") if front else "", on="page")
-    yield section("Time against cost", time_cost(dossier), on="page")
-    yield section("Cost against energy", cost_energy(dossier), on="page")
 
 
 def _values(point: Point, **others: Any) -> dict[str, Any]:
@@ -133,11 +131,15 @@ def _values(point: Point, **others: Any) -> dict[str, Any]:
 
 
 def _machines(dossier: Dossier) -> Iterator[Section]:
-    """What each machine would take to be the cheapest, and those of each vendor with software, price and power."""
-    tables = machine_tables(dossier)
-    yield section("What each machine would take to win", note("to_win") if tables else "", on="page")
-    for name, machines in tables:
-        yield section(f"The best of each machine, {name}", machines)
+    """What each machine would take to be the cheapest, all drawn, and those of each vendor with software and price."""
+    across, *vendors = [
+        section(f"The best of each machine, {name}", machines) for name, machines in machine_tables(dossier)
+    ] or [section("")]
+    yield section("What each machine would take to win", note("to_win") if across.blocks else "", on="page")
+    yield across
+    yield section("Time against cost", time_cost(dossier), on="page")
+    yield section("Cost against energy", cost_energy(dossier), on="page")
+    yield from vendors
 
 
 def machine_tables(dossier: Dossier) -> list[tuple[str, Table]]:
@@ -259,7 +261,7 @@ def _examined(dossier: Dossier) -> Iterator[Section]:
     yield section(
         "Designs examined",
         note("few_examined", most=MOST_ROWS, points=count) * (count > MOST_ROWS)
-        + note("box", purchase=purchase, time=time, cost=cost, energy=energy),
+        + (note("box", purchase=purchase, time=time, cost=cost, energy=energy) if purchase.front else ""),
         Table(designs.columns, [*designs.rows, *rejected]),
         on="page",
     )

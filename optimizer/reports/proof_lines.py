@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.base.units import seconds, show
+from optimizer.job.fields import EXPECTED
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Certificate, NearTies
@@ -51,10 +52,10 @@ def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
         ties: how many plans come close.
         pp: stages of the best plan.
     """
-    unit = certificate.objective.unit
+    unit, expected = certificate.objective.unit, " expected" if certificate.prefer == EXPECTED else ""
     verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
     lines = [
-        f"{verdict}: lower bound {shown(certificate.lower_bound, unit)} in this model, best "
+        f"{verdict}: lower bound {shown(certificate.lower_bound, unit)}{expected} in this model, best "
         f"{shown(certificate.best, unit)}, "
         f"gap {certificate.gap:.2%}, {certificate.space:,} plans in the space."
     ]

@@ -11,6 +11,7 @@ import pytest
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
+from optimizer.frameworks.megatron.export_model import lacking
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost
@@ -52,6 +53,13 @@ def asked(name: str, text: str, **controls: Any) -> LaunchAsRead:
 def test_a_launch_without_an_indexer_is_no_model_with_one() -> None:
     found = asked("run.sh", LATENT)
     assert (found.job.model.name, found.launch.unpriced) == ("deepseek-v3", [])
+
+
+def test_megatron_can_run_the_model_that_it_was_read_from() -> None:
+    flags = "--num-layers 40 --hidden-size 6144 --num-attention-heads 48 --attention-head-type multiquery --bf16"
+    sizes = "--seq-length 8192 --max-position-embeddings 8192 --micro-batch-size 1 --global-batch-size 512"
+    model = asked("run.sh", f"torchrun --nproc_per_node 8 pretrain_gpt.py {flags} {sizes}").job.model
+    assert (model.name, model.kv_heads, model.attention_out_bias, lacking(model)) == ("as-launched", 1, True, ())
 
 
 def test_blocks_side_by_side_of_gpt_neox_are_a_model_of_their_own() -> None:

@@ -1,6 +1,7 @@
 """The other tabs in a real browser: what a visitor does there, and what every tab has in common."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_every_control_is_reached_and_seen_by_keyboard_alone(served: Served, vis
             page.locator(f'.act[data-act="{act}"] form.ask input').first.focus()
             for key in ("Space", "ArrowDown", "Enter"):
                 page.keyboard.press(key)
-            page.wait_for_selector(f"[data-reveals=act-{act}]:focus")  # where a reader goes on
+            page.wait_for_selector(f'.act[data-act="{act}"] .panel .block:focus')  # where a reader goes on
         reached, hidden, count = set(), [], page.evaluate(NUMBERED)
         for _ in range(count + 3):  # once around, by way of the browser's own
             page.keyboard.press("Tab")
@@ -102,6 +103,12 @@ def test_a_script_is_read_patched_shared_and_planned(served: Served, visit: Any)
     page.wait_for_selector('details[data-view="mine"] .drawn')
     values = {name: page.input_value(f"#in-{name}") for name in ("model", "gpus", "global_batch", "seq_len")}
     assert values == {"model": "llama3-8b", "gpus": "64", "global_batch": "256", "seq_len": "4096"}
+    place = page.url
+    page.get_by_role("link", name="Improve", exact=True).click()
+    page.wait_for_function("document.querySelector('.headline').innerText.includes('h100')")  # as it was left
+    page.get_by_role("link", name="Plan", exact=True).click()
+    page.wait_for_selector("#answer:not([data-pending]) .headline")
+    assert page.url == place
 
 
 def test_a_log_and_what_is_none_are_told_apart(served: Served, visit: Any) -> None:
@@ -152,3 +159,5 @@ def test_a_buyer_edits_a_price_in_place_and_takes_the_report(served: Served, vis
     download.value.save_as(tmp_path / "board.html")
     assert "Which machines to take" in (tmp_path / "board.html").read_text(encoding="utf-8")
     assert visitor.errors == []
+    page.goto(f"file://{tmp_path / 'board.html'}")
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) == 2

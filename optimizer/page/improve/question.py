@@ -49,20 +49,21 @@ class LaunchQuestion:
         return plan_asked(parse_qsl(self.plan))
 
     def flags(self) -> str:
-        """The command that gives the same answer.
+        r"""The command that gives the same answer.
 
         >>> LaunchQuestion(files=(("run.sh", b""), ("run.log", b"")), cluster="dgx-h100").flags()
-        'optimize read run.log --script run.sh --cluster dgx-h100'
+        'optimize read run.log --script run.sh --cluster dgx-h100\noptimize improve run.sh --cluster dgx-h100'
         """
         logs = [name for name, data in self.files if is_log(name, data)]
         others = [name for name, data in self.files if not is_log(name, data)]
         options = [(f"--{name}", value) for name in CHOSEN if (value := getattr(self, name))]
-        if logs:
-            options = [("--script", name) for name in others] + [
-                each for each in options if others and each[0] != "--gpus"
-            ]
-        return shlex.join(
-            ["optimize", "read" if logs else "improve", *(logs or others), *(w for each in options for w in each)]
+        of_reading = [("--script", name) for name in others] + [
+            each for each in options if others and each[0] != "--gpus"
+        ]
+        commands = [("read", logs, of_reading)] * bool(logs) + [("improve", others, options)] * bool(others or not logs)
+        return "\n".join(
+            shlex.join(["optimize", command, *names, *(word for each in given for word in each)])
+            for command, names, given in commands
         )
 
     def address(self) -> str:

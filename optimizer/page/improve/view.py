@@ -33,7 +33,6 @@ from optimizer.page.plan.engine import answered
 from optimizer.page.plan.own_files import FILE, kind_of, name_of, packed
 from optimizer.page.plan.question import FILES, asked
 from optimizer.page.plan.views.shown import fragment
-from optimizer.reports.plan_words import pins_of_plan
 from optimizer.reports.report import Pairs, Report, section
 
 Own = Mapping[str, str]  # texts of files that describe a model, a cluster or runs, by kind
@@ -41,6 +40,8 @@ DESCRIBING = (".json", ".toml", ".csv")  # how they end
 TAKES = {"one": "The best single edit", "two": "The best two", "all": "All of them"}
 LOGGED = ("gpus", "seq_len", "global_batch")  # what a log may say of the question
 DEGREES = ("tp", "cp", "ep", "pp", "vpp", "micro_batch")
+EXPERTS = ("ep", "etp")
+RUN = (*DEGREES, "etp", "recompute", "zero_stage")  # by which the plan of a launch is compared with the best
 AT_LEFT = " (the fields Model, Machine and GPUs stand for --model, --cluster and --gpus)"
 
 
@@ -59,7 +60,8 @@ def improve_view(asks: LaunchQuestion, body: bytes = b"") -> dict[str, Any]:
         try:
             shown = _content(asks, rest, own, Path(folder))
             title = shown["report"].title.replace(f"{folder}/", "")
-            html = fragment("launch.html", "improve", **{"asked": asks, "patches": (), "machine": "", **shown})
+            usual = {"patches": (), "machine": "", "launch": None}
+            html = fragment("launch.html", "improve", **{"asked": asks, **usual, **shown})
         except OptimizerError as error:
             text = str(error).replace(f"{folder}/", "")
             raise InputError(
@@ -90,11 +92,13 @@ def _content(asks: LaunchQuestion, files: Sequence[Named], own: Own, folder: Pat
         stated[kind] = str(place)
     logs = [_written(folder, file) for file in files if is_log(*file)]
     others = [launch_file(File(str(folder / name), data)) for name, data in files if not is_log(name, data)]
-    if logs:
-        scripts = [str(_written(folder, (Path(file.name).name, file.data))) for file in others]
-        return _of_logs(asks, logs, scripts, stated, own)
+    scripts = [str(_written(folder, (Path(file.name).name, file.data))) for file in others if logs]
+    diagnosis = _of_logs(asks, logs, scripts, stated, own) if logs else None
     if others:
-        return _of_launch(asks, others, stated, own)
+        launch = _of_launch(asks, others, stated, own)
+        return {**launch, "report": diagnosis["report"], "launch": launch["report"]} if diagnosis else launch
+    if diagnosis:
+        return diagnosis
     rows = [(kind, f"{name_of(kind, text)}, {len(text):,} characters") for kind, text in own.items()]
     report = Report(title=f"{' and '.join(own).capitalize()} of your own", sections=(section("", Pairs(rows)),))
     return {"report": report, "plan": _own_plan(asks, own)}
@@ -140,7 +144,7 @@ def _of_logs(
     if scripts:
         expected = script_reference(scripts, columns, [measured(run, columns) for run in logged], stated["cluster"])
     runs = [measured(run, {**(expected.sizes if expected else {}), **columns}) for run in logged]
-    report = logs_report(runs, diagnoses_of(runs, expected), expected)
+    report = logs_report(runs, diagnoses_of(runs, expected))  # what was assumed of the launch stands in its own
     chosen = {name: value for name in ("model", "cluster") if (value := getattr(asks, name))}
     stated, took = {**_logged(runs[0].facts), **chosen}, runs[0].step_time
     if expected or not (took or asks.plan or "model" in stated):  # else it would be the plan of any job
@@ -197,7 +201,7 @@ def _launch_plan(asks: LaunchQuestion, question: LaunchAsRead, own: Own) -> str:
         "dtype": job.dtype,
         "stack": question.stack.name,
         "tokens": question.settings.get("tokens") or before.tokens,
-        "mine": ",".join((pins_of_plan(plan), f"recompute={plan.recompute}", f"zero_stage={plan.zero_stage}")),
+        "mine": ",".join(f"{name}={getattr(plan, name)}" for name in RUN if job.model.experts or name not in EXPERTS),
     }
     for kind, text in own.items():
         values |= {kind: FILE, f"{kind}_file": text}

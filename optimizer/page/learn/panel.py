@@ -30,7 +30,10 @@ def page_values(sheet: str = "") -> dict[str, Any]:
         "contexts": [(name, title(name)) for name in CONTEXTS],
         "ledger": marked_up(texts("lab.md")["ledger"]),
         "locked": piece("banner", PLAIN, "Locked.", "Lock your prediction above to see what comes here."),
-        "acts": [(number, "".join(_blocks(act, "opening", None, {}))) for number, act in ACTS.items()],
+        "acts": [
+            (number, act.text("opening").partition("\n")[0].lstrip("# "), "".join(_blocks(act, "opening", None, {})))
+            for number, act in ACTS.items()
+        ],
     }
 
 

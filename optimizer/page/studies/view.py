@@ -24,6 +24,7 @@ from optimizer.studies.fits_report import fits_report
 
 MOST_DESIGNS = 256  # whose plans are searched for one question of the page
 MOST_PLANS = 1024
+FOLDED = 6  # the first sections, which decide; what they rest on is opened by a click
 HOUR = 3600.0
 
 planned = lru_cache(maxsize=MOST_PLANS)(default_planner)
@@ -36,8 +37,8 @@ def buy_view(asks: StudyQuestion) -> dict[str, Any]:
 
 
 def board_page(asks: StudyQuestion) -> bytes:
-    """The report for a board: a page of its own."""
-    return report_page(_purchase(asks)).encode()
+    """The report for a board: a page of its own, of two in print."""
+    return report_page(_purchase(asks), FOLDED).encode()
 
 
 def fits_view(asks: StudyQuestion) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def fits_view(asks: StudyQuestion) -> dict[str, Any]:
 
 def _view(asks: StudyQuestion, report: Report, take: str = "", put: Mapping[str, str] = {}) -> dict[str, Any]:
     return {
-        "answer": fragment("study.html", "studies", asked=asks, report=report, take=take),
+        "answer": fragment("study.html", "studies", asked=asks, report=report, take=take, folded=FOLDED),
         "title": report.title,
         "address": asks.address(),
         "put": dict(put),

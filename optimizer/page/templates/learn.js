@@ -226,6 +226,7 @@ function changed(field, push) {
   if (pair) pair.value = field.value;
   if (!field.validity.valid) return push && say(field.labels[0].textContent + ": " + field.validationMessage);
   say("");
+  for (const button of section.querySelectorAll(".save")) button.textContent = "Save this design";
   const act = Number(section.dataset.act), pasted = field.tagName === "TEXTAREA";
   read(act);
   if (pasted) progress.values[act] = { paste: field.value };
@@ -244,7 +245,8 @@ document.addEventListener("submit", async (event) => {
   progress.answers[question] = key;
   keep();
   await (form.closest(".panel") ? settle(form.closest(".act")) : show(Number(act), true));
-  const place = document.querySelector(`[data-reveals="${question}"]`); // a locked form cannot keep the focus
+  // A locked form cannot keep the focus: a prediction leads to what it opened, at whose end its reveal stands.
+  const place = form.closest(".panel") ? document.querySelector(`[data-reveals="${question}"]`) : form.closest(".act").querySelector(".panel .block");
   if (place) Object.assign(place, { tabIndex: -1 }).focus();
   stand();
 });
@@ -268,7 +270,7 @@ document.addEventListener("click", async (event) => {
   if (target.matches(".save")) {
     read(2);
     const { tp, pp, microbatches } = progress.values[2];
-    await enter({ act: 2 }, { design: { tp, pp, microbatches } });
+    if (await enter({ act: 2 }, { design: { tp, pp, microbatches } })) target.textContent = "Saved in the ledger";
     stand();
   } else if (target.dataset.take) take(target.dataset.take);
   else if (target.id === "restart" && confirm("Forget every answer, design and ledger entry of this browser?")) {

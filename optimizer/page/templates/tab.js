@@ -34,6 +34,7 @@ async function copy(text, button) {
 document.addEventListener("click", (event) => {
   const target = event.target;
   if (target.id === "undo") history.back();
+  if (target.matches("header nav a:not([aria-current])")) target.search = sessionStorage.getItem(target.pathname) || "";
   if (target.dataset.copy) copy(target.dataset.copy === "link" ? location.href : byId(target.dataset.copy).textContent, target);
   if (!target.matches('a[href^="#"]')) return;
   event.preventDefault(); // the part behind # is no place: the address holds the question
@@ -47,6 +48,7 @@ addEventListener("popstate", (event) => {
   byId("undo").disabled = pushed === 0;
   again();
 });
+addEventListener("pagehide", () => sessionStorage.setItem(location.pathname, location.search)); // to find each tab as it was left
 addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("main details:not([data-view])")) each.open = true;
+  for (const each of document.querySelectorAll("main details:not([data-view], .later)")) each.open = true;
 });

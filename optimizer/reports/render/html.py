@@ -32,9 +32,12 @@ _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<text>.*?)</script", re.D
 _CHARSET = '<meta charset="utf-8">\n'
 
 
-def report_page(report: Report) -> str:
-    """A report as a whole page that needs nothing else; nothing in it is fetched or run."""
-    return rendered(SHARED, "sections.html", report=report)
+def report_page(report: Report, folded: int = 1000) -> str:
+    """A report as a whole page that needs nothing else; nothing in it is fetched or run.
+
+    Sections from the one numbered `folded` on are opened by a click, and printed if they are open.
+    """
+    return rendered(SHARED, "sections.html", report=report, folded=folded)
 
 
 def rendered(package: str, template: str, **values: Any) -> str:

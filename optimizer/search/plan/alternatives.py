@@ -86,6 +86,8 @@ def alternatives(
     The first of them, while there is time, get their best layouts; those that the search for the best plan has laid out
     stay as they are.
     """
+    if not count:
+        return ()
     positions = runners_up(points, best, count)
     chosen = [points.plans.plan(position) for position in positions]
     # Those of the lowest bounds too: some are no good evenly split.
@@ -105,7 +107,7 @@ def alternatives(
             continue
         even = with_assigned_layers(job, plan), knobs_at(points.knobs, position)
         first.setdefault(structure(even[0]), even)
-    if not first or not count:
+    if not first:
         return ()
     plans, settings = zip(*first.values(), strict=True)
     costs, values = valued(job, plans, settings)

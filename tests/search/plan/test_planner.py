@@ -21,6 +21,7 @@ from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import knobs_at, tuned
 from optimizer.search.lattice.oracle import Tuning, sweep
+from optimizer.search.plan import alternatives
 from optimizer.search.plan.alternatives import flags
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import small_job
@@ -45,6 +46,15 @@ def test_gpt3_on_1024_gpus_is_proven(gpt3_job: Job) -> None:
     assert answer.certificate.best == pytest.approx(answer.estimate.step_time)
     assert answer.certificate.knob_bound <= answer.certificate.best
     assert sum(answer.estimate.time.values()) == pytest.approx(answer.estimate.step_time)
+
+
+def test_nothing_is_placed_for_runners_up_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    placed: list[object] = []
+    monkeypatch.setattr(alternatives, "place", lambda *_, **__: placed.append(1) or ())
+    assert plan(small_job(), trials=0, top=0).alternatives == ()
+    assert placed == []
+    plan(small_job(), trials=0, top=1)
+    assert placed
 
 
 def test_two_runs_give_the_same_bytes(gpt3_job: Job) -> None:

@@ -6,11 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from optimizer.answer.answer import Answer
+from optimizer.job.fields import EXPECTED
+from optimizer.job.job import TIME
 from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.page.plan.controls import locks, steps
 from optimizer.page.plan.engine import Answered, answered, first
+from optimizer.page.plan.own_files import name_of
 from optimizer.page.plan.question import PAGED, PlanQuestion
 from optimizer.page.plan.views.shown import fragment
 from optimizer.reports.known_values import runs_words
@@ -50,6 +54,7 @@ def _view(asked: PlanQuestion, one: Answered) -> dict[str, Any]:
     values: dict[str, Any] = {"answer": answer, "headline": title, "subject": subject(job), "stack": stack_words(job)}
     values |= {"flags": (*warnings(answer), *answer.flags), "plan": answer.plan}
     values |= {"assumptions": [assumption(text) for text in one.assumed]}
+    values |= {"own_files": [(name_of(kind, text), text) for kind, text in asked.files.items()]}
     values |= {"minimised": minimised(answer.certificate), "words": objective_of(job)}
     if answer.plan and answer.estimate:
         values |= _of_plan(one, answer.plan, answer.estimate)
@@ -77,7 +82,17 @@ def _of_plan(one: Answered, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [(*runner_up(job, rank, other), pins_of_plan(other.plan)) for rank, other in ranked],
         "proof": proof_lines(certificate, answer.near_ties, plan.pp) if certificate else [],
+        "surcharge": surcharge(answer, estimate),
     }
+
+
+def surcharge(answer: Answer, estimate: Estimate) -> str:
+    """By which share the expected step time is more than the step's, "" where that rounds to nothing."""
+    certificate = answer.certificate
+    if certificate is None or (certificate.minimize, certificate.prefer) != (TIME, EXPECTED):
+        return ""
+    share = f"{certificate.best / estimate.step_time - 1:.1%}"
+    return share if share != "0.0%" else ""
 
 
 def assumption(text: str) -> ShownAssumption:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from math import log2
 from typing import Any
 
+from optimizer.answer.answer import Answer
 from optimizer.base.units import seconds
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.validation import PricedRun, priced
 from optimizer.catalog.files import presets_folder
 from optimizer.constraints.pin_text import pins_of
+from optimizer.constraints.rules.bubble import Bubble
 from optimizer.job.job import Job
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.plan.engine import answered
@@ -32,7 +35,7 @@ def mine_view(asked: PlanQuestion) -> dict[str, Any]:
     answer = answered(asked).answer
     if answer.plan is None:
         return {"html": "<p>There is no best plan to hold one against.</p>"}
-    compared = [why_not(answer.job, answer, pins_of(pins)) for pins in asked.mine]
+    compared = [_against_best(answer, pins) for pins in asked.mine]
     compared.sort(key=lambda one: one.slower if one.verdict != "infeasible" else float("inf"))
     shown = [
         {
@@ -45,6 +48,14 @@ def mine_view(asked: PlanQuestion) -> dict[str, Any]:
         for index, one in enumerate(compared)
     ]
     return {"html": fragment("mine.html", shown=shown)}
+
+
+def _against_best(answer: Answer, pins: str) -> Comparison:
+    """The best plan with these pins beside the answer; where the ceiling of the bubble alone stops it, with that."""
+    narrow = why_not(answer.job, answer, pins_of(pins))
+    ceiling = tuple(clash for clash in narrow.broken if clash.rule == Bubble.name)
+    wider = why_not(answer.job.with_limits(bubble=1.0), answer, pins_of(pins)) if ceiling else narrow
+    return narrow if wider.verdict == "infeasible" else replace(wider, broken=ceiling)
 
 
 def difference_chart(name: str, one: Comparison) -> Chart:
