@@ -19,7 +19,9 @@ from optimizer.job.hardware import Cluster
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.lengths import OFF, ON
 from optimizer.job.method import FULL
+from optimizer.job.model import Model
 from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.job.stack import Stack
 from optimizer.job.switches import switched_to
 from optimizer.objectives.pipeline.stages import filled_stages
 
@@ -120,9 +122,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         raise InvalidFile(name, problems)
     if sum(plan.layers_per_stage) != model.layers:  # counted with the embedding and the head: the program splits them
         plan = replace(plan, layers_per_stage=())
-    if plan.pp > 1 and not plan.layers_per_stage and stack.features.filled_stages:
-        plan = replace(plan, layers_per_stage=filled_stages(model, plan.pp))
-    elif plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
+    plan = as_split(plan, model, stack)
+    if plan.pp > 1 and not plan.layers_per_stage and model.layers % plan.pp == 0:
         plan = replace(plan, layers_per_stage=balanced(model.layers, plan.pp))
     offered = framework.zero_stages
     if settings.pop("fsdp", False):
@@ -176,6 +177,13 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
     if not problems and "hidden" in settings and settings["hidden"] < settings.get("heads", 1):
         problems.append(f"{settings['heads']:,} heads do not fit into a width of {settings['hidden']:,}")
     return problems
+
+
+def as_split(plan: Plan, model: Model, stack: Stack) -> Plan:
+    """The plan with its layers where software that fills stages itself puts them, unless the plan says where."""
+    if plan.pp == 1 or plan.layers_per_stage or not stack.features.filled_stages:
+        return plan
+    return replace(plan, layers_per_stage=filled_stages(model, plan.pp))
 
 
 def _gpus(settings: Mapping[str, Any]) -> int:

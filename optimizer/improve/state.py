@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.base.units import DAY
 from optimizer.catalog.offers import Offer
-from optimizer.frameworks.launch_as_read import LaunchAsRead, bucket_of, settings_of, with_stack
+from optimizer.frameworks.launch_as_read import LaunchAsRead, as_split, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.expected import layout_factor, memory_factor, parts_factor
@@ -82,6 +82,7 @@ def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {},
         turned: settings that are changed; of the others the plan has what is usual.
         knobs: those of the settings where none are given.
     """
+    plan = as_split(plan, question.job.model, question.job.stack)
     settings = settings_of(question, plan, turned)
     job, chosen = with_stack(question, settings, plan.zero_stage), knobs or knobs_of(question, settings)
     estimate = estimate_of(job, price(job, Plans.of([plan]), chosen), 0)
