@@ -10,8 +10,9 @@ import pytest
 from optimizer.calibration.fit import fit_times
 from optimizer.calibration.least_squares import IDENTIFIED
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
-from optimizer.calibration.runs import Run
+from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack, stack_names
+from optimizer.catalog.files import presets_folder
 from tests.measured import MEASURED, measured_runs, published_runs
 
 FILES = ("runs.csv", "moe_runs.csv", "finetune_runs.csv", "longcontext_runs.csv")
@@ -23,6 +24,7 @@ MARGIN = 1.15  # numbers in the files are rounded, and fits to part of the runs 
 @cache
 def measured() -> tuple[Run, ...]:
     rows = [run for file in FILES for run in measured_runs(file)]
+    rows += read_runs(presets_folder() / "finetune-h200.csv")
     return tuple(run for run in rows if run.job is not None and not run.doubted and run.step_time)
 
 
