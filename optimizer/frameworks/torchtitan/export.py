@@ -93,6 +93,7 @@ def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
         f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,
         f"{features.attention} attention": not features.attention.startswith("flash"),
         "dropout": features.dropout,
+        "a loss that has the logits of some of the tokens in turn": old and features.loss_chunks > 1,
         "ZeRO-1 without a pipeline (gradients are sharded with the optimizer)": (
             plan.zero_stage == 1 and replicas > 1 and plan.pp == 1
         ),

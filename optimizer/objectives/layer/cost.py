@@ -181,10 +181,20 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
 def logit_bytes(job: Job, shapes: Shapes) -> FloatArray:
     """What the loss holds of the logits of a micro-batch at its peak [B].
 
-    tokens x padded vocabulary / tp x logit_memory / parts; a loss that compares sequences has those of all tokens at
-    once and holds bytes of its own, unless its kernels never have them all.
+    tokens x padded vocabulary / tp x logit_memory / parts, or x COMPILED_LOGIT of a loss that is compiled; one that
+    compares sequences has those of all tokens at once and holds bytes of its own, unless its kernels never have all.
 
-    Source: huggingface/trl v1.16.0, trl/trainer/sft_trainer.py and dpo_trainer.py: the first alone has parts.
+    Source: huggingface/trl v1.16.0, trl/trainer/sft_trainer.py and dpo_trainer.py: the first alone has parts;
+    pytorch/torchtitan @bbb1b616e, torchtitan/components/loss.py.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> def per_logit(release: str) -> float:
+    ...     job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack(release),
+    ...         gpus=8, seq_len=8192, global_batch=8)
+    ...     return float(logit_bytes(job, shapes_of(job, Plans.of([Plan(dp=8)])))[0] / (8192 * 128256))
+    >>> per_logit("torchtitan@2025"), per_logit("torchtitan@2026")
+    (4.0, 0.5)
     """
     loss, features = job.training_loss, job.stack.features
     split = 1.0 if features.gathered_logits else shapes.tp

@@ -108,6 +108,9 @@ def test_numbers_it_does_not_have_are_refused(titan_answer: Answer) -> None:
     half = replace(job.stack, features=replace(job.stack.features, grad_bytes=2, dropout=True))
     assert unexpressed(OLD, replace(job, dtype="fp16"), own) == ("the number format fp16",)
     assert unexpressed(OLD, replace(job, stack=half), own) == ("gradients that are reduced in bf16", "dropout")
+    parts = replace(job.stack, features=replace(job.stack.features, loss_chunks=8))
+    lacking = [unexpressed(release, replace(job, stack=parts), own) for release in (OLD, NEW)]
+    assert lacking == [("a loss that has the logits of some of the tokens in turn",), ()]
     assert unexpressed(OLD, job, own, knobs=Knobs(offload=0.1)) == ("a share of the optimizer on the host",)
     assert unexpressed(OLD, job, own, knobs=Knobs(bucket=2e8)) == ("gradient buckets of another size than its own",)
     assert unexpressed(OLD, replace(job, model=load_model("gpt3")), own) == ("the model gpt3",)
