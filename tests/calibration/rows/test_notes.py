@@ -129,6 +129,31 @@ def test_a_step_without_the_weights_that_are_handed_on_after_it() -> None:
     assert clean_columns(adapters, said) == adapters
 
 
+@pytest.mark.parametrize(
+    ("source", "table", "notes", "train", "overlap"),
+    [
+        ("NVIDIA/dgxc-benchmarking:llama3/finetuning/README_70b.md@v25.02", "Expected Performance",
+         'task finetune LoRA; table label "Llama3 70b Finetuning LORA BF16"', "lora:16:q,k,v", 0.0),
+        ("NVIDIA-NeMo/Megatron-Bridge:docs/performance-summary-archive.md@067f987df",
+         "26.06 NeMo Container / LoRA / DGX-H100", "task LoRA", "lora:16:q,k,v", None),
+        ("NVIDIA/NeMo:docs/source/performance/performance_summary.md@9c5c5e9709", "24.07 Finetuning",
+         "NeMo 24.07 container, DGX-H100, FP8; task SFT; inputs packed to 4096 tokens (SQuAD)", "full", None),
+        ("NVIDIA-NeMo/Megatron-Bridge:docs/performance-summary-archive.md@067f987df",
+         "26.04 NeMo Container / Pre-Training / DGX-H100", "grad-accum 16", "full", None),
+    ],
+)  # fmt: skip
+def test_nvidias_recipes_of_fine_tuning_adapt_attention_alone_on_packed_questions(
+    source: str, table: str, notes: str, train: str, overlap: float | None
+) -> None:
+    row = {**ROW, "model": "llama3-70b", "ep": "1", "source": source, "table": table, "notes": notes, "seq_len": "4096"}
+    run = read_run(row, 2)
+    assert run.job is not None
+    assert str(run.job.train) == train
+    assert bool(run.job.lengths) == ("grad" not in notes)
+    assert not run.doubted
+    assert overlap is None or run.job.stack["tp_overlap"] == overlap
+
+
 def test_rows_on_v5p_take_the_batch_and_the_recomputation_of_their_recipe(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text(
