@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_no_fitted_parameter_of_a_preset_lies_on_a_bound(name: str) -> None:
         assert EDGE <= PARAMETERS[key].place(value) <= 1 - EDGE, key
     times = [key for key in stack.parameters if key not in MEMORY_PARAMETERS]
     assert len(times) * RUNS_PER_PARAMETER <= stack.runs or not stack.runs
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_a_value_as_in_another_preset_is_that_presets(name: str) -> None:
+    """To the four digits that files have: a fit of the one moves the other, which is fitted anew."""
+    for key, item in load_stack(name).fixed.items():
+        if match := re.match(r"as in ([\w.-]+)", item.why):
+            assert item.value == pytest.approx(load_stack(match[1])[key], rel=1e-3), f"{key}, {item.why}"
 
 
 @pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])

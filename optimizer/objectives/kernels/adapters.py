@@ -164,42 +164,35 @@ def adapters_of(model: Model, method: Method, product: Gemm) -> tuple[Gemm, ...]
     )
 
 
-def eager_passes(product: Gemm, small: Sequence[Gemm], adapters: int, wide: bool, dora: bool) -> Elementwise:
-    """What PEFT runs around the adapters of a product, each an operation of its own, without dropout [B].
+def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwise:
+    """What runs around the adapters of a product, each an operation of its own, without dropout [B].
 
-    Each of the `adapters` casts its inputs to fp32 and back, 6 passes of half precision, where it is `wide`; scales its
-    outputs, 2, and adds them, 3. Backward the gradient of the inputs is cast as they are and added, 3, that of the
-    outputs scaled, 2. DoRA multiplies out its matrices by way of an identity in fp32, 5 passes of its square, adds them
-    to the weight in fp32 and takes the norms, which have no gradient, 19 passes of the weight, and scales both outputs
-    in fp32, 16 more each way.
+    Forward an adapter's outputs are scaled, 2 passes of half precision, and added to the product's, 3; backward the
+    gradient of the inputs is added, 3, that of the outputs scaled, 2. In eager code each matrix of a product has an
+    adapter that reads the inputs, and casts them to fp32 and back, 6 each way, where it is wide. DoRA reads the matrix
+    for the norms of its columns and scales the outputs of both. Eager, it multiplies out its matrices by way of an
+    identity in fp32, 5 passes of its square, adds them to the weight in fp32 and takes the norms, which have no
+    gradient, 19 passes of the weight, and scales both outputs in fp32, 16 more each way.
 
-    Source: huggingface/peft v0.21.0, src/peft/tuners/lora/layer.py (Linear.forward) and dora.py.
+    Source: huggingface/peft v0.21.0, src/peft/tuners/lora/layer.py (Linear.forward) and dora.py;
+    NVIDIA-NeMo/Megatron-Bridge @067f987d, src/megatron/bridge/peft/lora_layers.py and utils.py.
     """
-    inputs = np.asarray(adapters * product.m * product.k * product.batch)
+    eager, dora = job.stack.features.eager, job.method.name == DORA
+    wide = eager and job.wide_adapters
+    count = len(adapted(job.model, job.method, product.name)) if eager else 1
+    inputs = np.asarray(count * product.m * product.k * product.batch)
     outputs = np.asarray(product.m * small[-1].n * product.batch)
-    casts = 6.0 * wide * inputs
+    casts, kernels = 6.0 * wide * inputs, KERNELS[dora]
     forward, backward = casts + 5.0 * outputs, casts + 3.0 * inputs + 2.0 * outputs
     if dora:
-        weight = 19.0 * product.n * product.k + 5.0 * adapters * product.k**2
-        forward, backward = forward + 16.0 * outputs + weight * product.batch, backward + 16.0 * outputs
-    kernels = adapters * (2 + CASTS * wide + (KERNELS[True] + 4) * dora)
+        weight = np.asarray(product.n * product.k * product.batch)
+        scales = (16.0 if eager else 4.0) * outputs
+        norms = 19.0 * weight + 5.0 * count * product.k**2 * product.batch if eager else 3.0 * weight
+        forward, backward = forward + scales + norms, backward + scales
+    if eager:
+        kernels = count * (2 + CASTS * wide + (KERNELS[True] + 4) * dora)
     return Elementwise(
         name="adapter", forward_bytes=ELEMENT * forward, backward_bytes=ELEMENT * backward, kernels=kernels
-    )
-
-
-def adapter_passes(product: Gemm, small: Sequence[Gemm], dora: bool) -> Elementwise:
-    """Dropout on the adapters' inputs, their scale and their sum with the product's outputs, and DoRA's scales [B].
-
-    Inputs are read and written, outputs read twice and written, twice for a scale of their own; DoRA reads the frozen
-    matrix for the norms of its columns, and scales the outputs of both.
-    """
-    inputs, outputs = (np.asarray(each * product.batch) for each in (product.m * product.k, product.m * small[-1].n))
-    moved = ELEMENT * (2.0 * inputs + 5.0 * outputs)
-    if dora:
-        moved = moved + ELEMENT * (4.0 * outputs + 3.0 * product.n * product.k * product.batch)
-    return Elementwise(
-        name="adapter", forward_bytes=moved, backward_bytes=moved, kernels=KERNELS[dora] * (len(small) // 2)
     )
 
 
@@ -257,11 +250,8 @@ def trained_layer(job: Job, layer: Layer) -> Layer:
         frozen = product.name != SCORES and not method.trains(part_of(product.name))
         small = adapters_of(job.model, method, product) if method.adapts else ()
         gemms += [*small, replace(product, weight=False) if frozen else product]
-        if small and job.stack.features.eager:
-            count = len(adapted(job.model, method, product.name))
-            elementwise.append(eager_passes(product, small, count, job.wide_adapters, method.name == DORA))
-        elif small:
-            elementwise.append(adapter_passes(product, small, method.name == DORA))
+        if small:
+            elementwise.append(adapter_passes(job, product, small))
         dequantised = method.base in DEQUANTISED and not ("fp4" in job.dtype and "fp4" in method.base)
         if frozen and dequantised and product.name not in (ROUTER, HEAD):
             passes = job.stack["dequantise_passes"] * UNPACKED.get(method.base, 1.0) / job.stack["elementwise_passes"]
