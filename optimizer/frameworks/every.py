@@ -51,6 +51,7 @@ from optimizer.frameworks.torchtune.log import LOG as TORCHTUNE_LOG
 from optimizer.frameworks.trl.export import FILES as TRL_FILES
 from optimizer.frameworks.unsloth.export import FILES as UNSLOTH_FILES
 from optimizer.frameworks.verl.log import LOG as VERL_LOG
+from optimizer.job.method import FULL, LORA
 
 SETTABLE = ("dispatcher", "layers_per_stage", "offload", "bucket")  # in launches of Megatron-LM
 # Configs that split nothing but data: what a plan can be.
@@ -134,7 +135,10 @@ EVERY: tuple[Framework, ...] = (
         log=BRIDGE_LOG,
         targets={
             "megatron-bridge": ExportFiles(
-                files={COMMUNICATORS: communicators_file, **BRIDGE_FILES}, companions=(COMMUNICATORS,)
+                files={COMMUNICATORS: communicators_file, **BRIDGE_FILES},
+                companions=(COMMUNICATORS,),
+                methods=(FULL, LORA),
+                packs=True,
             )
         },
         settable=SETTABLE,

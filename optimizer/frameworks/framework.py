@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
 from optimizer.frameworks.log_line import LogFormat
 from optimizer.job.job import Job
+from optimizer.job.lengths import ON
 from optimizer.job.loss import SFT
 from optimizer.job.method import ADAMW, FULL
 
@@ -45,7 +46,8 @@ class ExportFiles:
         companions: those that launch nothing by themselves: without any other file of the target they are none.
         methods: what they can train, of optimizer.job.method.METHODS.
         optimizers: of optimizer.job.method.optimizers(), with which they can.
-        tunes: whether they train models that exist, on documents of any length.
+        tunes: whether they train models that exist, with any loss and on documents of any length.
+        packs: whether they do with the usual loss, on documents that are packed.
     """
 
     files: Mapping[str, Export]
@@ -53,6 +55,7 @@ class ExportFiles:
     methods: tuple[str, ...] = (FULL,)
     optimizers: tuple[str, ...] = (ADAMW,)
     tunes: bool = False
+    packs: bool = False
 
     def refusal(self, job: Job) -> str:
         """Why they cannot say what the job trains or how, "" where they can."""
@@ -62,8 +65,8 @@ class ExportFiles:
             return f"--optimizer {job.optimizer}: launch files of this kind can only have {', '.join(self.optimizers)}"
         if job.training_loss.name != SFT and not self.tunes:
             return f"--loss {job.loss}: launch files of this kind know of no such loss"
-        if job.lengths and not self.tunes:
-            return "--lengths: launch files of this kind know of no documents"
+        if job.lengths and not (self.tunes or (self.packs and job.packing == ON)):
+            return f"--lengths: launch files of this kind know of no {'padded ' * self.packs}documents"
         return ""
 
 

@@ -122,7 +122,8 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     known = (
         ["optimizer"] if "optimizer" in stated and note_optimizer(launch, stated["optimizer"], at["optimizer"]) else []
     )
-    method = str(stated.get("method") or (LORA if stated.get("peft") is True else FULL)).lower()
+    adapts = stated.get("peft") is True or at["rank"] == "peft.dim"  # overrides of a recipe that has adapters
+    method = str(stated.get("method") or (LORA if adapts else FULL)).lower()
     method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
@@ -139,7 +140,7 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     except InputError:
         return (*packs, *(at[name] for name in known))
     if method != FULL:
-        launch.say("train", train, at["method"] or at["peft"])
+        launch.say("train", train, at["method"] or at["peft"] or at["rank"])
     if base and method != FULL:
         launch.say("base", base, at["four"] or at["eight"] or at["bits"])
     names = [name for name in stated if name != "optimizer"] if method != FULL else ["method"]

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from optimizer.base.content import content
+from optimizer.frameworks.config.method import MODULES
 from optimizer.frameworks.megatron.export import MOMENTS, plan_flags, recipe_flags, unexpressed_plan
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.refusal import lacks, runnable
@@ -34,6 +35,7 @@ OUTER = ("model.seq_length",)
 FUSED = ("model.moe_mlp_glu_interleave_size", "model.moe_permute_fusion_into_hybridep")
 LISTS = ("--recompute-modules", "--offload-modules", "--cuda-graph-scope")
 BF16 = {"_target_": "torch.bfloat16", "_call_": False}
+ADAPTED = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
 PRECISION = "megatron.bridge.training.mixed_precision.MixedPrecisionConfig"
 
 
@@ -52,7 +54,8 @@ def bridge_overrides(answer: Answer, release: str) -> str:
         f"# Megatron-Bridge {release}: {plan.summary()}",
         f"# On every rank, in the folder of this file: {f'export {exports}; ' if exports else ''}"
         f"mapfile -t plan < <(grep -v '^#' megatron-bridge-{release}.overrides)",
-        '# python3 MEGATRON_BRIDGE/scripts/training/run_recipe.py --mode pretrain --recipe RECIPE "${plan[@]}"',
+        f"# python3 MEGATRON_BRIDGE/scripts/training/run_recipe.py --mode {mode(job, release)} --recipe RECIPE "
+        '"${plan[@]}"',
     ]
     return "\n".join([*lines, *(f"{key}={hydra(value)}" for key, value in values.items())]) + "\n"
 
@@ -69,8 +72,41 @@ def lacking_of(job: Job, plan: Plan, release: str, knobs: Knobs = Knobs()) -> tu
         f"{plan.activation_offload}% of activations on the host (all or none)": partly,
         f"DeepEP on {device}": plan.dispatcher == "deepep" and plan.ep > 1 and device.startswith("gb"),
         f"{features.attention} attention": not features.attention.startswith("flash"),
+        "packed documents as an override": bool(job.lengths) and release == OLD,
+        **_unadapted(job, release),
     }
     return (*unexpressed_plan(job, plan, knobs), *lacks(missing))
+
+
+def mode(job: Job, release: str) -> str:
+    """What the runner of recipes calls the training of the job, with its options.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge v0.3.1 and v0.6.0, scripts/training/run_recipe.py.
+    """
+    if job.method.adapts:
+        return "finetune --peft_scheme lora" if release == OLD else "lora"
+    return ("finetune" if release == OLD else "sft") if job.lengths else "pretrain"
+
+
+def adapted_modules(job: Job) -> tuple[str, ...]:
+    """Megatron's modules all of whose matrices have an adapter."""
+    words = {*job.method.targets, *(() if job.model.gated_mlp else ("gate",))}
+    return tuple(name for name in ADAPTED if words.issuperset(MODULES[name]))
+
+
+def _unadapted(job: Job, release: str) -> dict[str, bool]:
+    """What of a job's adapters a release has no words for: each, and whether it is so."""
+    if not job.method.adapts:
+        return {}
+    covered = {word for name in adapted_modules(job) for word in MODULES[name]}
+    return {
+        "adapters of some matrices of a module that holds several": bool({*job.method.targets} - covered),
+        "adapters of latent attention or a recurrence": any(
+            kind.model.mla is not None or kind.model.state is not None for kind in job.model.kinds
+        ),
+        f"weights in {job.method.base} under adapters": job.method.base != "bf16",
+        "an adapter for each expert": job.model.experts is not None and release == OLD,
+    }
 
 
 def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> dict[str, object]:
@@ -85,7 +121,12 @@ def override_values(job: Job, plan: Plan, knobs: Knobs, release: str = NEW) -> d
         "offloaded": plan.activation_offload / 100 if plan.activation_offload and release != OLD else None,
         "precision": _precision(job, plan),
         "moments": BF16 if job.stack.features.optimizer_bytes in MOMENTS else None,
+        "packed": True if job.lengths else None,
+        "packed_length": job.seq_len if job.lengths else None,
     }
+    if job.method.adapts:
+        facts |= {"adapted": list(adapted_modules(job)), "rank": job.method.rank, "no_dropout": 0.0}
+        facts |= {"shared_adapters": False if job.model.experts else None}
     values |= {name: value for name, value in facts.items() if value is not None}
     values |= {flag: str(values[flag]).split() for flag in LISTS if flag in values}
     tables: dict[str, dict[str, list[object]]] = content("optimizer.frameworks.megatron_bridge", "keys.toml")

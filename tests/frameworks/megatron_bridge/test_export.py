@@ -163,6 +163,71 @@ def compare(answer: Answer, path: Path, release: str) -> None:
     assert float(after.reserved[0]) == float(before.reserved[0])
 
 
+def tuned(train: str, model: str = "llama3-8b", base: str = "", lengths: str = "180:70") -> Answer:
+    job = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=aimed(load_stack("megatron-bridge"), "megatron-bridge"),
+        gpus=8,
+        seq_len=4096,
+        global_batch=32,
+        train=train,
+        base=base,
+        lengths=lengths,
+        packing="on" if lengths else "",
+    )
+    return plan(job, top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
+
+
+@pytest.mark.parametrize(
+    ("train", "model", "modules"),
+    [
+        ("lora:16:q,k,v", "llama3-8b", "[linear_qkv]"),
+        ("lora:8", "qwen3-30b-a3b", "[linear_qkv, linear_proj, linear_fc1, linear_fc2]"),
+        ("lora:32:gate,up,down", "llama3-8b", "[linear_fc1, linear_fc2]"),
+        ("full", "llama3-8b", ""),
+    ],
+)
+def test_what_is_tuned_is_read_back_and_costs_the_same(train: str, model: str, modules: str, tmp_path: Path) -> None:
+    answer = tuned(train, model)
+    assert answer.plan is not None
+    text = bridge_overrides(answer, NEW)
+    assert values(answer).get("peft.target_modules", "") == modules
+    assert f"--mode {'lora' if modules else 'sft'} --recipe" in text
+    assert ("peft.share_expert_adapters=false" in text) == (model == "qwen3-30b-a3b")
+    path = tmp_path / "megatron-bridge-0.6.0.overrides"
+    path.write_text(text)
+    launch = read_launch(read_files([str(path)]), gpus=8, model=model).launch
+    said = replace(answer.job, train=launch.settings.get("train", "full"))
+    assert launch.settings["packing"] is True
+    assert said.method == answer.job.method
+    found, problems = plan_of(launch, dict(launch.settings), 8, None, list[str]()), list[str]()
+    assert not problems
+    before, after = (price(job, Plans.of([each])) for job, each in ((answer.job, answer.plan), (said, found)))
+    assert float(after.step_time[0]) == float(before.step_time[0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "release", "lacks"),
+    [
+        (("lora:8:q,v",), NEW, "adapters of some matrices of a module that holds several"),
+        (("lora:8", "deepseek-v2-lite"), NEW, "adapters of latent attention or a recurrence"),
+        (("lora:8", "llama3-8b", "fp8"), NEW, "weights in fp8 under adapters"),
+        (("lora:8", "qwen3-30b-a3b", "", ""), OLD, "an adapter for each expert"),
+        (("lora:8",), OLD, "packed documents as an override"),
+    ],
+)
+def test_adapters_that_a_release_has_no_words_for_are_refused(
+    answer: tuple[str, ...], release: str, lacks: str
+) -> None:
+    with pytest.raises(InputError, match=lacks):
+        bridge_overrides(tuned(*answer), release)
+
+
+def test_the_oldest_release_is_told_of_adapters_by_an_option() -> None:
+    assert "--mode finetune --peft_scheme lora --recipe" in bridge_overrides(tuned("lora:8", lengths=""), OLD)
+
+
 def test_deepep_is_refused_where_bridge_refuses_it() -> None:
     plan = Plan(dp=64, ep=64, num_microbatches=16, dispatcher="deepep")
     for name, lacks in (("dgx-h100", False), ("dgx-b200", False), ("gb200-nvl72", True)):
