@@ -22,7 +22,7 @@ import numpy as np
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.calibration.groups import gathered
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.runs import Run, rate_alone, read_runs
 from optimizer.catalog import load_stack
 from optimizer.catalog.stacks import default_stack
 from optimizer.job.fields import EXPECTED, FAST
@@ -139,10 +139,12 @@ class BestAgainstMeasured:
 
 
 def measured_jobs(runs: Iterable[Run]) -> list[list[Run]]:
-    """Clean runs by job, the fastest of each first; a run that names no micro-batch has a step all the same."""
-    clean = [
-        with_samples(run) for run in runs if run.job and run.step_time and not (run.row.get("quality") or run.doubt)
-    ]
+    """Clean runs by job, the fastest of each first; a run that names no micro-batch has a step all the same.
+
+    A rate without a batch is of no job that one could plan.
+    """
+    priced = [run for run in runs if run.job and run.step_time and not rate_alone(run.row)]
+    clean = [with_samples(run) for run in priced if not (run.row.get("quality") or run.doubt)]
     by_job = gathered(clean, lambda run: _identity(run.job) if run.job else None)
     return [sorted(members, key=lambda run: run.step_time or np.inf) for members in by_job.values()]
 
