@@ -47,6 +47,7 @@ from optimizer.job.stack import Stack
 from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.belief.places import family
 from optimizer.objectives.layer.cost import share_on_host
+from optimizer.objectives.step.flops import CONVENTIONS, useful_flops
 from optimizer.objectives.pipeline.stages import filled_stages
 
 Row = Mapping[str, str]
@@ -151,11 +152,20 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
     if measured.step_time is None and row.get("status", "ok") in ("", "ok"):
         rate = row.get("tokens_per_s_per_gpu", "") if rate_alone(row) else ""
         seconds = step_seconds(row, job.global_batch, job.tokens, job.gpus)
-        if seconds := job.tokens / (float(rate) * job.gpus) if rate else seconds:
+        seconds = job.tokens / (float(rate) * job.gpus) if rate else seconds or _seconds_of_mfu(recipe, job)
+        if seconds:
             measured = replace(measured, step_time=seconds, out_of_memory=False)
             assumed.append("step time from throughput")
     group = "|".join([row.get("table") or row.get("source_ref", ""), *(row.get(key, "") for key in GROUPED_BY)])
     return replace(measured, job=job, plan=plan, group=group, assumed=tuple(assumed))
+
+
+def _seconds_of_mfu(row: Row, job: Job) -> float:
+    """The step time that a row's MFU implies, counted as the row says, 0 where it does not [s]."""
+    counts = row.get("mfu_counts", "")
+    if counts not in CONVENTIONS or not row.get("mfu_pct"):
+        return 0.0
+    return useful_flops(job, counts) / (number(row, "mfu_pct") / 100.0 * job.gpus * job.peak_flops)
 
 
 def nothing_to_fit(runs: Sequence[Run]) -> str:
