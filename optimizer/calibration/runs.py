@@ -47,8 +47,8 @@ from optimizer.job.stack import Stack
 from optimizer.job.variables import DISPATCHERS
 from optimizer.objectives.belief.places import family
 from optimizer.objectives.layer.cost import share_on_host
-from optimizer.objectives.step.flops import CONVENTIONS, useful_flops
 from optimizer.objectives.pipeline.stages import filled_stages
+from optimizer.objectives.step.flops import CONVENTIONS, useful_flops
 
 Row = Mapping[str, str]
 NEEDED = ("gpu", "gpus")
