@@ -268,6 +268,14 @@ class Job:
         return WIDE if self.wide_adapters else self.stack.features.grad_bytes
 
     @property
+    def sum_bytes(self) -> int:
+        """Of a trained element's sum of gradients, where it lies beside them [B].
+
+        Source: deepspeedai/DeepSpeed, deepspeed/runtime/bf16_optimizer.py, fp32_groups_gradients_flat.
+        """
+        return self.stack.features.sum_bytes if self.dtype == "bf16" else 0
+
+    @property
     def most_offload(self) -> float:
         """Share of the optimizer state that may lie on the host [1]: all, or none where the launcher cannot set it."""
         return float("offload" in self.stack.features.settable)

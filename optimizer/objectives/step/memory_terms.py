@@ -60,7 +60,7 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
-    gradients = sharded_bytes(layer_costs, job.grad_bytes, 2)
+    gradients = sharded_bytes(layer_costs, job.grad_bytes + job.sum_bytes, 2)
     temporaries = job.stack.features.update_bytes * job.update_rule.at_once
     if not temporaries:
         return gradients

@@ -85,16 +85,19 @@ def test_memory_holds_the_layers_of_a_stage_and_shards_them(job: Job, plan: Plan
     """Optimizer state from ZeRO-1 on, gradients from 2, weights from 3, over the replicas or the sharding group.
 
     A stack whose weights are cast from the master copy has them in half precision while they are not sharded. What
-    waits for a pipeline's last backward pass is whole. The update's temporaries lie beside the gradients.
+    waits for a pipeline's last backward pass is whole. The update's temporaries lie beside the gradients, and so do
+    sums of those in bf16.
     """
     layer_costs, stages = priced(job, plan)
     memory = stage_memory(layer_costs, stages)
     replicas = replicas_of(plan)
     whole = waits(job, plan)
     sharded = plan.zero_stage >= 3 and not whole
+    beside = job.stack.features.update_bytes * job.update_rule.at_once
+    beside += job.stack.features.sum_bytes * (job.dtype == "bf16")
     states = {
         "weights": (weight_size(job) if sharded else weight_size(job) or 2, 3),
-        "gradients": (gradient_size(job) + job.stack.features.update_bytes * job.update_rule.at_once, 2),
+        "gradients": (gradient_size(job) + beside, 2),
         "optimizer": (job.state_bytes, 1),
     }
     for name, (size, stage) in states.items():
