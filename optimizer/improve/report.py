@@ -38,7 +38,7 @@ Flags = Mapping[int, Sequence[FlagChange]]  # what to write otherwise, by id of 
 SHOWN = 5  # single edits
 NAMED = 4  # settings without a price that a title names
 BINDS = 0.02  # share of the step from which on a term is named
-EDITS = "| change ~ | step [text] | gain [text] | faster [text] | memory [text] | fits [text]"
+EDITS = "| change ~ | gain [text] | faster [text] | step [text] | memory [text] | fits [text]"
 RISKIER = 2  # edits that are not sure to fit
 LEAST = f"These need more memory than what runs and fit with less than {1 - USUAL_RISK:.0%}; no patch has them unasked."
 TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
@@ -179,7 +179,7 @@ def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: WholeRun 
         step = step_words(state.job, state.plan, state.estimate.step_time)
         memory = show_gigabytes(state.estimate.reserved)
         worth = [_worth(run, state)] if run else []
-        cells.append((name, change, step, gain, sure, memory, chance_words(state.chance), *worth))
+        cells.append((name, change, gain, sure, step, memory, chance_words(state.chance), *worth))
     return Table(heads, cells)
 
 

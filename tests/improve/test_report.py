@@ -69,8 +69,8 @@ def test_a_row_says_what_a_person_changes_and_what_comes_of_it() -> None:
     now, faster = rows(report(improvement(FASTER), RUN), "What to change")
     gain = FASTER.gain
     assert faster[1] == "micro batch 1 → 2"  # half as many micro-batches follow
-    assert faster[3] == f"{gain:+.1%}"
-    assert faster[4] == "66%"  # a gain of 3.3 % is less than what two runs differ by
+    assert faster[2] == f"{gain:+.1%}"
+    assert faster[3] == "66%"  # a gain of 3.3 % is less than what two runs differ by
     assert faster[6] == f"{FASTER.after.chance:.0%}"
     for row, state in ((now, NOW), (faster, FASTER.after)):
         [(length, cost)] = re.findall(r"^([\d.]+) days, ([\d,]+) USD$", row[-1])

@@ -19,7 +19,7 @@ from optimizer.job.job import DTYPES
 LONGEST = 300  # characters of a value
 FRESH = 5.0  # for which what was read of a store is shown again [s]
 SORTS = ("MFU", "tokens per dollar", "tokens per joule", "step time", "GPUs")  # of a store's jobs
-LIMITS = ("deadline", "budget", "power", "racks", "term", "provider", "buy")  # that need no other plans
+LIMITS = ("tokens", "deadline", "budget", "power", "racks", "term", "provider", "buy")  # that need no other plans
 PRICES = ("rent", "purchase")  # of machines
 WHERE, SORT = "where", "sort"
 DOTTED = ("prices", "filters")  # kinds of fields of which there are several, by what stands behind the dot
