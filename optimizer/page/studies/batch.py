@@ -27,8 +27,9 @@ from optimizer.sweep.store import Store
 FILTERS = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "train", "scenario", "status")
 MOST = 500  # rows that are shown
 LEFT_OUT = ("fixed", "ranges", "choices", "oom_risk")  # limits that the Plan tab has
-COLUMNS = ("job", "GPUs", "tokens", "sequences", "MFU", "step", "tokens/$", "tokens/J", "memory")
-RUN = {"train_days": "days", "train_usd": "USD"}  # of a run whose tokens are said
+COLUMNS = ("job", "GPUs", "tokens", "sequences", "MFU", "step")
+RATE = {"tokens_per_usd": "tokens/$"}
+RUN = {"train_days": "days", "train_usd": "USD"}  # where the tokens of the run are said
 ORDERS: Mapping[str, Callable[[Mapping[str, Any]], float]] = dict(
     zip(
         SORTS,
@@ -55,15 +56,15 @@ def stored(store: str, tokens: float, moment: int) -> tuple[Mapping[str, Any], .
 def batch_view(asks: StudyQuestion) -> dict[str, Any]:
     """The jobs that are asked for, and the filters with the values that there are."""
     options, given = options_of(show, asks), dict(asks.options)
-    run = RUN if options["tokens"] else ()
+    money = RUN if options["tokens"] else RATE
     wholes = stored(asks.store, options["tokens"] or 0.0, asks.moment)
     wanted = {name.partition(".")[2]: value for name, value in asks.options if name.startswith(f"{WHERE}.")}
     shown = [(whole, flat(whole)) for whole in chosen(wholes, options["where"])]
     if order := ORDERS.get(given.get(SORT, "")):
         shown.sort(key=lambda pair: order(pair[1]))
     title = f"{len(shown):,} of {len(wholes):,} jobs"
-    rows = [_row(*pair, run) for pair in shown[:MOST]]
-    values = {"title": title, "columns": (*COLUMNS, *(RUN[name] for name in run), "plan"), "rows": rows}
+    rows = [_row(*pair, money) for pair in shown[:MOST]]
+    values = {"title": title, "columns": (*COLUMNS, *money.values(), "tokens/J", "memory", "plan"), "rows": rows}
     filters = fragment("filters.html", "studies", filters=_filters([flat(whole) for whole in wholes], wanted))
     return {
         "answer": fragment("batch.html", "studies", asked=asks, more=max(0, len(shown) - MOST), **values),
@@ -89,7 +90,7 @@ def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> li
     return filters
 
 
-def _row(whole: Mapping[str, Any], row: Mapping[str, Any], run: Iterable[str]) -> tuple[str, ...]:
+def _row(whole: Mapping[str, Any], row: Mapping[str, Any], money: Iterable[str]) -> tuple[str, ...]:
     """The cells of a job; the first leads to its question on the Plan tab."""
     name = f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"])
     address = plan_address(whole["job"])
@@ -98,10 +99,9 @@ def _row(whole: Mapping[str, Any], row: Mapping[str, Any], run: Iterable[str]) -
         *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
         cell(row["mfu"], "%"),
         seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
-        cell(row["tokens_per_usd"], "1"),
+        *(cell(row[name], "1") for name in money),
         f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
         cell(row["peak_reserved_bytes"], "B"),
-        *(cell(row[name], "1") for name in run),
         plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}",
     )
 
