@@ -98,6 +98,8 @@ def test_show_lists_chooses_and_exports(finished: Path, tmp_path: Path) -> None:
     by_store = json.loads(run("show", "--store", str(finished.with_suffix(".db")), "--export", "json").stdout)
     assert len(by_store) == 4
     assert json.loads(run("show", str(finished), "--json").stdout)["statuses"] == {"optimal": 4}
+    of_a_run = json.loads(run("show", str(finished), "--tokens", "1T", "--export", "json").stdout)
+    assert [each["costs"]["train_days"] is None for each in (by_store[0], of_a_run[0])] == [True, False]
     result = run("show", str(finished), "--html", str(tmp_path / "report.html"))
     assert result.exit_code == 0
     assert (tmp_path / "report.html").stat().st_size < 6e6

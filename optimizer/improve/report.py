@@ -22,13 +22,14 @@ from optimizer.answer.keys import (
 )
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.launch import GROUPS, WORDS, FlagChange, Launch
+from optimizer.improve.certainty import chance_to_gain
 from optimizer.improve.edits import Improvement
 from optimizer.improve.state import FOLLOWING, Edit, State, WholeRun, days, dollars, edit_to
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.safe_memory import USUAL_RISK
 from optimizer.reports.known_values import price_words, step_words
 from optimizer.reports.plan_report import BARS, micro_batches
-from optimizer.reports.plan_words import interval_words, job_title, layout_rows, show_gigabytes, subject
+from optimizer.reports.plan_words import chance_words, interval_words, job_title, layout_rows, show_gigabytes, subject
 from optimizer.reports.render.json import SCHEMA_VERSION
 from optimizer.reports.report import Pairs, Report, Table, columns, notes, section
 from optimizer.reports.terms import label, largest_first
@@ -37,7 +38,7 @@ Flags = Mapping[int, Sequence[FlagChange]]  # what to write otherwise, by id of 
 SHOWN = 5  # single edits
 NAMED = 4  # settings without a price that a title names
 BINDS = 0.02  # share of the step from which on a term is named
-EDITS = "| change ~ | step [text] | gain [text] | memory [text] | fits [text]"
+EDITS = "| change ~ | gain [text] | faster [text] | step [text] | memory [text] | fits [text]"
 RISKIER = 2  # edits that are not sure to fit
 LEAST = f"These need more memory than what runs and fit with less than {1 - USUAL_RISK:.0%}; no patch has them unasked."
 TOO_LARGE = "No plan of the space fits: these edits only need less. More GPUs or another device may help."
@@ -88,10 +89,11 @@ def headline(improvement: Improvement, names: Sequence[str]) -> str:
     where = f"{' '.join(names)}: {job_title(job)}"
     price = price_words(improvement.current.job, improvement.current.plan, estimate)
     fits = "fits" if improvement.current.fits else "does not fit"
-    could = ""
-    if improvement.best and improvement.best.gain > 0:
-        could = f"; {improvement.best.gain:.1%} more is in reach ({improvement.best.after.chance:.0%} to fit)"
-    return f"{where} — {price}, {fits} ({improvement.current.chance:.0%}){could}{lacking(improvement.question.launch)}"
+    could, now, best = "", improvement.current, improvement.best
+    if best and best.gain > 0:
+        gains = chance_words(chance_to_gain(now, best.after))
+        could = f"; {best.gain:.1%} more is in reach ({gains} to gain, {chance_words(best.after.chance)} to fit)"
+    return f"{where} — {price}, {fits} ({chance_words(now.chance)}){could}{lacking(improvement.question.launch)}"
 
 
 def lacking(launch: Launch) -> str:
@@ -129,7 +131,7 @@ def value_text(value: object) -> str:
 def price_rows(state: State, run: WholeRun | None) -> list[tuple[str, str]]:
     """The plan as read, its rates, interval and memory."""
     estimate, plan, usable = state.estimate, state.plan, state.job.usable_memory / GB
-    memory = f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with a chance of {state.chance:.0%}"
+    memory = f"{estimate.reserved / GB:.1f} of {usable:.1f} GB usable per GPU: fits with {chance_words(state.chance)}"
     rows = [
         ("plan", plan.summary()),
         micro_batches(plan),
@@ -167,15 +169,17 @@ def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
 
 def edits_table(current: State, rows: Sequence[tuple[str, Edit]], run: WholeRun | None) -> Table:
     """Every edit with what it gains; the days and dollars of the run last, where it is known."""
-    states = [("now", "", "", current)]
-    states += [(name, changes_text(edit), f"{edit.gain:+.1%}", edit.after) for name, edit in rows]
+    states = [("now", "", "", "", current)]
+    for name, edit in rows:
+        sure = chance_words(chance_to_gain(current, edit.after))
+        states.append((name, changes_text(edit), f"{edit.gain:+.1%}", sure, edit.after))
     heads = columns(EDITS + (" | the run" if run else ""))
     cells = []
-    for name, change, gain, state in states:
+    for name, change, gain, sure, state in states:
         step = step_words(state.job, state.plan, state.estimate.step_time)
         memory = show_gigabytes(state.estimate.reserved)
         worth = [_worth(run, state)] if run else []
-        cells.append((name, change, step, gain, memory, f"{state.chance:.0%}", *worth))
+        cells.append((name, change, gain, sure, step, memory, chance_words(state.chance), *worth))
     return Table(heads, cells)
 
 
@@ -233,23 +237,29 @@ class StateKeys(EstimateKeys):
 
 
 class EditKeys(Keys):
-    """One edit: settings and flags before and after, and where they lead; of an edit and its flags."""
+    """One edit: settings and flags before and after, and where they lead; of an edit, its flags, and what runs."""
 
     changes: dict[str, Any] = key(
         "settings before and after, by name",
-        lambda edit, _: {change.name: {"before": change.before, "after": change.after} for change in edit.changes},
+        lambda edit, *_: {change.name: {"before": change.before, "after": change.after} for change in edit.changes},
     )
-    flags: tuple[FlagChange, ...] = key("flags or keys of the files before and after", lambda _, flags: tuple(flags))
-    step_time_s: Seconds = key("time of a step", lambda edit, _: edit.after.estimate.step_time)
+    flags: tuple[FlagChange, ...] = key(
+        "flags or keys of the files before and after", lambda _, flags, __: tuple(flags)
+    )
+    step_time_s: Seconds = key("time of a step", lambda edit, *_: edit.after.estimate.step_time)
     gain: Ratio = key("tokens trained on per second over those of today, minus one")
-    expected: Ratio = key("the same with what new moving parts and a larger chance to run out of memory cost")
+    chance_to_gain: Chance = key(
+        "chance that it trains on more tokens per second than what runs, once both are measured",
+        lambda edit, _, now: chance_to_gain(now, edit.after),
+    )
+    expected: Ratio = key("the gain with what new moving parts and a larger chance to run out of memory cost")
     sure: bool = key("whether it fits with 90 % at least, or needs no more memory than what runs")
-    fits: bool = key("whether it stays within the memory usable", lambda edit, _: edit.after.fits)
-    chance_to_fit: Chance = key("chance of that", lambda edit, _: edit.after.chance)
-    memory_bytes: Bytes = key("reserved memory of the fullest GPU", lambda edit, _: edit.after.estimate.reserved)
-    mfu: Share = key("model FLOPs utilisation", lambda edit, _: edit.after.estimate.mfu)
-    plan: Plan = key("the variables of its plan", lambda edit, _: edit.after.plan)
-    global_batch: Count = key("sequences of a step", lambda edit, _: edit.after.job.global_batch)
+    fits: bool = key("whether it stays within the memory usable", lambda edit, *_: edit.after.fits)
+    chance_to_fit: Chance = key("chance of that", lambda edit, *_: edit.after.chance)
+    memory_bytes: Bytes = key("reserved memory of the fullest GPU", lambda edit, *_: edit.after.estimate.reserved)
+    mfu: Share = key("model FLOPs utilisation", lambda edit, *_: edit.after.estimate.mfu)
+    plan: Plan = key("the variables of its plan", lambda edit, *_: edit.after.plan)
+    global_batch: Count = key("sequences of a step", lambda edit, *_: edit.after.job.global_batch)
 
 
 def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | None) -> dict[str, Any]:
@@ -259,7 +269,7 @@ def improvement_dict(improvement: Improvement, flags: Flags, run: WholeRun | Non
     best = improvement.best or edit_to(now, now)
 
     def edited(edit: Edit) -> dict[str, Any]:
-        return EditKeys.of(edit, flags.get(id(edit), ())) | _worth_dict(edit.after, run)
+        return EditKeys.of(edit, flags.get(id(edit), ()), now) | _worth_dict(edit.after, run)
 
     return {
         "schema_version": SCHEMA_VERSION,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PACKAGE = "optimizer.page"
 WAIT = 1.5  # for the answer before a page is shown without it [s]
 STATIC = {**dict.fromkeys(("tab.js", "page.js", "learn.js"), "text/javascript"), "page.css": "text/css"}
-TYPES = {"json": "application/json", "html": "text/html", "zip": "application/zip"}
+TYPES = {"json": "application/json", "html": "text/html", "csv": "text/csv", "zip": "application/zip"}
 Pairs = Sequence[tuple[str, str]]  # of an address
 
 

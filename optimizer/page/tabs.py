@@ -98,7 +98,7 @@ def tabs_of(sheet: Path | None, store: str = "") -> tuple[Tab, ...]:
         )
         for name, about, *taken in (
             ("fits", "which ways of training fit a card, by length of context"),
-            ("buy", "which machines to take, and how many", "board.html"),
+            ("buy", "which machines to take, and how many", "board.html", "designs.json", "designs.csv"),
             *([("batch", "the jobs of a store")] if store else []),
         )
     )

@@ -19,7 +19,7 @@ from optimizer.page.plan.views.compared import mine_view, runs_view
 from optimizer.page.plan.views.map import map_view
 from optimizer.page.plan.views.studies import pipeline_view, scaling_view, sensitivity_view
 from optimizer.page.studies.batch import batch_view
-from optimizer.page.studies.view import board_page, buy_view, fits_view
+from optimizer.page.studies.view import board_page, buy_view, designs_csv, designs_json, fits_view
 from optimizer.page.task import PageTask
 from optimizer.reports.answer_json import json_text
 from optimizer.reports.plan_report import plan_report
@@ -73,6 +73,8 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "improve": improve_view,
     "buy": buy_view,
     "board.html": board_page,
+    "designs.json": designs_json,
+    "designs.csv": designs_csv,
     "fits": fits_view,
     "batch": batch_view,
     "panel": panel_view,

@@ -30,7 +30,7 @@ from optimizer.purchase.price.catalogue import power_curve, power_limit, price_r
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.staged import Delivery, Staged, by_kind
 from optimizer.purchase.uncertainty.break_even import BreakEven, break_evens
-from optimizer.purchase.uncertainty.sensitivity import Swing, intervals, tornado
+from optimizer.purchase.uncertainty.sensitivity import Swing, input_swings, intervals, tornado
 from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret
 
 
@@ -102,8 +102,7 @@ def dossier(
 ) -> Dossier:
     """Work out everything a report says; the fewest GPUs only when a deadline for them is given [s]."""
     campaign, front = purchase.campaign, purchase.front
-    tornados = [tornado(campaign, point) for point in front]
-    ranges = tuple(intervals(point, swings) for point, swings in zip(front, tornados, strict=True))
+    ranges = tuple(intervals(point, input_swings(campaign, point)) for point in front)
     bounds = campaign.bounds
     safe = [
         point
@@ -125,7 +124,7 @@ def dossier(
         shown=shortlist(front, wanted, purchase.reference),
         advised=advised,
         tie=tie,
-        swings=tornados[front.index(advised)] if advised else (),
+        swings=tornado(campaign, advised) if advised else (),
         cheapest=cheapest(front),
         fastest=fastest(front),
         frugal=frugal,

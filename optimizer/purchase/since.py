@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.text import read_text
-from optimizer.purchase.units import dollars, hourly
+from optimizer.purchase.units import dollars, hourly, percent
 from optimizer.purchase.wording import say
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def changes(dossier: Dossier, before: Mapping[str, Any], machines: Sequence[Mapp
         ]
         chances = [every[device]["chance"] for every in (now, then)]
         if None not in chances and abs(chances[0] - chances[1]) > SAME:
-            parts.append(f"chance to be the cheapest {chances[0]:.0%} (was {chances[1]:.0%})")
+            parts.append(f"chance to be the cheapest {percent(chances[0])} (was {percent(chances[1])})")
         if parts:
             lines.append(f"{_name(device)}: {'; '.join(parts)}.")
     lines += [f"{_name(device)} is new." for device in now if device not in then]

@@ -8,6 +8,7 @@ from optimizer.base.units import DAY, YEAR
 from optimizer.purchase.ranges import Range
 
 J_PER_MWH = 3.6e9
+NEGLIGIBLE = 0.005  # chance that is never told as none, nor as certain beside one [1]
 # Factor and unit for people, by the name of an assumption or by a unit in SI.
 FACTORS = {
     "failure_rate": (DAY, "a day"),
@@ -40,6 +41,15 @@ def dollars(value: float) -> str:
                 else f"${count:,.0f}{name}"
             )
     return f"${value:,.0f}"
+
+
+def percent(value: float) -> str:
+    """A chance in percent, by draws: never none, never certain.
+
+    >>> percent(0.0), percent(0.41), percent(1.0)
+    ('<1%', '41%', '>99%')
+    """
+    return "<1%" if value < NEGLIGIBLE else ">99%" if value > 1 - NEGLIGIBLE else f"{value:.0%}"
 
 
 def days(value: float) -> str:

@@ -12,7 +12,7 @@ from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_pr
 from optimizer.purchase.ranges import own_price
 from optimizer.purchase.staged import totals
 from optimizer.purchase.uncertainty.inputs import untested
-from optimizer.purchase.units import days, dollars, hourly, quantity
+from optimizer.purchase.units import days, dollars, hourly, percent, quantity
 from optimizer.purchase.wording import filled, note, say
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 INFINITE = float("inf")
 QUESTIONS = 3  # shown
-NEGLIGIBLE = 0.005  # below which a chance is shown as none
 LIMITS = {"deadline": "days", "budget": "dollars", "power": "megawatts", "host memory": "gigabytes"}
 
 
@@ -288,18 +287,14 @@ def to_win(dossier: Dossier, machine: AlternativeDesign) -> dict[str, str]:
     if machine.mfu is not None:
         mfu = f"{'down to' if machine.winner else 'from'} {machine.mfu:.0%}"
     network = f"{machine.bandwidth * 8e-9:,.0f} Gb/s" if machine.bandwidth else "none"
-    chances = (item.chance for item in dossier.decision.probabilities if item.point is machine.point)
+    mine = (item.chance for item in dossier.decision.probabilities if item.point is machine.point)
     return {
         "price": price,
         "price_now": show(machine.price_now),
         "mfu": f"{mfu} (planned {machine.point.figures.mfu:.0%})",
         "network": "" if machine.winner else network,
-        "chance": next(map(_percent, chances), ""),
+        "chance": next(map(percent, mine), ""),
     }
-
-
-def _percent(chance: float) -> str:
-    return "<1%" if chance < NEGLIGIBLE else f"{chance:.0%}"
 
 
 def probability_sentences(dossier: Dossier) -> list[str]:
@@ -308,7 +303,7 @@ def probability_sentences(dossier: Dossier) -> list[str]:
     points = [item.point for item in decision.probabilities]
     if not points:
         return []
-    chances = ", ".join(f"{item.point.design.title} {_percent(item.chance)}" for item in decision.probabilities)
+    chances = ", ".join(f"{item.point.design.title} {percent(item.chance)}" for item in decision.probabilities)
     lines = [say("chances", draws=decision.draws, chances=chances)]
     stacks = [(point, point.answers[0].job.stack) for point in points]
     foreign = "; ".join(

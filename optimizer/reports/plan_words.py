@@ -181,8 +181,16 @@ def safety_words(job: Job, estimate: Estimate, safety: Safety | None) -> str:
 
 
 def chance(job: Job, estimate: Estimate) -> str:
-    """The chance that a plan fits, never told as certain."""
-    share = chance_to_fit(job, estimate.reserved)
+    """The chance that a plan fits."""
+    return chance_words(chance_to_fit(job, estimate.reserved))
+
+
+def chance_words(share: float) -> str:
+    """A chance, never told as certain.
+
+    >>> chance_words(0.62), chance_words(0.9949), chance_words(1.0)
+    ('62%', '99.5%', '>99.9%')
+    """
     return ">99.9%" if share > SURE else f"{share:.1%}" if share > NEARLY else f"{share:.0%}"
 
 

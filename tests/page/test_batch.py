@@ -49,7 +49,7 @@ def rows_of(shown: dict[str, Any]) -> list[str]:
 def test_filters_and_order_and_the_command(store: str) -> None:
     shown = batch_view(asked("batch", [], store))
     assert shown["title"] == "4 of 4 jobs"
-    assert [name for name in ("model", "gpus", "cluster") if f"where.{name}" in shown["put"]["filters"]] == [
+    assert [name for name in ("model", "gpus", "cluster") if f"where.{name}" in shown["put"]["where"]] == [
         "model",
         "gpus",
     ]
@@ -57,6 +57,10 @@ def test_filters_and_order_and_the_command(store: str) -> None:
     assert rows_of(batch_view(asks)) == ["gpt3-6.7b, dgx-h100"] * 2
     assert asks.flags() == f"optimize batch show --store {store} --where model=gpt3-6.7b"
     assert rows_of(batch_view(asked("batch", [("sort", "GPUs")], store)))[0] == "llama3-8b, dgx-h100"
+    assert "USD" not in shown["answer"]
+    of_a_run = asked("batch", [("tokens", "1T")], store)
+    assert of_a_run.flags().endswith("--tokens 1T")
+    assert ">days</th>" in batch_view(of_a_run)["answer"]
     assert "No job is like that" in batch_view(asked("batch", [("where.gpus", "9")], store))["answer"]
     with pytest.raises(InputError, match="unknown column 'nothing'"):
         batch_view(asked("batch", [("where.nothing", "9")], store))

@@ -27,7 +27,7 @@ from optimizer.page.plan.views.map import map_values
 from optimizer.page.plan.views.shown import fragment
 from optimizer.page.plan.views.studies import counts, ends, pipeline_chart, scaling_chart, sensitivity_chart
 from optimizer.page.studies.question import asked as study_asked
-from optimizer.page.studies.view import board_page, buy_view, fits_view
+from optimizer.page.studies.view import board_page, buy_view, designs_csv, designs_json, fits_view
 from optimizer.page.tabs import tabs_of
 from optimizer.page.views import VIEWS
 from optimizer.purchase.price.run_cost import rental
@@ -271,12 +271,26 @@ def test_buy_answers_as_the_command_does_and_prices_are_edited_in_place() -> Non
     asks = study_asked("buy", [("model", "llama3-8b"), ("tokens", "1e12"), ("hardware", "h100"), ("gpus", "64,128")])
     found = buy_view(asks)
     assert "The choices that nothing beats" in found["answer"]
-    assert 'name="rent.h100"' in found["put"]["prices"]
+    assert 'name="rent.h100"' in found["put"]["rent"]
     typed = study_asked("buy", [*parse_qsl(asks.address()), ("rent.h100", "1"), ("rent.b200", "1")])
     assert typed.flags() == f"{asks.flags()} --rent h100=1"
     assert typed.searched == asks.searched
     assert buy_view(typed)["answer"] != found["answer"]
     assert b"Which machines to take" in board_page(typed)
+    bought = study_asked("buy", [*parse_qsl(asks.address()), ("buy", "yes"), ("purchase.h100", "1000")])
+    assert bought.flags() == f"{asks.flags()} --buy --purchase h100=1000"
+    assert buy_view(bought)["answer"] != found["answer"]
+    assert json.loads(designs_json(asks))["command"] == asks.flags()
+    assert designs_csv(asks).count(b"\n") == 3
+
+
+def test_prices_beside_the_fields_are_those_that_the_report_counts_with() -> None:
+    asks = study_asked(
+        "buy", [("model", "llama3-8b"), ("tokens", "1T"), ("hardware", "h100,gb200-nvl72"), ("gpus", "64,72")]
+    )
+    prices = [each["price"] for each in json.loads(designs_json(asks))["quotes"]]
+    shown = buy_view(asks)["put"]["rent"]
+    assert [f'"{3600 * price:,.2f}, ' in shown for price in prices] == [True, True]
     for pairs, told in (
         ([("model", "/etc/passwd")], "unknown model"),
         ([("hardware", "h100,./x.toml")], "unknown hardware './x.toml'"),

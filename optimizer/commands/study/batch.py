@@ -109,7 +109,9 @@ def run(
 @batch.command()
 @click.argument("study", required=False, type=click.Path(path_type=Path))
 @listed("batch show")
-def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: int, **how: Any) -> None:
+def show(
+    study: Path | None, store: str | None, tokens: float | None, where: tuple[str, ...], rows: int, **how: Any
+) -> None:
     """Show the results of STUDY so far, or all of a --store."""
     if study is not None and study.suffix != ".toml" and store is None:
         study, store = None, str(study)
@@ -124,7 +126,7 @@ def show(study: Path | None, store: str | None, where: tuple[str, ...], rows: in
     checked, tasks = _tasks(study, runs) if study else (None, None)
     place = default_store(study or Path()) if store is None else store
     with waiting("reading the store"), closing(Store(place, read_only=True)) as stored:
-        stored_wholes = _wholes(stored, checked, tasks, prices)
+        stored_wholes = _wholes(stored, checked, tasks, prices, tokens or 0.0)
         if tasks and len(stored_wholes) < len(tasks):
             click.echo(f"optimize: {_absent(len(stored_wholes), len(tasks), stored.label, study)}", err=True)
         wholes = chosen(stored_wholes, where)
@@ -226,17 +228,19 @@ def _outlook(study: Study, tasks: Sequence[Task], place: str, workers: int | Non
     return "\n".join(outlook_lines(study.name, outlook))
 
 
-def _wholes(store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook) -> list[dict[str, Any]]:
-    """The results of a study in its order, or everything in a store."""
+def _wholes(
+    store: Store, study: Study | None, tasks: Sequence[Task] | None, prices: PriceBook, tokens: float = 0.0
+) -> list[dict[str, Any]]:
+    """The results of a study in its order, or everything in a store; of runs of so many tokens where they are said."""
     from optimizer.sweep.money import with_own
     from optimizer.sweep.results import nested
 
     if study is None or tasks is None:
-        return [nested(row, book=prices) for row in store.rows()]
+        return [nested(row, token_budget=tokens, book=prices) for row in store.rows()]
     own = with_own(prices, study.prices)
     scenarios = {task.key: task.scenario for task in tasks}
     return [
-        nested(replace(row, scenario=scenarios[row.key]), token_budget=study.token_budget, book=own)
+        nested(replace(row, scenario=scenarios[row.key]), token_budget=tokens or study.token_budget, book=own)
         for row in store.rows(list(scenarios))
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
 from math import inf
@@ -11,12 +11,14 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.base.units import seconds
 from optimizer.catalog.offers import book_of
+from optimizer.commands.study.batch import show
 from optimizer.constraints.pin_text import Pinned, pins_text
 from optimizer.job.fields import FAST, FIELDS
 from optimizer.job.job import Limits
 from optimizer.page.plan.question import PAGED, asked
 from optimizer.page.plan.views.shown import fragment, linked
 from optimizer.page.studies.question import SORT, SORTS, WHERE, StudyQuestion
+from optimizer.page.studies.view import options_of
 from optimizer.reports.report import cell
 from optimizer.sweep.report import plan_text
 from optimizer.sweep.results import ASKED, IMPLIED, chosen, flat, nested
@@ -25,7 +27,9 @@ from optimizer.sweep.store import Store
 FILTERS = ("model", "cluster", "gpus", "seq_len", "global_batch", "dtype", "stack", "train", "scenario", "status")
 MOST = 500  # rows that are shown
 LEFT_OUT = ("fixed", "ranges", "choices", "oom_risk")  # limits that the Plan tab has
-COLUMNS = ("job", "GPUs", "tokens", "sequences", "MFU", "step", "tokens/$", "tokens/J", "memory", "plan")
+COLUMNS = ("job", "GPUs", "tokens", "sequences", "MFU", "step")
+RATE = {"tokens_per_usd": "tokens/$"}
+RUN = {"train_days": "days", "train_usd": "USD"}  # where the tokens of the run are said
 ORDERS: Mapping[str, Callable[[Mapping[str, Any]], float]] = dict(
     zip(
         SORTS,
@@ -42,29 +46,31 @@ ORDERS: Mapping[str, Callable[[Mapping[str, Any]], float]] = dict(
 
 
 @lru_cache(maxsize=4)
-def stored(store: str, moment: int) -> tuple[Mapping[str, Any], ...]:
-    """Every job of a store, at a moment of the questions about it."""
+def stored(store: str, tokens: float, moment: int) -> tuple[Mapping[str, Any], ...]:
+    """Every job of a store with its costs, at a moment of the questions about it; 0 tokens of a run are not known."""
     book = book_of(None, "", "")
     with closing(Store(store, read_only=True)) as opened:
-        return tuple(nested(row, book=book) for row in opened.rows())
+        return tuple(nested(row, token_budget=tokens, book=book) for row in opened.rows())
 
 
 def batch_view(asks: StudyQuestion) -> dict[str, Any]:
     """The jobs that are asked for, and the filters with the values that there are."""
-    wholes = stored(asks.store, asks.moment)
-    given = dict(asks.options)
+    options, given = options_of(show, asks), dict(asks.options)
+    money = RUN if options["tokens"] else RATE
+    wholes = stored(asks.store, options["tokens"] or 0.0, asks.moment)
     wanted = {name.partition(".")[2]: value for name, value in asks.options if name.startswith(f"{WHERE}.")}
-    shown = [(whole, flat(whole)) for whole in chosen(wholes, [f"{name}={value}" for name, value in wanted.items()])]
+    shown = [(whole, flat(whole)) for whole in chosen(wholes, options["where"])]
     if order := ORDERS.get(given.get(SORT, "")):
         shown.sort(key=lambda pair: order(pair[1]))
     title = f"{len(shown):,} of {len(wholes):,} jobs"
-    values = {"title": title, "columns": COLUMNS, "rows": [_row(*pair) for pair in shown[:MOST]]}
+    rows = [_row(*pair, money) for pair in shown[:MOST]]
+    values = {"title": title, "columns": (*COLUMNS, *money.values(), "tokens/J", "memory", "plan"), "rows": rows}
     filters = fragment("filters.html", "studies", filters=_filters([flat(whole) for whole in wholes], wanted))
     return {
         "answer": fragment("batch.html", "studies", asked=asks, more=max(0, len(shown) - MOST), **values),
         "title": title,
         "address": asks.address(),
-        "put": {"filters": filters},
+        "put": {WHERE: filters},
         "pending": False,
     }
 
@@ -84,7 +90,7 @@ def _filters(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, str]) -> li
     return filters
 
 
-def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(whole: Mapping[str, Any], row: Mapping[str, Any], money: Iterable[str]) -> tuple[str, ...]:
     """The cells of a job; the first leads to its question on the Plan tab."""
     name = f"{row['model']}, {row['cluster']}" + f", {row['scenario']}" * bool(row["scenario"])
     address = plan_address(whole["job"])
@@ -93,7 +99,7 @@ def _row(whole: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, ...]:
         *(cell(row[name], "1") for name in ("gpus", "seq_len", "global_batch")),
         cell(row["mfu"], "%"),
         seconds(row["step_time_s"]) if row["step_time_s"] else cell(None, "s"),
-        cell(row["tokens_per_usd"], "1"),
+        *(cell(row[name], "1") for name in money),
         f"{row['tokens_per_joule']:.2f}" if row["tokens_per_joule"] else cell(None, ""),
         cell(row["peak_reserved_bytes"], "B"),
         plan_text(whole["plan"]) if whole["plan"] else f"{row['status']}: {row['reason'] or 'no plan yet'}",

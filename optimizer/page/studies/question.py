@@ -19,15 +19,16 @@ from optimizer.job.job import DTYPES
 LONGEST = 300  # characters of a value
 FRESH = 5.0  # for which what was read of a store is shown again [s]
 SORTS = ("MFU", "tokens per dollar", "tokens per joule", "step time", "GPUs")  # of a store's jobs
-LIMITS = ("deadline", "budget", "power", "racks", "term", "provider", "buy")  # that need no other plans
-RENT, WHERE, SORT = "rent", "where", "sort"
+LIMITS = ("tokens", "deadline", "budget", "power", "racks", "term", "provider", "buy")  # that need no other plans
+PRICES = ("rent", "purchase")  # of machines
+WHERE, SORT = "where", "sort"
 DOTTED = ("prices", "filters")  # kinds of fields of which there are several, by what stands behind the dot
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyQuestion:
-    """Options of the command of a tab, by name; `rent.NAME` is the price of a machine, `where.NAME` what is shown."""
+    """Options of a tab's command by name; `rent.NAME`, `purchase.NAME` are prices, `where.NAME` is what is shown."""
 
     tab: str
     options: tuple[Pair, ...]
@@ -37,7 +38,7 @@ class StudyQuestion:
     @property
     def searched(self) -> StudyQuestion:
         """The question without what no plan depends on."""
-        needed = ((name, value) for name, value in self.options if name not in LIMITS and not name.startswith(RENT))
+        needed = ((name, value) for name, value in self.options if name.partition(".")[0] not in (*LIMITS, *PRICES))
         return replace(self, options=tuple(needed))
 
     @property
@@ -129,7 +130,9 @@ def asked(tab: str, pairs: Sequence[Pair], store: str = "") -> StudyQuestion:
                 raise InputError(f"unknown {name} {unknown[0]!r}; the list of the page has every one")
             options.append((key, text))
     chosen = dict(options).get("hardware", "").split(",")
-    priced = [(key, text) for key, text in options if not key.startswith(f"{RENT}.") or key.partition(".")[2] in chosen]
+    priced = [
+        (key, text) for key, text in options if key.partition(".")[0] not in PRICES or key.partition(".")[2] in chosen
+    ]
     moment = int(monotonic() / FRESH) if store else 0
     return StudyQuestion(tab=tab, options=tuple(priced), store=store, moment=moment)
 

@@ -72,6 +72,8 @@ def _network(design: Design, gpus: int) -> tuple[float, float]:
 
 def added_network(design: Design, gpus: int, spread: float) -> float:
     """What the network costs beyond that of the cluster as it is sold [USD], never less than nothing."""
+    if not (design.nic or design.oversubscription):
+        return 0.0
     usual = network_price(as_sold(design), gpus, spread)
     return max(0.0, network_price(design, gpus, spread) - usual)
 

@@ -43,6 +43,12 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
 
     The network is halved and doubled under the same plan.
     """
+    swings = [*input_swings(campaign, point), *_network_swing(campaign, point)]
+    return tuple(sorted(swings, key=lambda swing: (-swing.width(result), swing.name)))
+
+
+def input_swings(campaign: Campaign, point: Point) -> list[Swing]:
+    """Each uncertain input at its low and high value, the others at their middle."""
     swings = []
     for item in own_assumptions(campaign, point):
         ends = [
@@ -51,8 +57,7 @@ def tornado(campaign: Campaign, point: Point, result: str = "cost") -> tuple[Swi
         ]
         low, high, results = item.value.low, item.value.high, _pairs(ends)
         swings.append(Swing(name=item.name, title=item.title, low=low, high=high, unit=item.unit, results=results))
-    swings += _network_swing(campaign, point)
-    return tuple(sorted(swings, key=lambda swing: (-swing.width(result), swing.name)))
+    return swings
 
 
 def intervals(point: Point, swings: Sequence[Swing]) -> dict[str, Range]:

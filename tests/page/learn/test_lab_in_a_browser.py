@@ -269,6 +269,8 @@ def test_a_teacher_sees_the_choices_of_the_class(enter: Callable[[], Student]) -
     text = student.page.locator("body").inner_text()
     assert "Choices by question" in text
     assert "What bounds an H100 in it?" in text
+    hidden = "() => [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert student.page.evaluate(hidden) == 0  # the counts are seen beside their questions
 
 
 def test_two_students_with_wrong_predictions_do_not_meet(enter: Callable[[], Student], served: Served) -> None:
