@@ -72,6 +72,10 @@ def plan(
     """
     given = {name: value for name, value in locals().items() if name != "job" and value is not None}
     if job is not None:
+        from optimizer.job.job import Job as Whole
+
+        if not isinstance(job, Whole):
+            raise InputError('plan() takes a Job, or options by their names, as in plan(model="gpt3", gpus=1024)')
         return _of_job(job, given)
     if missing := [name for name in ("model", "gpus") if name not in given]:
         raise InputError(f'plan() needs {" and ".join(missing)}, as in plan(model="gpt3", gpus=1024), or a Job')

@@ -133,6 +133,9 @@ def test_the_names_are_those_of_the_options() -> None:
         ({"model": "gpt3", "gpus": 8, "oom_risk": float("nan")}, "not a share"),
         ({"model": "gpt3", "gpus": 8, "hbm_limit": float("inf")}, "--hbm-limit"),
         ({"model": "--help", "gpus": 8}, "unknown model"),
+        ({"job": "gpt3"}, "plan() takes a Job, or options by their names"),
+        ({"model": "gpt3", "gpus": 8, "runs": 10**400}, "File name too long"),
+        ({"model": "gpt3", "gpus": 8, "study": "\udcff.db"}, "a file or a URL is expected"),
     ],
 )
 def test_what_cannot_be_used_is_one_message(given: dict[str, Any], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import os.path
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -99,7 +100,7 @@ def own_files(names: str) -> tuple[OwnFile, ...]:
 
 def _paths(names: str) -> list[str]:
     """The paths in a text: one whose name has a comma is one path."""
-    if Path(names).exists():
+    if os.path.exists(names):
         return [names]
     return [part.strip() for part in names.split(",") if part.strip()] or [names]
 
@@ -107,7 +108,7 @@ def _paths(names: str) -> list[str]:
 def _file(path: str) -> OwnFile:
     from optimizer.calibration.runs import table_bytes
 
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         from optimizer.trial.launch import LOG as OUTPUT
         from optimizer.trial.launch import MANIFEST
 

@@ -259,9 +259,10 @@ def storage_url(text: str) -> str:
 
     Raises InputError when it cannot be opened.
     """
+    from optimizer.sweep.connection import is_text
     from optimizer.sweep.dashboard import usable
 
-    if "\0" in text:
+    if "\0" in text or not is_text(text):
         raise InputError(f"--study {text!r}: a file or a URL is expected")
     if "://" not in text and not (folder := Path(text).expanduser().resolve().parent).is_dir():
         raise InputError(f"--study {text}: the folder {folder} does not exist")

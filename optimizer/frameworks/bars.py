@@ -26,9 +26,9 @@ class Bar:
     """
 
     length: int
+    state: int
+    elapsed: float
     places: list[int] = field(default_factory=list)
-    state: int = 0
-    elapsed: float = 0.0
     nested: bool = False
     around: bool = False
     losses: int = 0
@@ -59,7 +59,7 @@ def bars_in(readings: Sequence[LogLine]) -> list[Bar]:
             if mine and (bar is None or (one.state, one.elapsed) >= (bar.state, bar.elapsed)):
                 bar = one
         if bar is None:
-            bar = Bar(length=length)
+            bar = Bar(length=length, state=state, elapsed=elapsed)
             bars.append(bar)
             alike.append(bar)
             begun.append(bar)

@@ -57,7 +57,13 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
 
 
 def overlapped(settings: Mapping[str, Any], zero_stage: int, grad_bytes: int) -> float:
-    """Share of the bytes of data parallelism that may hide: gradients reduced, weights gathered where ZeRO does [1]."""
+    """Share of the bytes of data parallelism that may hide: gradients reduced, weights gathered where ZeRO does [1].
+
+    >>> [round(overlapped({name: True}, 1, 4), 3) for name in ("reduce_overlap", "gather_overlap")]
+    [0.667, 0.333]
+    >>> overlapped({"reduce_overlap": True}, 0, 4), overlapped({"gather_overlap": True}, 0, 4)
+    (1.0, 0.0)
+    """
     reduce, gather = bool(settings.get("reduce_overlap")), bool(settings.get("gather_overlap"))
     if zero_stage == 0:
         return float(reduce)

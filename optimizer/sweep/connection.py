@@ -35,6 +35,8 @@ def url_of(place: str) -> URL:
     """
     if not place.strip() or "\0" in place:
         raise ArgumentError("a file or a URL is expected")
+    if not is_text(place):  # bytes that are no UTF-8, which SQLite and URLs take none of
+        raise ArgumentError("its name is no UTF-8; give another file")
     if "://" not in place:
         return URL.create("sqlite", database=str(Path(place).expanduser()))
     if place.partition("://")[2].partition("/")[0].count("@") > 1:
@@ -44,6 +46,15 @@ def url_of(place: str) -> URL:
     except ValueError as error:  # a port that is no number
         raise ArgumentError(str(error)) from None
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+
+
+def is_text(name: str) -> bool:
+    r"""Whether a name can be written as UTF-8: bytes of a command line that are none stand as halves of characters.
+
+    >>> is_text("Größe.db"), is_text("\udcff.db")
+    (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def writable(url: URL) -> Engine:

@@ -17,6 +17,7 @@ from optimizer.search.lattice.saved_trials import open_storage
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "pp=1", "--fix", "tp=1")
+STUDY = str(ROOT / "examples" / "study.toml")
 SECRET = "hunter2"
 URLS = (
     f"postgresql://me:{SECRET}@127.0.0.1:1/x",
@@ -57,6 +58,19 @@ def test_a_study_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert found.exit_code == 2
     assert "--study" in found.stderr
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [(*SMALL, "--study"), ("batch", "show", "--store"), ("batch", "study.toml", "--store")]
+)
+def test_a_name_that_is_no_text_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text('models = "llama3-8b"\ngpus = 8\n', encoding="utf-8")
+    found = run(*words, "\udcff.db")
+    assert found.exit_code == 2
+    assert "internal error" not in found.stderr
 
 
 def test_one_seed_gives_one_answer_whatever_a_study_holds(tmp_path: Path) -> None:

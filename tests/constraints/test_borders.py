@@ -7,15 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.base.units import GB
 from optimizer.constraints.given_layout import given_layouts, placements
+from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import Program
 from optimizer.constraints.rules.host_activations import HostActivations
+from optimizer.constraints.rules.memory import Memory
 from optimizer.constraints.space import domains
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.step.host_memory import node_memory
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.proof import program_of
 from tests.constraints.test_cases import says
 from tests.search.jobs import DENSE, MIXTURE, small_job
@@ -112,6 +116,44 @@ def test_a_table_of_one_row_allows_it_and_an_empty_one_nothing(rows: list[tuple[
     program.allow(["pp"], rows)
     values = program.solve().values
     assert (None if values is None else int(values[program.index["pp"]])) == value
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0), (3, 0), (1, 1), (7, 1), (2, 2), (7, 2), (5, 3)])
+def test_a_product_is_one(one: int, other: int) -> None:
+    """Of 0 to 7 and 0 to 3."""
+    program = Program({})
+    result = program.product(program.variable(one, one), program.variable(other, other), (7, 3))
+    for sign in (1, -1):
+        program.minimise([(result, sign)])
+        values = program.solve().values
+        assert values is not None
+        assert values[result] == one * other
+
+
+def test_a_product_may_be_as_large_as_its_factors_make_it() -> None:
+    program = Program({})
+    result = program.product(program.variable(7, 7), program.variable(2, 2), (7, 2))
+    assert list(program.message.variables[result].domain) == [0, 14]
+
+
+def test_nothing_of_no_values_is_allowed() -> None:
+    program = Program({"tp": (1, 2)})
+    program.restrict("tp", [], program.literal("none"))
+    assert not np.any(allowed(program, {"tp": np.array([1, 2])})["none"])
+
+
+def test_memory_of_a_smaller_gpu_and_of_less_risk() -> None:
+    """What is left on a GPU one GB smaller is what that GPU leaves; more risk helps only between safe and usable."""
+    rule, job = Memory(), small_job()
+    safe, usable = safe_memory(job), job.usable_memory
+    assert safe < usable
+    for required in (0.99 * safe, 0.5 * safe):
+        enough, smaller = (job.with_limits(hbm=(rule.size(job, required) - less) * GB) for less in (0, 1))
+        assert safe_memory(smaller) < required <= safe_memory(enough)
+        assert rule.next_size(job, required) == pytest.approx(safe_memory(smaller), rel=1e-12)
+    for required, some in ((safe, False), (1.001 * safe, True), (usable, True), (1.001 * usable, False)):
+        assert bool(rule.risk(job, required)) is some
+    assert rule.risk(job, usable) == 50
 
 
 def test_no_stage_recomputes_more_layers_than_it_holds() -> None:

@@ -133,6 +133,8 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (DualPipe(), small_job(fixed={"layout": "even"}), {"pp": 4, "num_microbatches": 8, "schedule": "dualpipe"}),
     (DualPipeOverlap(), OVERLAPS, {"ep": 1, "schedule": "dualpipe"}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 4, "shard": 4, "ep": 4}),
+    (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "shard": 3}),  # nothing is shared
+    (ContextShares(), SHARES, {"zero_stage": 3, "dp": 3, "shard": 3}),  # all replicas, not a group of them
     (TiedPipeline(), JOB, {"pp": 1}),
     (InBackward(), JOB, {"num_microbatches": 1}),
 )

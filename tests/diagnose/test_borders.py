@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from optimizer.diagnose.attempts import Record, Stream, _continues, _interleaved
-from optimizer.diagnose.causes.signs import ENOUGH, signs_of
-from optimizer.diagnose.diagnosis import ABOVE, BELOW, WITHIN
+from optimizer.diagnose.causes.cause import Cause, SlowStep
+from optimizer.diagnose.causes.every import no_network
+from optimizer.diagnose.causes.signs import ENOUGH, _tail, signs_of
+from optimizer.diagnose.diagnosis import ABOVE, BELOW, WITHIN, curves_of
 from optimizer.diagnose.log import LoggedRun, read_log
-from optimizer.diagnose.measured import SHIFTED, merged, read_runs_of, same_run
-from optimizer.diagnose.report import verdict
-from optimizer.diagnose.steady import PRINTED, RATE, _period, timed_steps
+from optimizer.diagnose.measured import SHIFTED, _of_steady, merged, read_runs_of, same_run
+from optimizer.diagnose.report import _reasons, verdict
+from optimizer.diagnose.steady import PRINTED, RATE, Timed, _period, steady_part, timed_steps, without_warm_up
 from optimizer.frameworks.every import LOGS
 from optimizer.frameworks.log_line import LogLine
+from optimizer.job.plan import Plan
 from tests.diagnose import written
 from tests.diagnose.test_formats import times
+from tests.search.jobs import small_job
 
 
 @pytest.mark.parametrize(("later", "together"), [(1.0, True), (600.0, False)])
@@ -110,6 +116,75 @@ def test_hundreds_of_runs_in_a_file_are_not_held_to_each_other(files: int, monke
     assert len(found) == 400 + 5 * (files - 1)
     assert sum(one.ranks == 2 for one in found) == 395 * (files - 1)
     assert len(held) <= len(runs) * (2 * SHIFTED + 1) * files
+
+
+def timed(seconds: Sequence[float]) -> list[Timed]:
+    return [Timed(step=step, steps=1, seconds=each, basis=PRINTED, attempt=0) for step, each in enumerate(seconds)]
+
+
+def test_a_part_at_another_pace_is_told_with_its_steps() -> None:
+    steady = steady_part(timed([1.0, 1.01] * 10 + [1.2, 1.21] * 20))
+    assert steady is not None
+    assert [(level.first, level.last) for level in steady.levels] == [(1, 19), (20, 59)]
+    assert list(_of_steady(steady)) == ["steps 1 to 19 took 1.01 s, 16.2% less than the steady part"]
+
+
+@pytest.mark.parametrize(("second", "left"), [(0.59, 2), (0.6, 1), (1.03, 1), (1.04, 2)])
+def test_what_is_near_to_the_pace_is_no_warm_up(second: float, left: int) -> None:
+    """Steps of 1 s after a slow first: a second from 0.6 to 1.03 s counts."""
+    assert without_warm_up(timed([9.0, second, *[1.0] * 8]))[0].step == left
+
+
+@pytest.mark.parametrize(
+    ("stalls", "stalled", "value"),
+    [(4, 0.02, "stalls"), (3, 0.02, "even"), (4, 0.01, "even"), (4, 0.2, "standstill"), (4, 0.1, "stalls")],
+)
+def test_four_stalls_are_often_in_a_hundred_steps(stalls: int, stalled: float, value: str) -> None:
+    for count, often in ((100, True), (200, False)):
+        steady = SimpleNamespace(stalled=stalled, stalls=range(stalls), times=range(count), period=0, tail=1.0)
+        assert _tail(steady).value == (value if often else "even")
+
+
+@pytest.mark.parametrize(("gpus", "alone"), [(4, True), (8, True), (16, False)])
+def test_a_run_in_one_node_has_no_network(gpus: int, alone: bool) -> None:
+    assert bool(no_network(SlowStep(job=small_job(gpus), plan=Plan(dp=gpus)))) is alone
+
+
+@pytest.mark.parametrize(("worst", "told"), [(1.004, False), (1.006, True)])
+def test_a_cause_that_hardly_matters_is_excluded(worst: float, told: bool) -> None:
+    """Of a step of 2 s, which it slows down by its setting."""
+    curves, excluded = curves_of(two_seconds(), [slowing(worst)])
+    assert (len(curves), len(excluded)) == (told, not told)
+
+
+@pytest.mark.parametrize(("worst", "second"), [(3.0, 1 + 2 / 24**2), (3.1, 3.1 ** (1 / 24))])
+def test_settings_of_more_than_a_factor_of_three_are_equal_factors_apart(worst: float, second: float) -> None:
+    ((_, curve),), _ = curves_of(two_seconds(), [slowing(worst)])
+    assert curve.settings[1] == pytest.approx(second, rel=1e-12)
+
+
+@pytest.mark.parametrize(("weight", "said"), [(0.5, True), (0.6, False), (1.9, False), (2.0, True)])
+def test_signs_that_speak_are_twice_or_half_as_likely(weight: float, said: bool) -> None:
+    cause = SimpleNamespace(label="the network", words={"why": "seldom bad"})
+    explanation = SimpleNamespace(cause=cause, signs=[(SimpleNamespace(text="steps vary"), weight)])
+    lines = _reasons(SimpleNamespace(alike=(), explanations=[explanation], tested=None))
+    assert any("steps vary" in line for line in lines) is said
+
+
+def two_seconds() -> SlowStep:
+    question = SlowStep(job=small_job(), plan=Plan(dp=8))
+    vars(question)["predicted"] = 2.0
+    return question
+
+
+def slowing(worst: float) -> Cause:
+    return Cause(
+        name="network",
+        seconds=lambda question, setting: setting * question.predicted,
+        healthy=lambda question: 1.0,
+        worst=lambda question: worst,
+        settings=lambda question: np.linspace(1.0, worst, 5),
+    )
 
 
 def _write(path: Path, text: str) -> Path:

@@ -12,7 +12,9 @@ from ruamel.yaml import YAML
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog.readers.yaml_nodes import yaml_of
 from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.config.yaml_edit import yaml_changed
+from optimizer.frameworks.launch import FlagChange, Launch
 from tests.frameworks import launches
 from tests.frameworks.test_public_forms import BRIDGE, MESH, NEMO, TRAINER
 
@@ -192,3 +194,20 @@ def test_references_that_would_grow_without_end_are_left() -> None:
     values = ConfigFile("mine", "\n".join(["a: xxxxxxxxxx", *lines]), "yaml").values
     assert values["b"] == 9 * "xxxxxxxxxx"
     assert max(len(str(value)) for value in values.values()) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "path", "place"),
+    [
+        ("a: {x: 1}", "a: {y: auto}", "a.y", 1),  # where it is left open
+        ("a: {y: 2}", "a: {y: auto}", "a.y", 0),  # where it is said
+        ("a: {x: 1}", "b: {x: 1}", "a.y", 0),  # where its section is
+        ("b: {x: 1}", "a: {x: 1}", "a.y", 1),
+        ("b: {x: 1}", "c: {x: 1}", "y", 0),
+    ],
+)
+def test_a_key_goes_where_it_is(first: str, second: str, path: str, place: int) -> None:
+    configs = tuple(ConfigFile(str(number), f"{text}\n", "yaml") for number, text in enumerate((first, second)))
+    source = ConfigLaunch(configs=configs, launch=Launch(program="any"), write=lambda *_: {})
+    (texts,) = source.edited((FlagChange(flag=path, before=None, after="8"),))
+    assert [texts[name] != config.bytes for name, config in zip("01", configs, strict=True)] == [place == 0, place == 1]

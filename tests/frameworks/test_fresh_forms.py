@@ -73,6 +73,7 @@ def test_blocks_side_by_side_of_gpt_neox_are_a_model_of_their_own() -> None:
     [
         ('"activation": "swiglu", "intermediate_size": 13824, "mlp_multiple_of": 13824', {"ffn_hidden": 13824}),
         ('"activation": "swiglu", "intermediate_size": 14336', {"ffn_hidden": 4778}),
+        ('"activation": "swiglu", "intermediate_size": 14333', {"ffn_hidden": 4777}),
         ('"optimizer": {"type": "Lion"}', {"optimizer": "lion"}),
         ('"precision": "bfloat16"', {"dtype": "bf16"}),
     ],
@@ -81,6 +82,33 @@ def test_gpt_neox_by_key(more: str, said: dict[str, Any]) -> None:
     launch = launch_of("neox.yml", NEOX % more)
     assert {name: launch.settings[name] for name in said} == said
     assert launch.unpriced == []
+
+
+@pytest.mark.parametrize(("stages", "pp"), [('"pipe_parallel_size": 0,', 1), ('"pipe_parallel_size": 4,', 4), ("", 1)])
+def test_gpt_neox_without_a_pipeline_has_one_stage(stages: str, pp: int) -> None:
+    text = (NEOX % '"activation": "gelu"').replace('"pipe_parallel_size": 1,', stages)
+    assert launch_of("neox.yml", text).settings["pp"] == pp
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", {"tokens": 1000 * 1024 * 2048, "zero_stage": 3, "recompute": "full", "attention": "flash"}),
+        ("max_duration: 26_000_000_000tok\n", {"tokens": 26_000_000_000}),
+        ("fsdp_config: {sharding_strategy: SHARD_GRAD_OP}\n", {"zero_stage": 2, "recompute": "none"}),
+        ("fsdp_config: {sharding_strategy: HYBRID_SHARD}\n", {"zero_stage": 3, "shard": 8}),
+        ("fsdp_config: {sharding_strategy: NO_SHARD}\n", {"zero_stage": 0}),
+        ("fsdp_config: {activation_cpu_offload: true}\n", {"zero_stage": 0, "activation_offload": 100}),
+    ],
+)
+def test_llm_foundry_by_key(more: str, said: dict[str, Any]) -> None:
+    own = launches.LLM_FOUNDRY
+    if more.startswith("fsdp_config"):
+        own = own[: own.index("fsdp_config")]
+    elif more:
+        own = own.replace("max_duration: 1000ba\n", "")
+    settings = launch_of("mpt.yaml", own + more, 64).settings
+    assert {name: settings[name] for name in said} == said
 
 
 UNNAMED: list[tuple[str, str, list[str]]] = [

@@ -19,6 +19,7 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.maxtext.config import mesh
+from optimizer.frameworks.megatron.config import FlagLaunch
 from optimizer.frameworks.nanotron.export import unexpressed
 from optimizer.frameworks.primus.export import overrides
 from optimizer.frameworks.read import File, read_files, read_launch
@@ -269,6 +270,13 @@ def test_a_variable_of_a_command_of_primus_is_never_made_none(tmp_path: Path) ->
     change = FlagChange(flag=f"{SECTION}recompute_granularity", before="full", after="null")
     with pytest.raises(InputError, match="no patch: recompute_granularity is to be None"):
         list(source.edited((change,)))
+
+
+@pytest.mark.parametrize(("name", "after"), [("granularity", "none"), ("method", "null"), ("num-layers", "null")])
+def test_ms_swift_has_a_word_for_no_recomputation(name: str, after: str) -> None:
+    source = read_launch([File("run.sh", launches.SWIFT_MEGATRON.encode())], 8)
+    assert isinstance(source, FlagLaunch)
+    assert source._as_key(FlagChange(flag=f"--recompute-{name}", before="1", after=None)).after == after
 
 
 def test_a_key_that_primus_has_nowhere_is_added_to_its_command(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from optimizer.purchase.campaign import Requirements, counts
-from optimizer.purchase.charts import tornado_chart
+from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.inverse import cheapest, fastest, fewest_gpus
 from optimizer.purchase.designs.outer import STEPS, _highest
 from optimizer.purchase.designs.pareto import pareto
-from optimizer.purchase.designs.points import Point, Workshop
+from optimizer.purchase.designs.points import Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
 from optimizer.purchase.units import FACTORS
@@ -39,6 +39,14 @@ def test_a_deadline_that_a_single_node_meets_takes_one_look() -> None:
     found = fewest_gpus(Workshop(campaign=campaign(), planner=quick_planner), kinds("h100")[0], 1e9 * DAY)
     assert found.point is not None
     assert (found.point.design.gpus, found.tried) == (8, 1)
+
+
+def test_a_single_gpu_may_be_the_fewest() -> None:
+    base = kinds("h100")[0]
+    alone = replace(base, cluster=replace(base.cluster, gpus_per_node=1))
+    found = fewest_gpus(Workshop(campaign=campaign(), planner=quick_planner), alone, 1e9 * DAY)
+    assert found.point is not None
+    assert found.point.design.gpus == 1
 
 
 def test_a_design_exactly_on_budget_or_on_the_deadline_is_within_it() -> None:
@@ -99,11 +107,20 @@ def test_a_month_of_a_kilowatt_is_a_twelfth_of_a_year() -> None:
     assert (factor, unit) == (pytest.approx(1e3 * 365.25 / 12 * DAY, rel=1e-3), "USD/kW-month")
 
 
-def test_the_bars_of_a_tornado_lie_within_its_axis() -> None:
+def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
     machines = kinds("h100")
     found = pareto(campaign(), Grid(kinds=machines, gpus=(4096,)), planner=quick_planner)
     made = dossier(found, machines, deadline_for_fewest=60 * DAY, planner=quick_planner)
     assert made.advised is not None
+    (alone,) = made.shown
+    for chart, across, upward in (
+        (time_cost, alone.figures.time_to_train / DAY, alone.figures.cost / 1e6),
+        (cost_energy, alone.figures.cost / 1e6, alone.figures.energy / 3.6e12),
+    ):
+        (marks,) = [mark for mark in chart(made).figure["data"] if mark.get("text") == ["1"]]
+        assert (marks["x"], marks["y"]) == (pytest.approx([across]), pytest.approx([upward]))
+    refused = replace(made.purchase, rejected=(Rejected(design=alone.design, reason="no plan"),) * 2)
+    assert "Designs examined: 3; within every limit: 1;" in " ".join(summary(replace(made, purchase=refused)))
     low, high = tornado_chart(made, made.advised).figure["layout"]["xaxis"]["range"]
     costs = [cost / 1e6 for swing in made.swings for cost in swing.results["cost"]]
     middle = made.advised.figures.cost / 1e6

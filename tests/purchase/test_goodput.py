@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 
 from optimizer.objectives.arrays import FloatArray
 from optimizer.purchase.price.goodput import (
+    PATIENCE,
+    cheapest_count,
     exact_goodput,
     mean_time_between_failures,
     optimal_interval,
@@ -72,3 +74,16 @@ def test_the_rule_of_young_and_daly_is_the_limit_of_the_optimal_interval(stall: 
 def test_more_gpus_train_a_smaller_share() -> None:
     shares = goodput(5.0, 600.0, 2 ** np.arange(10, 18))
     assert np.all(np.diff(shares) < 0)
+
+
+@pytest.mark.parametrize(
+    ("together", "cheap", "found"),
+    [(1, 0, 0), (1, PATIENCE + 1, PATIENCE + 1), (1, PATIENCE + 2, 0), (4, PATIENCE + 4, PATIENCE + 4)],
+)
+def test_spares_are_tried_until_a_few_more_gain_nothing(together: int, cheap: int, found: int) -> None:
+    """Every count costs the same but one."""
+    assert cheapest_count(lambda spares: -float(spares == cheap), together=together) == found
+
+
+def test_no_more_spares_are_taken_than_there_may_be() -> None:
+    assert cheapest_count(lambda spares: -float(spares), most=20) == 20

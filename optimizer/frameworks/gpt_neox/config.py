@@ -78,7 +78,8 @@ def read(launch: Launch, values: Values) -> None:
     opened = {name: path for name, path in COUNTS.items() if path in OPEN_COUNTS and plain.get(path) == -1}
     taken = {name: path for name, path in {**DEGREES, **COUNTS}.items() if name not in {*opened, *settings}}
     take(launch, plain, taken)
-    launch.say("pp", max(1, int(plain.get(STAGES) or 0)) if is_count(str(plain.get(STAGES, 0))) else 1, STAGES)
+    stages = str(plain.get(STAGES, 1))
+    launch.say("pp", max(1, int(stages)) if is_count(stages) else 1, STAGES)
     note_keys(launch, plain, KEYS)
     note_dtype(launch, plain, "precision")
     settings.setdefault("zero_stage", 0)

@@ -44,8 +44,8 @@ class Point:
     answers: tuple[Answer, ...]
     planned: tuple[PlannedRun, ...]  # the step of each run's plan
     figures: Figures
-    excesses: tuple[Excess, ...] = ()
-    on_host: float = 0.0  # the most that a plan keeps in the host's memory, per GPU [B]
+    excesses: tuple[Excess, ...]
+    on_host: float  # the most that a plan keeps in the host's memory, per GPU [B]
 
     @property
     def feasible(self) -> bool:

@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.frameworks.megatron.export import arguments, plan_flags
+from optimizer.frameworks.megatron.export import arguments, plan_flags, precision_flags
 from optimizer.frameworks.megatron.layout import is_even, stage_layers
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, balanced
 from optimizer.job.recomputation import RECOMPUTE
+from optimizer.job.stack import Features
 from tests.frameworks.launches import read_arguments
+from tests.search.jobs import small_job
 
 SC21 = """
 torchrun --nnodes 128 --nproc_per_node 8 pretrain_gpt.py \\
@@ -45,6 +47,13 @@ def test_a_launch_command_as_people_write_it() -> None:
     assert (job["hidden"], job["seq_len"], job["global_batch"]) == (12288, 2048, 1536)
     assert job["ignored"] == ["--lr"]
     assert job["tokens"] == 500_000 * 1536 * 2048
+
+
+@pytest.mark.parametrize(("attention", "backend", "unfused"), [("flash", "flash", False), ("unfused", "unfused", True)])
+def test_masked_softmax_is_unfused_where_attention_is(attention: str, backend: str, unfused: bool) -> None:
+    flags = precision_flags(small_job(features=Features(attention=attention)))
+    assert flags["--attention-backend"] == backend
+    assert ("--no-masked-softmax-fusion" in flags) is unfused
 
 
 @st.composite

@@ -10,11 +10,13 @@ import optuna
 import pytest
 
 from optimizer.job.job import Job
-from optimizer.job.plan import Plan, Plans
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice import own_settings
 from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, at_risk, random_moves, unhosted
 from optimizer.search.lattice.own_settings import OwnSettings
+from tests.search.jobs import small_job
 
 PLANS = Plans.of(
     [Plan(tp=8, pp=8, dp=16, vpp=vpp, num_microbatches=96, sequence_parallel=True) for vpp in (1, 2, 3, 4)]
@@ -26,6 +28,14 @@ def test_moves_are_those_of_optuna() -> None:
     step = 1 / (SIDE - 1)
     drawn = [[trial.suggest_float(name, -step, step) for name in BOX] for trial in (study.ask() for _ in range(10))]
     assert [list(move) for move in random_moves(10, 5)] == drawn
+
+
+def test_where_nothing_gains_settings_are_the_defaults() -> None:
+    """One GPU has no messages to cut into buckets; 0.12 of 132 multiprocessors are 16."""
+    job = small_job(1, features=Features(settable=("bucket", "comm_sm_share")))
+    found = unhosted(layer_costs_of(job, Plans.of([Plan(num_microbatches=48)])))
+    for name in BOX:
+        assert getattr(found, name)[0] == pytest.approx(getattr(Knobs(), name), rel=0.02)
 
 
 @pytest.mark.parametrize("trials", [0, 8, 12])

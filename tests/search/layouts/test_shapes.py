@@ -161,3 +161,11 @@ def test_all_layouts_are_shapes_where_they_are_few() -> None:
     shaped = {tuple(counts) for counts in nearly_even(((0, 3),) * 14, 21).tolist()}
     assert 100 < len(shaped) == len(nearly_even(((0, 3),) * 14, 21)) < FEW
     assert all(sum(counts) == 21 for counts in shaped)
+
+
+@pytest.mark.parametrize(("few", "listed"), [(3, False), (4, True)])
+def test_as_many_layouts_as_are_few_are_listed(few: int, listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.search.layouts.solve.shapes.FEW", few)
+    found = every.__wrapped__(((1, 2), (0, 2), (0, 1)), 3)
+    assert (found is not None) is listed
+    assert found is None or len(found) == 4

@@ -212,9 +212,10 @@ def obliged_layers(job: Job, plans: Plans) -> tuple[FloatArray, FloatArray]:
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
     ...     gpus=64, seq_len=2048, global_batch=64)
-    >>> some = [Plan(pp=8, vpp=vpp, recompute=mode) for vpp, mode in ((1, "full"), (6, "full"), (6, "none"))]
+    >>> modes = ((1, "full"), (6, "full"), (12, "full"), (6, "none"))
+    >>> some = [Plan(pp=8, vpp=vpp, recompute=mode) for vpp, mode in modes]
     >>> [found.tolist() for found in obliged_layers(job, Plans.of(some))]
-    [[1.0, 5.0, 0.0], [6.0, 40.0, 0.0]]
+    [[1.0, 5.0, 11.0, 0.0], [6.0, 40.0, 88.0, 0.0]]
     """
     chosen = (plans.recompute == FULL) & job.recomputes_alike
     filled = np.where(plans.pp * plans.vpp <= job.model.layers, plans.vpp - 1.0, 0.0)
