@@ -128,6 +128,13 @@ EVERY: tuple[Framework, ...] = (
         log=NEMO_LOG,
     ),
     Framework(
+        name=megatron.FLAGSCALE,
+        stack="megatron-core",
+        config=by_flags(megatron.FLAGSCALE, "FlagScale YAML", megatron.is_flagscale),
+        settable=SETTABLE,
+        graphs=False,
+    ),
+    Framework(
         name=megatron.BRIDGE,
         stack="megatron-bridge",
         config=by_flags(megatron.BRIDGE, "Megatron-Bridge YAML", megatron.is_bridge),

@@ -248,6 +248,8 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", path.partition(".")[0], path)
     elif values.get(WORD) in TORCH:
         launch.say("dtype", TORCH[values[WORD]], WORD)
+    elif not any(values.get(path) == "auto" for path in PRECISION):
+        launch.assumed.append("bf16: these files name no number format")
 
 
 def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:

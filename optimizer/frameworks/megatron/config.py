@@ -1,8 +1,9 @@
-"""YAML that says Megatron's settings by other names: Megatron-Bridge, NeMo, and Primus on Megatron.
+"""YAML that says Megatron's settings by other names: Megatron-Bridge, NeMo, FlagScale, and Primus on Megatron.
 
 Each key becomes the flag that means the same, so that one reader understands them all.
 Source of the keys: NVIDIA-NeMo/Megatron-Bridge, docs/megatron-lm-to-megatron-bridge.md; NVIDIA/NeMo,
-examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, primus/configs/modules/megatron.
+examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, primus/configs/modules/megatron;
+FlagOpen/FlagScale, flagscale/runner/runner_train.py.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
+BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
 TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
@@ -85,6 +86,12 @@ def is_nemo(values: Values) -> bool:
 def is_recipe(values: Values) -> bool:
     """Whether a command runs a recipe of Megatron-Bridge by the name of its function."""
     return str(values.get("recipe", "")).endswith("_config")
+
+
+def is_flagscale(values: Values) -> bool:
+    """Whether a YAML is the training config of FlagScale on Megatron-LM, whose sections it hands on as flags."""
+    sections = {path.partition(".")[0] for path in values}
+    return {"system", "model"} <= sections and any(path.startswith("system.precision.") for path in values)
 
 
 def is_bridge(values: Values) -> bool:
@@ -315,7 +322,11 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
             flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
         elif key in ("activation", "activation_func"):
-            flags += [_flag("--swiglu")] if "swiglu" in str(value) or "silu" in str(value) else []
+            flags += [_flag("--swiglu")] if "glu" in str(value) or "silu" in str(value) else []
+        elif path.endswith("tokenizer.type") and isinstance(value, str):  # of NeMo: a class, or a name on the hub
+            flags.append(_flag("--tokenizer-model" if "/" in value else "--tokenizer-type", value))
+        elif key == "grad_sync_dtype":
+            flags += [_flag("--grad-reduce-in-bf16")] if value == "bf16" else []
         elif (key == "seq_length" and "--seq-length" not in has) or (
             key in ("sequence_length", "max_length") and "--seq-length" not in has and isinstance(value, int)
         ):

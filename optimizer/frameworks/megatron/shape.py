@@ -20,10 +20,14 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.shape import named
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
-TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
+# Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
+TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
+    "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
+    "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
+}
+SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
-    ("--tokenizer-type", "vocab", lambda _, flag: TOKENIZERS.get(flag.value)),
     ("--tokenizer-model", "vocab", lambda _, flag: _vocabulary(flag.value)),
     ("--tokenizer-name-or-path", "vocab", lambda _, flag: _vocabulary(flag.value)),
     ("--pad-vocab-size-to", "vocab", whole_number),
@@ -51,9 +55,13 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
     idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
+    _tokenizer(launch, last)
     note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
     if settings.get("gated_mlp"):
         settings["activation"] = "swiglu"
+    if "--hidden-size" in last and last["--hidden-size"].written == SPELT_ALONE:
+        settings.setdefault("mlp_bias", False)
+        settings.setdefault("attention_bias", settings["mlp_bias"])
     if "--disable-bias-linear" not in last:
         settings.setdefault("attention_bias", True)
     launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in settings}
@@ -75,6 +83,21 @@ def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.say("every", whole_number(launch, last["--expert-interval"]) if "--expert-interval" in last else 2)
         settings.setdefault("top_k", 1)
     settings.setdefault("top_k", 2)
+
+
+def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the vocabulary that a type of tokenizer has; where its file may be of another one, as assumed."""
+    flag = last.get("--tokenizer-type")
+    if flag is None and "--vocab-file" in last and "gpt2" in last["--vocab-file"].value.lower():
+        launch.say("vocab", TOKENIZERS["GPT2BPETokenizer"][0], last["--vocab-file"].written)
+    if flag is None or flag.value not in TOKENIZERS:
+        return
+    count, file, mark = TOKENIZERS[flag.value]
+    if file not in last or mark in last[file].value.lower():
+        launch.say("vocab", count, flag.written)
+    elif not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
+        launch.settings["vocab"] = count
+        launch.assumed.append(f"vocabulary of {count:,} tokens: {last[file].value} may have another (--model)")
 
 
 def _vocabulary(name: str) -> int | None:
