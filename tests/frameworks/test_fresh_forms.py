@@ -418,6 +418,17 @@ FORKS: list[tuple[str, str, dict[str, Any]]] = [
         launches.PRIMUS.replace("overrides:\n", "overrides:\n      tokenizer_model: meta-llama/Llama-3.1-8B\n"),
         {"vocab": 128256},
     ),
+    (
+        "nemo.yaml",
+        launches.NEMO.replace("type: rope", "type: ALiBi\n  override_vocab_size: 65024"),
+        {"position": "alibi", "vocab": 65024},
+    ),
+    (
+        "flagscale.yaml",
+        launches.FLAGSCALE.replace("  ffn_hidden_size: 14336\n", "  hidden_dim_multiplier: 1.3\n  multiple_of: 256\n"),
+        {"ffn_hidden": 14336, "kv_heads": 8, "reduce_overlap": False},
+    ),
+    ("flagscale.yaml", launches.FLAGSCALE.replace("  group_query_attention: true\n", ""), {"kv_heads": None}),
     ("simpo.yaml", f"{launches.TRAINER}beta: 10\ngamma_beta_ratio: 0.5\n", {"loss": "simpo"}),
 ]
 
@@ -440,6 +451,16 @@ def test_a_tokenizer_of_another_vocabulary_is_assumed(more: str, file: str) -> N
     launch = launch_of("run.sh", GPT % more, None)
     assert any(f"{file} may have another (--model)" in sentence for sentence in launch.assumed)
     assert "vocab" not in launch.written
+
+
+def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -> None:
+    (path := tmp_path / "run.sh").write_text(f"{TRAIN} --fsdp='full_shard auto_wrap' --fsdp_config=fsdp.json\n")
+    assert read_launch(read_files([str(path)])).launch.unpriced == ["fsdp.json, which was not read"]
+    (tmp_path / "fsdp.json").write_text(
+        '{"transformer_layer_cls_to_wrap": "Qwen3DecoderLayer", "activation_checkpointing": true}'
+    )
+    launch = read_launch(read_files([str(path)])).launch
+    assert (launch.settings["micro_batch"], launch.unpriced) == (2, ["activation_checkpointing"])
 
 
 def test_a_number_format_that_nobody_names_is_assumed() -> None:

@@ -224,7 +224,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
     if program == BRIDGE:
         flags += _of_recipes(launch, values, has, paths)
-    if "--num-query-groups" in has:
+    if "--num-query-groups" in has and (program != FLAGSCALE or _ending(values, "group_query_attention")):
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None

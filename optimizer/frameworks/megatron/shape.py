@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -25,6 +27,8 @@ TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
     "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
     "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
 }
+MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
+DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
 SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
@@ -34,7 +38,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, whole_number) for name, key in SHAPE_COUNTS.items()),
     *((name, key, lambda _, flag: SHAPE_SWITCHES[flag.name][1]) for name, (key, _) in SHAPE_SWITCHES.items()),
     ("--normalization", "norm", lambda _, flag: "rms" if flag.value.lower().startswith("rms") else "layer"),
-    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value, "none")),
+    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value.lower(), "none")),
     ("--num-query-groups", "kv_heads", whole_number),
     ("--num-key-value-heads", "kv_heads", whole_number),
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
@@ -66,7 +70,20 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
         settings.setdefault("attention_bias", True)
     launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in settings}
     settings["attention_out_bias"] = settings["mlp_bias"]
+    if MULTIPLE in last and settings.get("gated_mlp") and "ffn_hidden" not in settings:
+        _rounded_width(launch, last)
     _moe(launch, last)
+
+
+def _rounded_width(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the width of a gated MLP that two flags make of the model's."""
+    factor = last[MULTIPLIER].value if MULTIPLIER in last else "1"
+    if not DECIMAL.fullmatch(factor):
+        launch.problems.append(f"{last[MULTIPLIER].written} {factor}: no number")
+        return
+    multiple = whole_number(launch, last[MULTIPLE]) or 1
+    width = int(int(launch.settings.get("hidden", 0) * 8 / 3) * Fraction(factor))
+    launch.say("ffn_hidden", -(-width // multiple) * multiple, last[MULTIPLE].written)
 
 
 def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
