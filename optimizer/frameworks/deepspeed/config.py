@@ -137,7 +137,7 @@ def read(launch: Launch, values: Values) -> None:
             launch.unknown_model(path, values[path])
     _numbers(launch, values)
     if CHAT in values:
-        launch.assumed.append("objective not given: main.py of DeepSpeed-Chat has one in each of its folders; taken as sft")
+        launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
