@@ -306,7 +306,7 @@ system:
   precision:
     bf16: true
     accumulate_allreduce_grads_in_fp32: true
-  checkpoint: {save_interval: 100}
+  checkpoint: {save_interval: 100, ckpt_format: torch}
   recompute: {recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1}
 model:
   num_layers: 32

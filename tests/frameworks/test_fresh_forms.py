@@ -482,3 +482,25 @@ REFUSALS: list[tuple[str, str, str]] = [
 def test_programs_that_are_not_read_are_refused_by_name(name: str, text: str, why: str) -> None:
     with pytest.raises(InvalidFile, match=why):
         asked(name, text, gpus=8)
+
+
+@pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])
+def test_virtual_stages_are_counted_in_configs_that_have_no_key_for_their_layers(program: str) -> None:
+    (name, text), *_ = launches.SAMPLES[program][0].items()
+    text = text.replace("virtual_pipeline_model_parallel_size: 5", "virtual_pipeline_model_parallel_size: null")
+    source = read_launch([File(name, text.encode())], 64)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, vpp=2), {})
+    key = "model.virtual_pipeline_model_parallel_size"
+    assert [(change.flag, change.after) for change in changes] == [(key, "2")]
+
+
+def test_a_key_that_flagscales_megatron_may_not_have_is_not_written() -> None:
+    source = read_launch([File("train.yaml", launches.FLAGSCALE.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "train.yaml")
+    turned = {"reduce_overlap": True}
+    assert source.lacking(source.changes(found.job, found.plan, found.plan, turned)) == ""
+    new = source.changes(found.job, found.plan, replace(found.plan, vpp=2), {})
+    assert source.lacking(new) == ""
+    backend = replace(new[0], flag="system.moe_flex_dispatcher_backend", before=None)
+    assert "may not have --moe-flex-dispatcher-backend: the newest" in source.lacking((backend,))

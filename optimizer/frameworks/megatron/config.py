@@ -26,6 +26,7 @@ from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
+    MEGATRON,
     NAMED,
     SHAPE_COUNTS,
     SHAPE_SWITCHES,
@@ -33,7 +34,8 @@ from optimizer.frameworks.megatron.flag_names import (
     TABLES,
 )
 from optimizer.frameworks.megatron.flags import read_flags
-from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.megatron.parser import parser_of
+from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -112,6 +114,13 @@ class FlagLaunch(ConfigLaunch):
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
         changes = flag_changes(self.flags, "", job, before, after, turned)
+        if self.launch.program in (NEMO, BRIDGE):  # which count virtual stages, never their layers
+            changes = tuple(
+                replace(change, flag=PIPELINE[1], after=str(after.vpp))
+                if change.flag == PIPELINE[0] and change.after is not None
+                else change
+                for change in changes
+            )
         keys = [self._as_key(change) for change in changes]
         if self.launch.program == PRIMUS and any(change.flag == DEEPEP[0][0] for change in changes):
             own = after.dispatcher == "deepep"
@@ -158,7 +167,11 @@ class FlagLaunch(ConfigLaunch):
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Keys that ms-swift's own parser does not have; of the other programs every key is one of Megatron's."""
+        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others."""
+        if self.launch.program == FLAGSCALE:
+            parser = parser_of(list(map(_as_flag, self.values)), MEGATRON, "")
+            lacks = ", ".join(parser.lacks([replace(one, flag=_as_flag(one.flag)) for one in changes]))
+            return f"its Megatron may not have {lacks}: the newest that it shows is {parser.known_by}" if lacks else ""
         known = argument_names("ms-swift", SWIFT_RELEASE) if self.launch.program == SWIFT else frozenset[str]()
         new = [change.flag for change in changes if change.flag not in self.values and change.flag not in known]
         return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
@@ -267,6 +280,11 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
+
+
+def _as_flag(path: str) -> str:
+    """The flag that FlagScale makes of a key."""
+    return f"--{path.rpartition('.')[2].replace('_', '-')}"
 
 
 def _ending(values: Mapping[str, Any], key: str) -> Any:
