@@ -32,12 +32,14 @@ from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
+from optimizer.frameworks.mlperf.log import LOG as MLPERF_LOG
 from optimizer.frameworks.ms_swift.export import FILES as MS_SWIFT_FILES
 from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.export import FILES as NANOTRON_FILES
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
+from optimizer.frameworks.olmo.log import LOG as OLMO_LOG
 from optimizer.frameworks.picotron import config as picotron
 from optimizer.frameworks.primus.export import FILES as PRIMUS_FILES
 from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG
@@ -127,6 +129,13 @@ EVERY: tuple[Framework, ...] = (
         stack="nemo-2024",
         config=by_flags(megatron.NEMO, "NeMo YAML", megatron.is_nemo),
         log=NEMO_LOG,
+    ),
+    Framework(
+        name=megatron.FLAGSCALE,
+        stack="megatron-core",
+        config=by_flags(megatron.FLAGSCALE, "FlagScale YAML", megatron.is_flagscale),
+        settable=SETTABLE,
+        graphs=False,
     ),
     Framework(
         name=megatron.BRIDGE,
@@ -226,6 +235,8 @@ EVERY: tuple[Framework, ...] = (
     Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
     Framework(name="verl", log=VERL_LOG),
+    Framework(name="OLMo", log=OLMO_LOG),
+    Framework(name="MLPerf", log=MLPERF_LOG),
     Framework(
         name="DeepSpeed's steps", log=STEPS_LOG
     ),  # of every program with its engine: what these print counts first

@@ -11,6 +11,7 @@ from optimizer.base.units import is_count
 from optimizer.frameworks.bash.pieces import Piece, Word
 
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
+PBS = re.compile(rb"^#PBS[ \t]+-l[ \t]+select=(\d+)(?:\S*?:ngpus=(\d+))?", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
 TABLES: Mapping[str, Any] = content("optimizer.frameworks", "machines.toml")
 LAUNCHER: Mapping[str, str] = TABLES["launcher"]
@@ -23,12 +24,18 @@ SITES: Mapping[str, re.Pattern[str]] = {name: re.compile(text, re.IGNORECASE) fo
 
 
 def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
-    r"""What #SBATCH lines ask for: name, then the number, the line's option and its place.
+    r"""What #SBATCH and #PBS lines ask for: name, then the number, the line's option and its place.
 
     >>> {name: value for name, (value, *_) in batch_options(b"#SBATCH -N 4\n#SBATCH --gres=gpu:a100:8").items()}
     {'nodes': 4, 'gpus_per_node': 8}
+    >>> {name: value for name, (value, *_) in batch_options(b"#PBS -l select=32:ncpus=8:ngpus=4").items()}
+    {'nodes': 32, 'gpus_per_node': 4}
     """
     asked: dict[str, tuple[int, str, Piece]] = {}
+    for chunks in PBS.finditer(data):
+        for group, name in ((1, "nodes"), (2, "gpus_per_node")):
+            if chunks[group] and is_count(text := chunks[group].decode()):
+                asked[name] = (int(text), "#PBS -l select", Piece(text, (chunks.span(group),)))
     for line in SBATCH.finditer(data):
         for match in OPTION.finditer(data, line.start(1), line.end(1)):
             option, text = match[1].decode(), match[2].decode("utf-8", "replace")

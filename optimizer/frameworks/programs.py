@@ -32,7 +32,7 @@ def refused(keys: Iterable[str], words: Iterable[str] = ()) -> str:
     for name, program in REFUSED.items():
         needed = program.get("also", ())  # of which one must be there too
         recognised = _any(paths, program["keys"]) or _any(texts, program["entries"])
-        if recognised and (not needed or _any(paths, needed)):
+        if recognised and (not needed or _any(paths, needed)) and not _any(paths, program.get("unless", ())):
             return f"{name}: {program['why']}"
     return ""
 

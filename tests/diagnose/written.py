@@ -214,6 +214,31 @@ def engine(times: Times) -> list[str]:
     return lines
 
 
+def olmo(times: Times) -> list[str]:
+    lines = []
+    for place in range(len(times)):
+        stamp = clock(times, place).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3].replace(",", ".")
+        lines += [
+            f"{stamp}\tnode-1:0\tolmo.train:979\tINFO\t[step={place + 1}/1000,epoch=0]",
+            f"    train/CrossEntropyLoss={loss(place):.3f}",
+            "    throughput/device/tokens_per_second=999,999",
+            "    System/Peak GPU Memory (MB)=45,000",
+        ]
+    return lines
+
+
+def mlperf(times: Times) -> list[str]:
+    def event(key: str, value: float, milliseconds: float, **stated: int) -> str:
+        fields = {"namespace": "", "time_ms": round(milliseconds), "event_type": "POINT_IN_TIME", "key": key}
+        return f":::MLLOG {json.dumps(fields | {'value': value, 'metadata': stated})}"
+
+    lines, now = [event("global_batch_size", 32, 0.0)], 1.7e12
+    for place, seconds in enumerate(times):
+        now += seconds * 1e3
+        lines.append(event("train_loss", loss(place), now, samples_count=32 * (place + 1)))
+    return lines
+
+
 PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "Megatron-LM": megatron,
     "Megatron-Bridge": bridge,
@@ -230,6 +255,8 @@ PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "nanoGPT": nanogpt,
     "verl": verl,
     "DeepSpeed's steps": engine,
+    "OLMo": olmo,
+    "MLPerf": mlperf,
 }
 
 

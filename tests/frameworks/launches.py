@@ -295,6 +295,40 @@ model:
     overlap_grad_sync: true
 """
 
+FLAGSCALE = """experiment:
+  task: {type: train, backend: megatron}
+  runner: {nnodes: 4, nproc_per_node: 8}
+system:
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  use_distributed_optimizer: true
+  precision:
+    bf16: true
+    accumulate_allreduce_grads_in_fp32: true
+  checkpoint: {save_interval: 100, ckpt_format: torch}
+  recompute: {recompute_granularity: full, recompute_method: uniform, recompute_num_layers: 1}
+model:
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 14336
+  num_attention_heads: 32
+  group_query_attention: true
+  num_query_groups: 8
+  seq_length: 8192
+  max_position_embeddings: 8192
+  use_rotary_position_embeddings: true
+  swiglu: true
+  normalization: RMSNorm
+  disable_bias_linear: true
+  untie_embeddings_and_output_weights: true
+  micro_batch_size: 1
+  global_batch_size: 256
+  optimizer: {lr_scheduler: {lr: 1.5e-4}}
+data:
+  tokenizer: {tokenizer_type: Llama3TokenizerFS, vocab_size: 128256}
+"""
+
 BRIDGE = """model:
   recipe: llama3_70b
   tensor_model_parallel_size: 8
@@ -547,6 +581,7 @@ SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "picotron": ({"picotron.json": PICOTRON}, None),
     "llm-foundry": ({"mpt.yaml": LLM_FOUNDRY}, 64),
     "NeMo": ({"nemo.yaml": NEMO}, None),
+    "FlagScale": ({"train.yaml": FLAGSCALE}, None),
     "Megatron-Bridge": ({"bridge.yaml": BRIDGE}, 64),
     "Megatron-Bridge with adapters": ({"run_config.yaml": BRIDGE_LORA}, 8),
     "Primus": ({"primus.yaml": PRIMUS}, 8),

@@ -412,3 +412,123 @@ def test_edits_of_unsloths_command_are_options_that_it_has() -> None:
     flags = {change.flag for edit in edits for change in changes_of(source, found, edit)}
     assert flags <= {"per_device_train_batch_size", "gradient_accumulation_steps"}
     assert flags
+
+
+GPT = """CHECKPOINT_PATH=<Specify path>
+DISTRIBUTED_ARGS="--nproc_per_node 8"
+torchrun $DISTRIBUTED_ARGS pretrain_gpt.py --num-layers 40 --hidden-size 5120 --num-attention-heads 40 \\
+    --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 2 --global-batch-size 64 --bf16 %s
+"""
+FORKS: list[tuple[str, str, dict[str, Any]]] = [
+    ("run.sh", GPT % "--vocab-file /data/gpt2-vocab.json", {"gpus": 8, "vocab": 50257}),
+    ("run.sh", GPT % "--RMSNorm --swiglu --causal-lm", {"norm": "rms", "tied_embeddings": False}),
+    (
+        "run.sh",
+        (GPT % "--use_rms_norm --no_tie_embed_logits --parallel_attn").replace("hidden-size", "hidden_size"),
+        {"norm": "rms", "tied_embeddings": False, "mlp_bias": False, "attention_bias": False, "parallel_block": True},
+    ),
+    ("run.sh", (GPT % "--use_bias").replace("hidden-size", "hidden_size"), {"mlp_bias": True, "attention_bias": True}),
+    ("run.sh", f"#PBS -l select=4:ncpus=8:ngpus=8\n{GPT % ''}".replace("--nproc_per_node 8", ""), {"gpus": 32}),
+    (
+        "neox.yml",
+        NEOX % '"mlp_type": "gated", "mlp_multiple_of": 256, "qk_norm": true, "attention_head_type": "multihead"',
+        {"gated_mlp": True, "ffn_hidden": 11008, "qk_norm": True},
+    ),
+    (
+        "nemo.yaml",
+        launches.NEMO.replace(
+            "activation: fast-swiglu", "activation: fast-geglu\n  tokenizer: {type: meta-llama/Meta-Llama-3-8B}"
+        ).replace("  optim:\n", "  optim:\n    grad_sync_dtype: bf16\n"),
+        {"gated_mlp": True, "vocab": 128256, "grad_bytes": 2},
+    ),
+    (
+        "primus.yaml",
+        launches.PRIMUS.replace("overrides:\n", "overrides:\n      tokenizer_model: meta-llama/Llama-3.1-8B\n"),
+        {"vocab": 128256},
+    ),
+    (
+        "nemo.yaml",
+        launches.NEMO.replace("type: rope", "type: ALiBi\n  override_vocab_size: 65024"),
+        {"position": "alibi", "vocab": 65024},
+    ),
+    (
+        "flagscale.yaml",
+        launches.FLAGSCALE.replace("  ffn_hidden_size: 14336\n", "  hidden_dim_multiplier: 1.3\n  multiple_of: 256\n"),
+        {"ffn_hidden": 14336, "kv_heads": 8, "reduce_overlap": False},
+    ),
+    ("flagscale.yaml", launches.FLAGSCALE.replace("  group_query_attention: true\n", ""), {"kv_heads": None}),
+    ("simpo.yaml", f"{launches.TRAINER}beta: 10\ngamma_beta_ratio: 0.5\n", {"loss": "simpo"}),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), FORKS)
+def test_what_forks_and_older_programs_say(name: str, text: str, said: dict[str, Any]) -> None:
+    launch = launch_of(name, text, None if name == "run.sh" else 8)
+    assert {name: launch.settings.get(name) for name in said} == said
+    assert launch.unpriced == []
+
+
+@pytest.mark.parametrize(
+    ("more", "file"),
+    [
+        ("--tokenizer-type GPT2BPETokenizer --vocab-file nordic_131072/vocab.json", "nordic_131072/vocab.json"),
+        ("--tokenizer-type Llama2Tokenizer --tokenizer-model own-100k.model", "own-100k.model"),
+    ],
+)
+def test_a_tokenizer_of_another_vocabulary_is_assumed(more: str, file: str) -> None:
+    launch = launch_of("run.sh", GPT % more, None)
+    assert any(f"{file} may have another (--model)" in sentence for sentence in launch.assumed)
+    assert "vocab" not in launch.written
+
+
+def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -> None:
+    (path := tmp_path / "run.sh").write_text(f"{TRAIN} --fsdp='full_shard auto_wrap' --fsdp_config=fsdp.json\n")
+    assert read_launch(read_files([str(path)])).launch.unpriced == ["fsdp.json, which was not read"]
+    (tmp_path / "fsdp.json").write_text(
+        '{"transformer_layer_cls_to_wrap": "Qwen3DecoderLayer", "activation_checkpointing": true}'
+    )
+    launch = read_launch(read_files([str(path)])).launch
+    assert (launch.settings["micro_batch"], launch.unpriced) == (2, ["activation_checkpointing"])
+
+
+def test_a_number_format_that_nobody_names_is_assumed() -> None:
+    assert any(sentence.startswith("bf16: these files") for sentence in launch_of("run.sh", TRAIN, None).assumed)
+
+
+REFUSALS: list[tuple[str, str, str]] = [
+    ("train.yaml", "experiment: {task: {type: train, backend: megatron}, runner: {nnodes: 4}}\n", "FlagScale: this"),
+    ("lora.yaml", "model: {model_name: meta-llama/Llama-3.1-8B}\ntraining: {trainer_type: TRL_SFT}\n", "Oumi"),
+    ("llama.yaml", "distributed: {fsdp_type: full_shard, tp_size: 1}\nmodel: {dim: 4096}\n", "Lingua"),
+    ("run.yml", "type: sft\ndeepspeed: {zero_optimization: {stage: 3}}\nmicro_batch_size: 1\n", "ArcticTraining"),
+    ("sft.toml", "[deployment]\nnum_train_gpus = 2\n", "prime-rl"),
+    ("dpo.yaml", "policy: {megatron_cfg: {enabled: true}}\ncluster: {num_nodes: 4}\n", "NeMo-RL's other"),
+    ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "why"), REFUSALS)
+def test_programs_that_are_not_read_are_refused_by_name(name: str, text: str, why: str) -> None:
+    with pytest.raises(InvalidFile, match=why):
+        asked(name, text, gpus=8)
+
+
+@pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])
+def test_virtual_stages_are_counted_in_configs_that_have_no_key_for_their_layers(program: str) -> None:
+    (name, text), *_ = launches.SAMPLES[program][0].items()
+    text = text.replace("virtual_pipeline_model_parallel_size: 5", "virtual_pipeline_model_parallel_size: null")
+    source = read_launch([File(name, text.encode())], 64)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, vpp=2), {})
+    key = "model.virtual_pipeline_model_parallel_size"
+    assert [(change.flag, change.after) for change in changes] == [(key, "2")]
+
+
+def test_a_key_that_flagscales_megatron_may_not_have_is_not_written() -> None:
+    source = read_launch([File("train.yaml", launches.FLAGSCALE.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "train.yaml")
+    turned = {"reduce_overlap": True}
+    assert source.lacking(source.changes(found.job, found.plan, found.plan, turned)) == ""
+    new = source.changes(found.job, found.plan, replace(found.plan, vpp=2), {})
+    assert source.lacking(new) == ""
+    backend = replace(new[0], flag="system.moe_flex_dispatcher_backend", before=None)
+    assert "may not have --moe-flex-dispatcher-backend: the newest" in source.lacking((backend,))

@@ -27,7 +27,9 @@ from optimizer.frameworks.machines import LAUNCHER
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
-CONFIGS = re.compile(r"(?:[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf))$")
+CONFIGS = re.compile(
+    r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf))$"
+)
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")

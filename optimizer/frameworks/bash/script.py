@@ -29,6 +29,8 @@ MOST_ROUNDS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 JOINED = re.compile(rb"[|<>(&]\s*|\n")
+# <what people are to fill in>, which bash would take for two redirections, the second to what is on the next line.
+PLACEHOLDER = re.compile(rb"(?<=[=\s])<[A-Za-z](?:[^<>\n\"'$`|&;]*[^<>\n\"'$`|&;\s])?>")
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
 STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
@@ -146,7 +148,8 @@ def _parsed(data: bytes) -> Any:
     import tree_sitter_bash
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    return parser.parse(data).root_node
+    # The places of everything stay as they are: what a placeholder says is read from the script itself.
+    return parser.parse(PLACEHOLDER.sub(lambda match: b"_" * len(match[0]), data)).root_node
 
 
 def _first_error(root: Any) -> int:

@@ -10,7 +10,10 @@ from optimizer.frameworks.config.file import OVERRIDES, PYTHON, ConfigFile
 # Kinds from that which others override to that which nothing does. A launcher's or an engine's own file comes before
 # the trainer's: it takes over what is "auto" in it.
 KINDS = (PYTHON, "engine", "file", OVERRIDES, "bash")
-ENGINE = ("zero_optimization", "train_micro_batch_size_per_gpu", "compute_environment", "distributed_type")
+ENGINE = (
+    *("zero_optimization", "train_micro_batch_size_per_gpu", "compute_environment", "distributed_type"),
+    *("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap"),  # of the Trainer's fsdp_config
+)
 OPEN = (None, "auto")  # values that leave it to another file
 
 

@@ -70,7 +70,7 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
-WORD = "torch_dtype"
+WORD, CHAT = "torch_dtype", "data_split"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
@@ -136,6 +136,8 @@ def read(launch: Launch, values: Values) -> None:
         else:
             launch.unknown_model(path, values[path])
     _numbers(launch, values)
+    if CHAT in values:
+        launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
@@ -248,6 +250,8 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", path.partition(".")[0], path)
     elif values.get(WORD) in TORCH:
         launch.say("dtype", TORCH[values[WORD]], WORD)
+    elif not any(values.get(path) == "auto" for path in PRECISION):
+        launch.assumed.append("bf16: these files name no number format")
 
 
 def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """GPT-NeoX's YAML: Megatron's shapes and degrees with DeepSpeed's keys, each with dashes or underscores.
 
 Source of the keys and defaults: EleutherAI/gpt-neox, megatron/neox_arguments/neox_args.py and deepspeed_args.py;
-megatron/model/transformer.py (ParallelMLP) for the width of a gated MLP.
+megatron/model/transformer.py (ParallelMLP) for the width of a gated MLP; Stability-AI/StableLM, configs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KEYS = (
     ConfigKey("position", ("pos_emb",), lambda name: POSITIONS.get(str(name)), "learned"),
     ConfigKey("tied_embeddings", ("no_weight_tying",), lambda untied: not untied, False),
     ConfigKey("gated_mlp", ("activation",), lambda name: name in GATED, "gelu"),
-    ConfigKey("qk_norm", ("use_qk_layernorm",), bool),
+    ConfigKey("qk_norm", ("use_qk_layernorm", "qk_norm"), bool),
     ConfigKey("mlp_bias", ("use_bias_in_mlp",), bool, True),
     ConfigKey("attention_bias", ("use_bias_in_attn_linear",), bool, True),
     ConfigKey("bucket", (BUCKET,), lambda elements: 2.0 * elements if isinstance(elements, int | float) else None),
@@ -122,8 +122,14 @@ def _mlp(launch: Launch, values: Values) -> None:
     if not isinstance(width, int):
         launch.problems.append(f"{WIDTH} must be a whole number, but got {width!r}")
         return
-    if values.get(LLAMA) == "llama":  # as before 2024
+    kind = values.get(LLAMA)
+    if kind == "llama":  # as before 2024
         settings["gated_mlp"] = True
+    elif kind == "gated":  # of the fork that StableLM was trained with
+        multiple = whole(launch, values, MULTIPLE) or 1
+        settings["gated_mlp"], width = True, -(-2 * width // (3 * multiple)) * multiple
+    elif kind not in (None, "regular"):
+        launch.unpriced.append(f"{LLAMA} {kind}")
     elif settings["gated_mlp"]:
         multiple = whole(launch, values, MULTIPLE) or 1
         width = -(-(width // 3) // multiple) * multiple

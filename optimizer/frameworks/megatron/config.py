@@ -1,8 +1,9 @@
-"""YAML that says Megatron's settings by other names: Megatron-Bridge, NeMo, and Primus on Megatron.
+"""YAML that says Megatron's settings by other names: Megatron-Bridge, NeMo, FlagScale, and Primus on Megatron.
 
 Each key becomes the flag that means the same, so that one reader understands them all.
 Source of the keys: NVIDIA-NeMo/Megatron-Bridge, docs/megatron-lm-to-megatron-bridge.md; NVIDIA/NeMo,
-examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, primus/configs/modules/megatron.
+examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; AMD-AGI/Primus, primus/configs/modules/megatron;
+FlagOpen/FlagScale, flagscale/runner/runner_train.py.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
+    MEGATRON,
     NAMED,
     SHAPE_COUNTS,
     SHAPE_SWITCHES,
@@ -32,12 +34,13 @@ from optimizer.frameworks.megatron.flag_names import (
     TABLES,
 )
 from optimizer.frameworks.megatron.flags import read_flags
-from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.megatron.parser import parser_of
+from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-BRIDGE, NEMO, PRIMUS, SWIFT = "Megatron-Bridge", "NeMo", "Primus", "ms-swift"
+BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
 TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
@@ -87,6 +90,12 @@ def is_recipe(values: Values) -> bool:
     return str(values.get("recipe", "")).endswith("_config")
 
 
+def is_flagscale(values: Values) -> bool:
+    """Whether a YAML is the training config of FlagScale on Megatron-LM, whose sections it hands on as flags."""
+    sections = {path.partition(".")[0] for path in values}
+    return {"system", "model"} <= sections and any(path.startswith("system.precision.") for path in values)
+
+
 def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
@@ -105,6 +114,13 @@ class FlagLaunch(ConfigLaunch):
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
         changes = flag_changes(self.flags, "", job, before, after, turned)
+        if self.launch.program in (NEMO, BRIDGE):  # which count virtual stages, never their layers
+            changes = tuple(
+                replace(change, flag=PIPELINE[1], after=str(after.vpp))
+                if change.flag == PIPELINE[0] and change.after is not None
+                else change
+                for change in changes
+            )
         keys = [self._as_key(change) for change in changes]
         if self.launch.program == PRIMUS and any(change.flag == DEEPEP[0][0] for change in changes):
             own = after.dispatcher == "deepep"
@@ -151,7 +167,11 @@ class FlagLaunch(ConfigLaunch):
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Keys that ms-swift's own parser does not have; of the other programs every key is one of Megatron's."""
+        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others."""
+        if self.launch.program == FLAGSCALE:
+            parser = parser_of(list(map(_as_flag, self.values)), MEGATRON, "")
+            lacks = ", ".join(parser.lacks([replace(one, flag=_as_flag(one.flag)) for one in changes]))
+            return f"its Megatron may not have {lacks}: the newest that it shows is {parser.known_by}" if lacks else ""
         known = argument_names("ms-swift", SWIFT_RELEASE) if self.launch.program == SWIFT else frozenset[str]()
         new = [change.flag for change in changes if change.flag not in self.values and change.flag not in known]
         return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
@@ -217,7 +237,7 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
     if program == BRIDGE:
         flags += _of_recipes(launch, values, has, paths)
-    if "--num-query-groups" in has:
+    if "--num-query-groups" in has and (program != FLAGSCALE or _ending(values, "group_query_attention")):
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
@@ -260,6 +280,11 @@ def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked:
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
+
+
+def _as_flag(path: str) -> str:
+    """The flag that FlagScale makes of a key."""
+    return f"--{path.rpartition('.')[2].replace('_', '-')}"
 
 
 def _ending(values: Mapping[str, Any], key: str) -> Any:
@@ -315,7 +340,11 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
             flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
         elif key in ("activation", "activation_func"):
-            flags += [_flag("--swiglu")] if "swiglu" in str(value) or "silu" in str(value) else []
+            flags += [_flag("--swiglu")] if "glu" in str(value) or "silu" in str(value) else []
+        elif path.endswith("tokenizer.type") and isinstance(value, str):  # of NeMo: a class, or a name on the hub
+            flags.append(_flag("--tokenizer-model" if "/" in value else "--tokenizer-type", value))
+        elif key == "grad_sync_dtype":
+            flags += [_flag("--grad-reduce-in-bf16")] if value == "bf16" else []
         elif (key == "seq_length" and "--seq-length" not in has) or (
             key in ("sequence_length", "max_length") and "--seq-length" not in has and isinstance(value, int)
         ):

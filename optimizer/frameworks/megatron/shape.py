@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from optimizer.base.units import is_count
@@ -20,17 +22,23 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.shape import named
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
-TOKENIZERS: Mapping[str, int] = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
+# Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
+TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
+    "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
+    "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
+}
+MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
+DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
+SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
-    ("--tokenizer-type", "vocab", lambda _, flag: TOKENIZERS.get(flag.value)),
     ("--tokenizer-model", "vocab", lambda _, flag: _vocabulary(flag.value)),
     ("--tokenizer-name-or-path", "vocab", lambda _, flag: _vocabulary(flag.value)),
     ("--pad-vocab-size-to", "vocab", whole_number),
     *((name, key, whole_number) for name, key in SHAPE_COUNTS.items()),
     *((name, key, lambda _, flag: SHAPE_SWITCHES[flag.name][1]) for name, (key, _) in SHAPE_SWITCHES.items()),
     ("--normalization", "norm", lambda _, flag: "rms" if flag.value.lower().startswith("rms") else "layer"),
-    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value, "none")),
+    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value.lower(), "none")),
     ("--num-query-groups", "kv_heads", whole_number),
     ("--num-key-value-heads", "kv_heads", whole_number),
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
@@ -51,14 +59,31 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
     idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
+    _tokenizer(launch, last)
     note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
     if settings.get("gated_mlp"):
         settings["activation"] = "swiglu"
+    if "--hidden-size" in last and last["--hidden-size"].written == SPELT_ALONE:
+        settings.setdefault("mlp_bias", False)
+        settings.setdefault("attention_bias", settings["mlp_bias"])
     if "--disable-bias-linear" not in last:
         settings.setdefault("attention_bias", True)
     launch.settings |= {name: value for name, value in DEFAULTS.items() if name not in settings}
     settings["attention_out_bias"] = settings["mlp_bias"]
+    if MULTIPLE in last and settings.get("gated_mlp") and "ffn_hidden" not in settings:
+        _rounded_width(launch, last)
     _moe(launch, last)
+
+
+def _rounded_width(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the width of a gated MLP that two flags make of the model's."""
+    factor = last[MULTIPLIER].value if MULTIPLIER in last else "1"
+    if not DECIMAL.fullmatch(factor):
+        launch.problems.append(f"{last[MULTIPLIER].written} {factor}: no number")
+        return
+    multiple = whole_number(launch, last[MULTIPLE]) or 1
+    width = int(int(launch.settings.get("hidden", 0) * 8 / 3) * Fraction(factor))
+    launch.say("ffn_hidden", -(-width // multiple) * multiple, last[MULTIPLE].written)
 
 
 def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
@@ -75,6 +100,21 @@ def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.say("every", whole_number(launch, last["--expert-interval"]) if "--expert-interval" in last else 2)
         settings.setdefault("top_k", 1)
     settings.setdefault("top_k", 2)
+
+
+def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the vocabulary that a type of tokenizer has; where its file may be of another one, as assumed."""
+    flag = last.get("--tokenizer-type")
+    if flag is None and "--vocab-file" in last and "gpt2" in last["--vocab-file"].value.lower():
+        launch.say("vocab", TOKENIZERS["GPT2BPETokenizer"][0], last["--vocab-file"].written)
+    if flag is None or flag.value not in TOKENIZERS:
+        return
+    count, file, mark = TOKENIZERS[flag.value]
+    if file not in last or mark in last[file].value.lower():
+        launch.say("vocab", count, flag.written)
+    elif not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
+        launch.settings["vocab"] = count
+        launch.assumed.append(f"vocabulary of {count:,} tokens: {last[file].value} may have another (--model)")
 
 
 def _vocabulary(name: str) -> int | None:

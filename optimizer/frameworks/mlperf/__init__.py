@@ -1,0 +1,1 @@
+"""MLPerf: its log lines."""

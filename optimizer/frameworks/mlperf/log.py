@@ -1,0 +1,67 @@
+"""Lines of MLPerf's logging, the same from every program that trains one of its benchmarks.
+
+Source: mlcommons/logging, mlperf_logging/mllog/mllog.py; mlcommons/training, small_llm_moe_pretraining/primus.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
+
+# Not as JSON, of which damaged lines have lost a part, and whose numbers may be longer than a log's are kept.
+KEY, WHEN = re.compile(r':::MLLOG .*?"key": ?"(\w+)"'), re.compile(r'"time_ms": ?(\d{1,15})\b')
+SAMPLES, COUNT = re.compile(r'"samples_count": ?(\d{1,9})\b'), re.compile(r'"value": ?(\d{1,9})\b')
+LOSS = re.compile(r'"(?:value|reduced_train_loss)": ?([-+\d.eE]+)')
+FACTS = {"global_batch_size": "global_batch", "max_sequence_length": "seq_len"}
+
+
+def read(text: str) -> LogLine | None:
+    """A loss and when it was, by the sequences so far; or the sizes of a step.
+
+    >>> found = read(':::MLLOG {"time_ms": 9500, "key": "train_loss", "value": 2.5, "metadata": {"samples_count": 64}}')
+    >>> found.step, found.elapsed, found.loss
+    (64, 9.5, 2.5)
+    >>> read(':::MLLOG {"time_ms": 0, "key": "global_batch_size", "value": 32, "metadata": {}}').facts
+    {'global_batch': '32'}
+    """
+    match = KEY.search(text)
+    key = match[1] if match else ""
+    if key in FACTS and (count := COUNT.search(text)):
+        return LogLine(facts={FACTS[key]: count[1]})
+    of_loss = key == "train_loss" or (key == "tracked_stats" and "reduced_train_loss" in text)
+    if not of_loss or '"reward"' in text:  # of reinforcement learning, whose steps are no training alone
+        return None
+    samples, when, loss = SAMPLES.search(text), WHEN.search(text), LOSS.search(text)
+    if samples is None or when is None:
+        return None
+    return LogLine(step=int(samples[1]), elapsed=int(when[1]) / 1e3, loss=decimal(loss[1]) if loss else None)
+
+
+def in_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
+    """Steps instead of sequences, since the first of them; nothing where no line says how many a step has.
+
+    >>> settled = in_steps([LogLine(facts={"global_batch": "32"}), LogLine(step=64, elapsed=9.5), LogLine(step=96)])
+    >>> [line and line.step for line in settled]
+    [None, 2, 3]
+    """
+    batch = next((int(line.facts["global_batch"]) for line in readings if "global_batch" in line.facts), 0)
+    if not batch:
+        return [None] * len(readings)
+    began = next((line.elapsed for line in readings if line.elapsed is not None), 0.0)
+    return [
+        line._replace(step=line.step // batch, elapsed=None if line.elapsed is None else line.elapsed - began)
+        if line.step is not None
+        else line
+        for line in readings
+    ]
+
+
+LOG = LogFormat(
+    name="MLPerf",
+    marks=(":::MLLOG",),
+    read=read,
+    settle=in_steps,
+    remark="times are those of the lines of losses: evaluations between them are in them",
+)

@@ -1,0 +1,1 @@
+"""OLMo and OLMo-core: their log lines."""
