@@ -23,9 +23,9 @@ from optimizer.purchase.words import (
     to_win,
     vendor_questions,
 )
-from optimizer.reports.glossary import words_in
 from optimizer.reports.plan_words import plan_words
 from optimizer.reports.report import Heading, Pairs, Report, Section, Table, Tile, Tiles, notes, section
+from optimizer.reports.terms import words_in
 
 if TYPE_CHECKING:
     from datetime import date

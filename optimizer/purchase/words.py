@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from optimizer.purchase.dossier import Dossier
     from optimizer.purchase.ranges import Range
     from optimizer.purchase.staged import Delivery, Staged
-    from optimizer.purchase.uncertainty.break_even import BreakEven
-    from optimizer.purchase.uncertainty.win_probability import OpenQuestion
+    from optimizer.purchase.uncertainty.win_probability import BreakEven, OpenQuestion
 
 INFINITE = float("inf")
 QUESTIONS = 3  # shown

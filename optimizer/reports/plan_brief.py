@@ -20,11 +20,10 @@ from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import learning_words, runs_words
 from optimizer.reports.plan_tiles import Budget, count
-from optimizer.reports.plan_words import chance
+from optimizer.reports.plan_words import chance, moving_parts
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
 from optimizer.reports.terms import label, largest_first, runs
-from optimizer.search.plan.moving_parts import moving_parts
 
 if TYPE_CHECKING:
     from optimizer.answer.answer import Alternative, Answer, Certificate

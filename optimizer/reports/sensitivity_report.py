@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from optimizer.search.plan.best import Best
-    from optimizer.search.why.basin import Basin
     from optimizer.search.why.resilience import Loss
-    from optimizer.search.why.what_binds import Effect, Sensitivity
+    from optimizer.search.why.what_binds import Basin, Effect, Sensitivity
 
 SMALLEST = 5e-5  # gains that print as 0.00 %
 EFFECTS = columns(" | ~ | [text] | [bar]")

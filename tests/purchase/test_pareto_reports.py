@@ -20,7 +20,7 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
-from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.outer import Grid
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.dossier import Dossier, dossier
 from optimizer.purchase.phases import bottleneck, phases

@@ -17,9 +17,8 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
-from optimizer.search.check.cut_short import is_cut_short
 from optimizer.search.check.plan_rules import Finding, possible, priced, rule_findings
-from optimizer.search.check.rebuilding import Searched, rebuilt
+from optimizer.search.check.rebuilding import Searched, is_cut_short, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Sweep, fold
 from optimizer.search.plan.alternatives import runners_up, structure, value_of

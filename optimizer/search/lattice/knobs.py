@@ -40,17 +40,11 @@ STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optun
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The best settings of each plan.
+    """The best settings of each plan."""
 
-    Attributes:
-        knobs: one entry per plan.
-        values: that each plan reaches with them [unit of the objective].
-        fits: whether it then fits in memory.
-    """
-
-    knobs: KnobColumns
-    values: FloatArray
-    fits: BoolArray
+    knobs: KnobColumns  # one entry per plan
+    values: FloatArray  # that each plan reaches with them [unit of the objective]
+    fits: BoolArray  # whether it then fits in memory
 
 
 def knobs_at(knobs: KnobColumns, index: int) -> Knobs:

@@ -13,18 +13,12 @@ from optimizer.search.lattice.knobs import NAMES, STARTUP, unhosted
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSettings:
-    """The settings of `unhosted` for the plans of one job: neither the risk it takes nor what it prefers moves them.
+    """The settings of `unhosted` for the plans of one job: neither the risk it takes nor what it prefers moves them."""
 
-    Attributes:
-        trials: of Optuna.
-        seed: of the trials.
-        study: URL of a storage that keeps the trials.
-        settled: settings of the plans so far, by their variables.
-    """
-
-    trials: int = 0
-    seed: int = 0
-    study: str | None = None
+    trials: int = 0  # of Optuna
+    seed: int = 0  # of the trials
+    study: str | None = None  # URL of a storage that keeps the trials
+    # settings of the plans so far, by their variables
     settled: dict[tuple[object, ...], tuple[float, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, layer_costs: LayerCosts) -> KnobColumns:

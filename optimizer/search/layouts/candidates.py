@@ -38,9 +38,8 @@ from optimizer.search.layouts.bounds.shares import (
 from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, joined, step_floor
 from optimizer.search.layouts.costs import StageCosts, stage_costs
 from optimizer.search.layouts.problem import recomputable
-from optimizer.search.layouts.solve.layout import Layout, even_layout
+from optimizer.search.layouts.solve.layout import Layout, Solved, even_layout
 from optimizer.search.layouts.solve.least_memory import fitting_layout
-from optimizer.search.layouts.solve.solved import Solved
 
 TOGETHER = 64  # prospects whose shapes are bounded together
 SLICE = 1024  # candidates whose knobs and memory are looked at together
@@ -279,16 +278,11 @@ def _below(
 class MostHosted:
     """What layers cost, of plans that may be better than the best so far, with as much of the optimizer state on the
     host as may be, or at the fixed settings; neither the risk of a class nor what fits moves it.
-
-    Attributes:
-        place: of each plan of the lattice in `costs`, -1 where it is not among them.
-        costs: of these plans.
-        tuning: how settings are chosen.
     """
 
-    place: IntArray
-    costs: StageCosts[FloatArray]
-    tuning: Tuning
+    place: IntArray  # of each plan of the lattice in `costs`, -1 where it is not among them
+    costs: StageCosts[FloatArray]  # of these plans
+    tuning: Tuning  # how settings are chosen
 
     def of(self, numbers: IntArray, layer_costs: LayerCosts) -> StageCosts[FloatArray]:
         """What layers cost of plans with these numbers in the lattice."""

@@ -154,13 +154,10 @@ def near_ties(points: Points, best: Plan, value: float, others: Sequence[Alterna
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
 
 
-def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:
-    """Warnings about an estimate: an MFU above anything measured on the device.
-
-    `ceilings` maps the name of a device to the highest MFU published for it.
-    """
+def flags(job: Job, estimate: Estimate) -> tuple[str, ...]:
+    """Warnings about an estimate: an MFU above anything measured on the device."""
     name = job.cluster.device.name
-    ceiling = ceilings.get(name)
+    ceiling = MEASURED_MFU.get(name)
     if ceiling is None or estimate.mfu <= ceiling:
         return ()
     return (

@@ -49,31 +49,20 @@ class Comparison:
     """Our plan and the best one under `pins`, each at its own knobs.
 
     The `more` of the `time` terms add up to the difference of the step times, those of `memory` to that of the peaks.
-
-    Attributes:
-        pins: as they are typed.
-        verdict: "slower" (a higher value of the objective), "same", "faster" (the pins reach where the search did not:
-            another schedule, a pin of the job undone), or "infeasible".
-        ours: the answer's plan.
-        our_estimate: its price.
-        plan: the best under the pins; where only memory is in the way, that of the least memory.
-        estimate: its price.
-        slower: its value over ours, minus one; negative for a better plan, 0 without one [1].
-        broken: the rules in the way of an infeasible plan.
-        minimize: what the values are of.
-        prefer: as of the job.
     """
 
-    pins: str
+    pins: str  # as they are typed
+    # "slower" (a higher value of the objective), "same", "faster" (the pins reach where the search did not: another
+    # schedule, a pin of the job undone), or "infeasible"
     verdict: str
-    ours: Plan
-    our_estimate: Estimate
-    plan: Plan | None = None
-    estimate: Estimate | None = None
-    slower: float = 0.0
-    broken: tuple[Clash, ...] = ()
-    minimize: str = TIME
-    prefer: str = FAST
+    ours: Plan  # the answer's plan
+    our_estimate: Estimate  # its price
+    plan: Plan | None = None  # the best under the pins; where only memory is in the way, that of the least memory
+    estimate: Estimate | None = None  # its price
+    slower: float = 0.0  # its value over ours, minus one; negative for a better plan, 0 without one [1]
+    broken: tuple[Clash, ...] = ()  # the rules in the way of an infeasible plan
+    minimize: str = TIME  # what the values are of
+    prefer: str = FAST  # as of the job
 
     @property
     def time(self) -> tuple[Difference, ...]:
