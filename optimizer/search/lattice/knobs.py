@@ -230,7 +230,11 @@ class _Spot:
         if study is None and trials <= STARTUP:
             moves = random_moves(trials, seed)
         else:
-            search = _study(seed)
+            import optuna
+
+            optuna.logging.set_verbosity(optuna.logging.ERROR)
+            # From nothing, so that one seed gives one answer whatever was kept before.
+            search = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
             search.optimize(lost, n_trials=trials)
             if study is not None:
                 keep(self.layer_costs.job, search.trials, study)
@@ -262,14 +266,6 @@ def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
     step = 1.0 / (SIDE - 1)
     moves = np.random.RandomState(seed).uniform(-step, step, (trials, len(BOX)))
     return tuple(tuple(move) for move in moves.tolist())
-
-
-def _study(seed: int) -> Any:
-    """A search that starts from nothing, so that one seed gives one answer whatever was kept before."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
 
 
 def _move(trial: Any) -> FloatArray:

@@ -229,8 +229,12 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     hosted = most_hosted(layer_costs, bounds * classes[-1].factor < best, tuning)
     for number, each in enumerate(classes):
         in_class, rows = _at(layer_costs, floor, each.risk if number else None)
-        fitting = _below(in_class, rows, hosted, bounds, tuning, search.limit / each.factor)
-        low = np.flatnonzero(fitting * each.factor < search.limit)
+        low = np.flatnonzero(bounds < search.limit / each.factor)
+        if len(low):
+            below = in_class.take(low)
+            costs = hosted.of(low, below)
+            fitting = _fitting(rows.take(low), below, costs, tuning, search.limit / each.factor)
+            low = low[fitting * each.factor < search.limit]
         if len(low):
             open_plans |= set(low[list(_undecided(search, in_class.take(low), low, each.factor))].tolist())
     return LayoutBounds(
@@ -260,18 +264,6 @@ def _search(
 ) -> _Search:
     layouts, deadline = Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
-
-
-def _below(
-    layer_costs: LayerCosts, floor: StepFloor, hosted: MostHosted, bounds: FloatArray, tuning: Tuning, best: float
-) -> FloatArray:
-    """The bounds, those below the best plan refined by what fits [unit of objective]."""
-    low = np.flatnonzero(bounds < best)
-    refined = bounds.copy()
-    if len(low):
-        some = layer_costs.take(low)
-        refined[low] = _fitting(floor.take(low), some, hosted.of(low, some), tuning, best)
-    return refined
 
 
 @dataclass(frozen=True, kw_only=True)

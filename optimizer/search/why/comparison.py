@@ -91,14 +91,16 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
     plan, estimate = (theirs.plan, theirs.estimate) if theirs else _least_memory(asked)
     our_value = value_of(job, answer.plan, answer.knobs, answer.estimate)
     value = theirs.value if theirs else value_of(asked, plan, Knobs(), estimate) if plan and estimate else our_value
+    slower = value / our_value - 1
+    verdict = "same" if abs(slower) <= SAME else "slower" if slower > 0 else "faster"
     return Comparison(
         pins=pins_text(pins),
-        verdict=_verdict(value / our_value - 1) if theirs else "infeasible",
+        verdict=verdict if theirs else "infeasible",
         ours=answer.plan,
         our_estimate=answer.estimate,
         plan=plan,
         estimate=estimate,
-        slower=value / our_value - 1,
+        slower=slower,
         broken=() if theirs else broken_rules(asked, pins),
         minimize=job.minimize,
         prefer=job.prefer,
@@ -156,9 +158,3 @@ def _least_memory(job: Job) -> tuple[Plan | None, Estimate | None]:
         return None, None
     plans = Plans.of([plan])
     return plan, estimate_of(job, price(job, plans, memory.at(layer_costs_of(job, plans))), 0)
-
-
-def _verdict(slower: float) -> str:
-    if abs(slower) <= SAME:
-        return "same"
-    return "slower" if slower > 0 else "faster"

@@ -316,7 +316,8 @@ class Solved:
 
         Raises Infeasible where no layout has a pipeline of `at_most` [s], TimeLimit where none was found in time.
         """
-        key = _costs(problem)
+        rest = (getattr(problem, each.name) for each in fields(problem) if each.name not in ("kinds", "memory"))
+        key = tuple(problem.kinds.items()), tuple(problem.memory.layers.items()), problem.memory.fixed, *rest
         limit, layout = self.known.get(key, (-inf, None))
         if layout is not None:
             return layout
@@ -331,9 +332,3 @@ class Solved:
             raise
         self.known[key] = at_most, layout
         return layout
-
-
-def _costs(problem: LayoutProblem) -> Hashable:
-    """All that decides about layouts."""
-    rest = (getattr(problem, each.name) for each in fields(problem) if each.name not in ("kinds", "memory"))
-    return tuple(problem.kinds.items()), tuple(problem.memory.layers.items()), problem.memory.fixed, *rest
