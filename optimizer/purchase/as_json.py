@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.content import content
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.designs.points import bottleneck
 from optimizer.purchase.uncertainty.inputs import own_assumptions, untested
 from optimizer.reports import listed
 from optimizer.reports.render.csv import csv_text

@@ -8,7 +8,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.units import DAY
-from optimizer.purchase.phases import phases
+from optimizer.purchase.designs.points import phases
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours
 from optimizer.purchase.wording import filled

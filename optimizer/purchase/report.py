@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.purchase.as_json import machine_rows
 from optimizer.purchase.charts import cost_energy, phase_chart, time_cost, tornado_chart, trace_chart
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.designs.points import bottleneck
 from optimizer.purchase.price.catalogue import power_limit, price_row
 from optimizer.purchase.since import changes
 from optimizer.purchase.uncertainty.inputs import own_assumptions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.catalog.offers import OLD
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.designs.points import bottleneck
 from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_price
 from optimizer.purchase.ranges import own_price
 from optimizer.purchase.staged import totals

@@ -91,13 +91,14 @@ def brief(
         warned: Lines that the head has for warnings; they take the place of those on guesses, which it names too.
         budget: A run whose hours and dollars are asked for.
     """
-    job = answer.job
+    job, share = answer.job, answer.knobs.offload
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
     tuned = _tuned(answer, plan, estimate) if job.tunes or budget else ()
-    hosted = _hosted(answer)
+    hosted = [("host", f"{share:.0%} of the optimizer state lies in its memory, updated there")] * (share > 0)
     plans = (("plan", plan.summary()), *tuned, *_layers(job, plan), *hosted, *safer, *_on_paper(answer, plan))
-    guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
+    unseen = (text for text in assumed if not ((option := OPTION.search(text)) and option[1] in SEEN))
+    guessed = [cut(text, LINE) for text in unseen][: max(0, GUESSES - warned)]
     after = (
         *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
@@ -195,22 +196,11 @@ def _kind(part: str) -> str:
     return re.sub(r"[\d-]+", "", re.split(" x | by | over | SP", part)[0]).strip()
 
 
-def _is_seen(text: str) -> bool:
-    option = OPTION.search(text)
-    return option is not None and option[1] in SEEN
-
-
 def _layers(job: Job, plan: Plan) -> Iterator[tuple[str, str]]:
     """The layers of each stage, where they are uneven."""
     layers = stage_layers(plan, job.model.layers) if plan.pp > 1 else ()
     if len(set(layers)) > 1:
         yield "layers", cut(runs(layers), LINE)
-
-
-def _hosted(answer: Answer) -> Iterator[tuple[str, str]]:
-    """How much of the optimizer lies on the host, where any does."""
-    if answer.knobs.offload > 0:
-        yield "host", f"{answer.knobs.offload:.0%} of the optimizer state lies in its memory, updated there"
 
 
 def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:

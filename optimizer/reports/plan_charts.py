@@ -20,13 +20,9 @@ from optimizer.reports.terms import label
 PRODUCTS = ("gemm", "head")  # terms of matrix products
 ATTENTION = "attention"
 SMALL = 0.002  # share of the step below which losses are drawn together
-
 TICKS = (0, 20, 40, 60, 80, 100)  # %
-
 VISIBLE = 0.0005  # share of the step below which nothing can be seen
-
 LIMIT = "#8a1c1c"
-
 ROW = 26  # height of a bar [px]
 
 

@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Knobs
     from optimizer.objectives.step.estimate import Estimate
 
-
 PLAIN = ("1f1b", "interleaved")  # schedules that every launcher has; vpp tells the second
 DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch")
-
 SURE, NEARLY = 0.999, 0.99  # chances shown as more than this, and to a tenth of a percent
-
 MANY_STAGES = 40
 
 

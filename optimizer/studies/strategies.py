@@ -16,11 +16,9 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.studies.communication import CommunicationStudy, communication
 
 STRATEGIES = ("dp", "fsdp", "tp", "pp")
-
 # Rules without which shapes of a layer or groups of GPUs make no sense; the others (a bubble ceiling, say) are only
 # remarked.
 SHAPES = ("heads", "kv-heads", "mlp-width", "layers", "experts", "expert-tp", "expert-folding", "sequence")
-
 NECESSARY = ("gpu-product", "batch", "shard", *SHAPES)
 
 

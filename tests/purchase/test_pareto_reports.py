@@ -22,8 +22,8 @@ from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
 from optimizer.purchase.designs.outer import Grid
 from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import bottleneck, phases
 from optimizer.purchase.dossier import Dossier, dossier
-from optimizer.purchase.phases import bottleneck, phases
 from optimizer.purchase.report import purchase_report
 from optimizer.purchase.units import days, quantity
 from optimizer.purchase.words import summary, vendor_questions

@@ -15,7 +15,6 @@ from optimizer.purchase.designs.points import Point, Rejected, Workshop
 if TYPE_CHECKING:
     from optimizer.purchase.campaign import Design
 
-
 # A variable of Design, and its values here.
 AXES: Mapping[str, str] = {
     "gpus": "gpus",
@@ -31,11 +30,8 @@ AXES: Mapping[str, str] = {
 STEPS: Mapping[str, float] = {
     **{"nic": 12.5e9, "oversubscription": 0.25, "power_cap": 0.01, "batch_factor": 0.25, "hbm": 8e9}
 }
-
 SAMPLERS = ("nsga2", "tpe")
-
 POPULATION = 24
-
 UNPLANNED = 10.0  # excess of a design without a plan: further out than any limit broken by less than ten times
 
 

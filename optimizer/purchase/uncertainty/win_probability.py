@@ -19,11 +19,8 @@ from optimizer.purchase.uncertainty.inputs import own_assumptions
 
 HALVINGS = 40
 DRAWS = 1500
-
 NINETY = 1.6449  # standard deviations to either end of a range that holds nine of ten cases
-
 RARE, CHEAP = 0.02, 0.002  # a question that changes fewer cases, or saves less of the cost, is not asked
-
 PARTS = 10  # of the cases by one input, in each of which the choice may be another
 
 

@@ -35,10 +35,8 @@ from optimizer.search.why.comparison import why_not
 from optimizer.search.why.robustness import robustness
 
 NOWHERE = float("inf")
-
 # Stands for a certificate that is missing.
 UNCLAIMED = Certificate(proven=True, lower_bound=0.0, space=0)
-
 NO_BOUNDS = LayoutBounds(band=0, undecided=0, knob_bound=0.0)
 
 

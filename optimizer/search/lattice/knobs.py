@@ -7,7 +7,7 @@ settings depend on nothing but the plan and its job, so that a search among fewe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, reduce
 from itertools import product
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs
+from optimizer.job.plan import FIELDS, IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts
@@ -271,3 +271,27 @@ def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
 def _move(trial: Any) -> FloatArray:
     step = 1.0 / (SIDE - 1)
     return np.array([trial.suggest_float(name, -step, step) for name in BOX])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings:
+    """The settings of `unhosted` for the plans of one job: neither the risk it takes nor what it prefers moves them."""
+
+    trials: int = 0  # of Optuna
+    seed: int = 0  # of the trials
+    study: str | None = None  # URL of a storage that keeps the trials
+    # settings of the plans so far, by their variables
+    settled: dict[tuple[object, ...], tuple[float, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, layer_costs: LayerCosts) -> KnobColumns:
+        """The best settings of every plan with no optimizer state on the host."""
+        if self.study is not None or self.trials > STARTUP:  # trials that learn move all plans alike
+            return unhosted(layer_costs, trials=self.trials, seed=self.seed, study=self.study)
+        rows = list(zip(*(getattr(layer_costs.plans, name).tolist() for name in FIELDS), strict=True))
+        new = [place for place, row in enumerate(rows) if row not in self.settled]
+        if new:
+            own = unhosted(layer_costs.take(new), trials=self.trials, seed=self.seed)
+            settings = zip(*(getattr(own, name).tolist() for name in NAMES), strict=True)
+            self.settled.update(zip((rows[place] for place in new), settings, strict=True))
+        columns = np.array([self.settled[row] for row in rows]).reshape(-1, len(NAMES)).T
+        return KnobColumns(**dict(zip(NAMES, columns, strict=True)))

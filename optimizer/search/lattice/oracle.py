@@ -27,6 +27,7 @@ from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import (
     NAMES,
+    OwnSettings,
     at_most_offload,
     columns,
     joined_knobs,
@@ -34,7 +35,6 @@ from optimizer.search.lattice.knobs import (
     tuned,
     valued,
 )
-from optimizer.search.lattice.own_settings import OwnSettings
 
 NEAR_BEST = 0.05
 FASTEST = 100  # best plans that are left whatever their bounds

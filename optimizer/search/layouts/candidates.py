@@ -22,9 +22,8 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.host_memory import most_offload
 from optimizer.objectives.step.per_step import slower_on_host
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.knobs import at_most_offload, at_risk
+from optimizer.search.lattice.knobs import OwnSettings, at_most_offload, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
-from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
 from optimizer.search.layouts.bounds.shaped import shaped_bounds

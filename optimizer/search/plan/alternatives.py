@@ -18,9 +18,8 @@ from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import useful_flops
 from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
-from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
+from optimizer.search.lattice.knobs import OwnSettings, columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, ProofPlans
 from optimizer.search.layouts.candidates import place
 

@@ -23,7 +23,6 @@ WITHIN = (0.01, 0.02, NEAR_BEST)  # the sweep keeps every plan of the widest
 SHAPE_WITHIN = 0.02
 BROAD = 3
 MORE_MEMORY = 1.10
-
 BATCH_FACTORS = (0.75, 1.25)
 
 
