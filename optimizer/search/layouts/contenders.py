@@ -44,7 +44,7 @@ class Contenders:
             return
         for batch in self._waiting:
             floor = step_floor(batch, self.tuning.fixed or Knobs())
-            bounds = floor.value(floor.slowest(), any_knobs=self.tuning.fixed is None)
+            bounds = floor.bound(any_knobs=self.tuning.fixed is None)
             paper = bounds / objective_of(self.job).weight(self.job, batch.plans)
             self.parts.append(self._left(batch, bounds, paper))
         self._waiting = []

@@ -52,7 +52,7 @@ class PlanFloors(Rows):
     def least(self) -> FloatArray:
         """Values that no layout of a plan beats with any share on the host, whatever fits [unit of the objective]."""
         ends = (self.floor, self.floor.offloaded(np.ones(len(self.layer_costs))))
-        return np.minimum(*(floor.value(floor.slowest()) for floor in ends))
+        return np.minimum(*(floor.bound() for floor in ends))
 
     def of(self, layer_costs: LayerCosts) -> PlanFloors:
         """The floors of the same plans where memory has other room."""
