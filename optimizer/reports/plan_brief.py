@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Alternative, Answer, Certificate
 from optimizer.base.content import in_words
 from optimizer.base.units import GB, seconds
 from optimizer.catalog.targets import launchers, without_files
@@ -16,6 +16,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.expected import risk_to_accept
 from optimizer.objectives.minimised.registry import objective, objective_of
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import learning_words, runs_words
@@ -24,10 +25,6 @@ from optimizer.reports.plan_words import chance, moving_parts
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
 from optimizer.reports.terms import label, largest_first, runs
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Alternative, Answer, Certificate
-    from optimizer.objectives.step.estimate import Estimate
 
 LINE = 66  # characters that a row of pairs holds at 80 columns
 SEEN = ("cluster", "seq-len", "global-batch", "stack")  # guesses whose values the line of the subject has

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Answer, Safety
 from optimizer.base.content import content
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
@@ -13,16 +13,12 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.minimised.registry import objective
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import mfu_words, price_words, runs_words, step_words
 from optimizer.reports.terms import runs
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Answer, Safety
-    from optimizer.job.plan import Knobs
-    from optimizer.objectives.step.estimate import Estimate
 
 PLAIN = ("1f1b", "interleaved")  # schedules that every launcher has; vpp tells the second
 DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.charts.palette import BLUE, ORANGE
@@ -12,15 +13,11 @@ from optimizer.reports.known_values import price_words
 from optimizer.reports.listed import record, table
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Record, Report, Table, Value, cell, columns, notes, section
+from optimizer.studies.communication import CommunicationStudy
 from optimizer.studies.communication_report import TABLES, roofline_record
-
-if TYPE_CHECKING:
-    from optimizer.job.job import Job
-    from optimizer.job.plan import Plan
-    from optimizer.studies.communication import CommunicationStudy
-    from optimizer.studies.memory_need import MemoryNeed
-    from optimizer.studies.networks import NetworkVerdict
-    from optimizer.studies.strategies import Strategy
+from optimizer.studies.memory_need import MemoryNeed
+from optimizer.studies.networks import NetworkVerdict
+from optimizer.studies.strategies import Strategy
 
 PER_LAYER = columns("strategy | messages [1] | largest [B] | sent by a GPU [B] | time [s] | energy [J]")
 PER_STEP = columns(

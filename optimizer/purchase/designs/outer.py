@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.purchase.campaign import Design
 from optimizer.purchase.designs.front import OBJECTIVES, worst_excess
 from optimizer.purchase.designs.points import Point, Rejected, Workshop
-
-if TYPE_CHECKING:
-    from optimizer.purchase.campaign import Design
 
 # A variable of Design, and its values here.
 AXES: Mapping[str, str] = {
@@ -33,6 +30,29 @@ STEPS: Mapping[str, float] = {
 SAMPLERS = ("nsga2", "tpe")
 POPULATION = 24
 UNPLANNED = 10.0  # excess of a design without a plan: further out than any limit broken by less than ten times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The discrete outer variables; every combination is a design."""
+
+    kinds: tuple[Design, ...]
+    gpus: tuple[int, ...]
+    dtypes: tuple[str, ...] = ("bf16",)
+    batch_factors: tuple[float, ...] = (1.0,)
+    power_caps: tuple[float, ...] = (1.0,)
+    nics: tuple[float, ...] = (0.0,)
+    oversubscriptions: tuple[float, ...] = (0.0,)
+    hbms: tuple[float, ...] = (0.0,)
+    scale_ups: tuple[int, ...] = (0,)
+    best_counts: Mapping[str, int] = field(default_factory=dict)  # number of GPUs instead of `gpus`, by kind of machine
+
+    def designs(self) -> Iterable[Design]:
+        """Every combination, in a fixed order."""
+        axes = [getattr(self, name) for name in AXES.values()]
+        for kind, *values in product(self.kinds, *axes):
+            design = replace(kind, **dict(zip(AXES, values, strict=True)))
+            yield replace(design, gpus=self.best_counts.get(kind.kind, design.gpus))
 
 
 def explore(
@@ -95,26 +115,3 @@ def _corners(
 def _highest(name: str, low: float, high: float) -> float:
     """The last step within a range."""
     return low + STEPS[name] * int((high - low) / STEPS[name] + 1e-9)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """The discrete outer variables; every combination is a design."""
-
-    kinds: tuple[Design, ...]
-    gpus: tuple[int, ...]
-    dtypes: tuple[str, ...] = ("bf16",)
-    batch_factors: tuple[float, ...] = (1.0,)
-    power_caps: tuple[float, ...] = (1.0,)
-    nics: tuple[float, ...] = (0.0,)
-    oversubscriptions: tuple[float, ...] = (0.0,)
-    hbms: tuple[float, ...] = (0.0,)
-    scale_ups: tuple[int, ...] = (0,)
-    best_counts: Mapping[str, int] = field(default_factory=dict)  # number of GPUs instead of `gpus`, by kind of machine
-
-    def designs(self) -> Iterable[Design]:
-        """Every combination, in a fixed order."""
-        axes = [getattr(self, name) for name in AXES.values()]
-        for kind, *values in product(self.kinds, *axes):
-            design = replace(kind, **dict(zip(AXES, values, strict=True)))
-            yield replace(design, gpus=self.best_counts.get(kind.kind, design.gpus))
