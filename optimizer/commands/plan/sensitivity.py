@@ -16,7 +16,7 @@ from optimizer.commands.waiting import waiting
 
 @click.command(help=help_text("sensitivity"))
 @listed("sensitivity")
-def sensitivity(*, lost_nodes: tuple[int, ...], as_json: bool, html: Path | None, **options: Any) -> None:
+def sensitivity(*, lost_nodes: tuple[int, ...] | None, as_json: bool, html: Path | None, **options: Any) -> None:
     """Plan, vary, print."""
     check_complete(options, "optimize sensitivity")
     job, assumed = job_of(request_of(options))
