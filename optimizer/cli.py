@@ -17,7 +17,7 @@ import click
 from optimizer.base.errors import InputError, OptimizerError, shortened
 from optimizer.base.interruption import INTERRUPTED, asked
 from optimizer.base.names import terminal_text, without_passwords
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text
 from optimizer.commands.plan.command import FIRST_OF_PLAN, plan_options, run_plan
 from optimizer.job.fields import FIELDS
 

@@ -68,7 +68,13 @@ def load_model(name_or_path: str | Path) -> Model:
         if (preset := base_of(str(name_or_path))) and not os.path.exists(path):
             return _preset(preset)
         if HUB.fullmatch(str(name_or_path)) and not os.path.exists(path):
-            raise InputError(_unknown_of_hub(str(name_or_path)))
+            owner, _, model = str(name_or_path).rpartition("/")
+            near = nearest(ENDING.sub("", model), model_names(), 2)
+            hint = f"the nearest presets are {' and '.join(near)}; " if near else ""
+            raise InputError(
+                f"model {owner}/{model} is neither a preset nor a file here: {hint}its config.json does, too "
+                "(--model ./config.json)"
+            )
         return _read(existing("model", path))
     name = str(name_or_path)
     if spelling(name) not in _index() and not own_file("model", name) and name and os.path.exists(name):
@@ -109,13 +115,6 @@ def base_of(name: str) -> str:
         if shorter == name:
             return ""
         name = shorter
-
-
-def _unknown_of_hub(name: str) -> str:
-    """What to say of a hub's name that no preset has."""
-    near = nearest(ENDING.sub("", name.rpartition("/")[2]), model_names(), 2)
-    hint = f"the nearest presets are {' and '.join(near)}; " if near else ""
-    return f"model {name} is neither a preset nor a file here: {hint}its config.json does, too (--model ./config.json)"
 
 
 def model_names() -> tuple[str, ...]:

@@ -210,7 +210,8 @@ def median(offers: Sequence[Offer]) -> list[Offer]:
     if len(offers) % 2 or not offers:
         return list(offers[len(offers) // 2 :][:1])
     two = offers[len(offers) // 2 - 1], offers[len(offers) // 2]
-    value, (larger, older) = (two[0].value + two[1].value) / 2, (max(two, key=lambda o: o.sold), min(two, key=_day))
+    larger, older = max(two, key=lambda each: each.sold), min(two, key=lambda each: each.day or datetime.date.min)
+    value = (two[0].value + two[1].value) / 2
     between = replace(
         larger,
         provider=" and ".join(item.provider for item in two),
@@ -225,10 +226,6 @@ def median(offers: Sequence[Offer]) -> list[Offer]:
         of=two,
     )
     return [between]
-
-
-def _day(offer: Offer) -> datetime.date:
-    return offer.day or datetime.date.min
 
 
 def read_quotes(path: str | Path) -> tuple[Offer, ...]:

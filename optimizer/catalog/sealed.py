@@ -43,11 +43,7 @@ def _look(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if isinstance(arguments[0], int):  # opened before, as it might
         return
-    if event in FILE_EVENTS and _ours(arguments[0]):
+    homes: tuple[str | Path, ...] = (sys.prefix, sys.base_prefix, Path(__file__).parents[2], presets_folder(), *_sealed)
+    if event in FILE_EVENTS and lies_in(os.fsdecode(arguments[0] or "."), homes):
         return
     raise PermissionError(f"a pasted text may not open {arguments[0]!r}")
-
-
-def _ours(path: Any) -> bool:
-    homes: tuple[str | Path, ...] = (sys.prefix, sys.base_prefix, Path(__file__).parents[2], presets_folder(), *_sealed)
-    return lies_in(os.fsdecode(path or "."), homes)

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from optimizer.base.content import content, in_words, texts
 from optimizer.base.files import HTML
 from optimizer.commands.completion import Complete, paths, presets_of, targets, variables
 from optimizer.commands.defaults import Usual
 from optimizer.commands.output import OutFile
 from optimizer.commands.pins import FIXED, joined
 from optimizer.commands.values import (
+    COUNTS,
+    DOLLARS,
     FILE,
+    MONEY,
+    NAMED,
     SHARE,
     SIZE,
+    TOKENS,
     TextType,
     flex,
     formats,
     gpus_or_fewer,
+    quantity,
     seconds,
     size_or_none,
     whole_number,
 )
 from optimizer.job import fields
-from optimizer.job.fields import FIELDS, Field
+from optimizer.job.fields import FIELDS, STACKS, Field
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
-
 CLUSTER_NAMES = presets_of("cluster", "device")
 COMPLETED: Mapping[str, Complete] = {
     **{name: presets_of(name) for name in ("model", "device", "stack")},
@@ -134,9 +142,6 @@ PRICES = click.option(
 )
 
 
-priced = given((PRICES, TERM, PROVIDER))
-
-
 def book(asked: dict[str, Any]) -> PriceBook:
     """Take the three options of prices out of the others: the price book that they name.
 
@@ -145,3 +150,87 @@ def book(asked: dict[str, Any]) -> PriceBook:
     from optimizer.catalog.offers import book_of
 
     return book_of(asked.pop("prices_file"), asked.pop("term"), asked.pop("provider"))
+
+
+WORDS: Mapping[str, Any] = {
+    **{"file": FILE, "path": click.Path(path_type=Path), "money": MONEY, "tokens": TOKENS},
+    **{"named": NAMED, "counts": COUNTS, "dollars": DOLLARS},
+}
+SHARED: Mapping[str, Callable[..., Option]] = {
+    **{"json": as_json, "html": html, "force": force},
+    **{"term": lambda: TERM, "provider": lambda: PROVIDER, "prices": lambda: PRICES},
+}
+
+
+def listed(command: str, **types: Any) -> Callable[[Command], Command]:
+    """The options of a command, in the order of its table.
+
+    Args:
+        command: Its table in options.toml.
+        types: Types by words that this table alone has.
+
+    >>> click.command(listed("timeline")(lambda: None)).params[1].opts
+    ['--best']
+    """
+    return given(_listed(command, {**WORDS, **types}))
+
+
+def _listed(command: str, types: Mapping[str, Any]) -> Iterator[Option]:
+    for name, row in content("optimizer.commands", "options.toml")[command].items():
+        if "all" in row:
+            yield from _listed(row["all"], types)
+        elif "job" in row:
+            yield from JOB
+        elif name in SHARED and "as" not in row:
+            yield SHARED[name](**row)
+        else:
+            yield _option(name, dict(row), types)
+
+
+def _option(name: str, row: dict[str, Any], types: Mapping[str, Any]) -> Option:
+    """One option; what click does not know is taken out of its row."""
+    changes: dict[str, Any] = {"help": row.pop("help").replace("{STACKS}", STACKS)} if "help" in row else {}
+    if "complete" in row:
+        kind = row.pop("complete")
+        changes["shell_complete"] = (COMPLETED.get(kind) or presets_of(kind)) if kind else None
+    for word, read in (
+        ("type", types.__getitem__),
+        ("whole", lambda ends: whole_number(*ends)),
+        ("quantity", lambda words: quantity(*words)),
+        ("choices", click.Choice),
+    ):
+        if word in row:
+            changes["type"] = read(row.pop(word))
+    fills = row.pop("usual", False)
+    if row.pop("field", False):
+        return (usual if fills else option)(name, **row, **changes)
+    parameter = [row.pop("as")] if "as" in row else []
+    return click.option(f"--{name}", *parameter, **row, **changes)
+
+
+_EXAMPLES = re.compile(r"```bash\n(.*?)\n```", re.DOTALL)
+
+
+def help_text(command: str) -> str:
+    r"""The help of a command; its examples stay as they are written.
+
+    >>> help_text("trial next").splitlines()[-3:]
+    ['\x08', 'optimize trial next trials/', 'bash trials/run.sh /path/to/Megatron-LM']
+    """
+    return _EXAMPLES.sub("\b\n\\1", texts("optimizer.commands", "help.md")[command])
+
+
+class ReadingCommand(click.Command):
+    """A command with {logs} or {configs} in its help: the programs whose logs, or the files that are read."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help with the names filled in."""
+        from optimizer.frameworks.every import CONFIGS, LOGS
+
+        names = {
+            "{logs}": in_words([log.name for log in LOGS]),
+            "{configs}": in_words([file for config in CONFIGS for file in config.files], "or"),
+        }
+        for place, words in names.items():
+            self.help = (self.help or "").replace(place, words)
+        super().format_help_text(ctx, formatter)

@@ -29,7 +29,7 @@ def presets(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**names, "own": own} if own else names, indent=2))
         return
-    from optimizer.reports.preset_report import names_report
+    from optimizer.reports.preset_numbers import names_report
 
     print_screen(names_report(names, own))
 
@@ -48,6 +48,6 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(preset), indent=2))
         return
-    from optimizer.reports.preset_report import preset_report
+    from optimizer.reports.preset_numbers import preset_report
 
     print_screen(preset_report(preset))

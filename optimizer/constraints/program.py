@@ -6,7 +6,7 @@ and adds a table one tuple at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -23,19 +23,12 @@ Variable = int | str
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """What the solver answers.
+    """What the solver answers."""
 
-    Attributes:
-        status: FEASIBLE, OPTIMAL, INFEASIBLE or UNKNOWN.
-        values: by variable; None without a solution.
-        bound: of the objective.
-        core: names of rules that cannot hold together.
-    """
-
-    status: str
-    values: tuple[int, ...] | None
-    bound: float
-    core: tuple[str, ...] = ()
+    status: str  # FEASIBLE, OPTIMAL, INFEASIBLE or UNKNOWN
+    values: tuple[int, ...] | None  # by variable; None without a solution
+    bound: float  # of the objective
+    core: tuple[str, ...] = ()  # names of rules that cannot hold together
 
 
 class Program:
@@ -158,6 +151,20 @@ class Program:
             expression.coeffs.append(1)
         table.values.extend(values.ravel().tolist())
         return None
+
+    def where(self, variables: Sequence[str], holds: Callable[..., object], literal: int) -> None:
+        """The named variables take values for which a condition holds, which is asked about every row of theirs.
+
+        >>> program = Program({"tp": (1, 2, 4), "pp": (1, 2)})
+        >>> program.where(("tp", "pp"), lambda tp, pp: tp * pp == 4, program.literal("four"))
+        >>> list(program.message.constraints[0].table.values)
+        [2, 2, 4, 1]
+        """
+        rows = [row for row in self.combinations(variables) if holds(*row)]
+        if len(variables) == 1:
+            self.restrict(variables[0], [value for (value,) in rows], literal)
+        else:
+            self.allow(variables, rows, literal)
 
     def restrict(self, variable: Variable, values: Iterable[int], literal: int | None = None) -> None:
         """The variable takes one of these values."""

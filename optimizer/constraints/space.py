@@ -31,7 +31,9 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     model, limits = job.model, job.limits
     counts = np.array([job.gpus]) if gpus is None else gpus
     degrees = _degrees(job, counts)
-    modes = {mode for some in _alike(job, counts) for mode in searched_modes(some)}
+    # Numbers of GPUs of more than a node count as one: their ranks share experts alike.
+    unlike = np.unique(np.minimum(counts, job.cluster.gpus_per_node)).tolist()
+    modes = {mode for count in unlike for mode in searched_modes(replace(job, gpus=count))}
     experts = model.experts.count if model.experts else 1
     values: dict[str, set[int]] = {
         "tp": {tp for tp in degrees if tp <= max(WIDEST_TP, ceiling(job))},
@@ -85,11 +87,6 @@ def _dividing(counts: IntArray, most: int) -> Iterator[int]:
     among = np.zeros(largest + 1, np.bool_)
     among[counts] = True
     return (number for number in range(1, min(most, largest) + 1) if among[number::number].any())
-
-
-def _alike(job: Job, counts: IntArray) -> list[Job]:
-    """A job for each of these numbers of GPUs, those of more than a node as one: their ranks share experts alike."""
-    return [replace(job, gpus=count) for count in np.unique(np.minimum(counts, job.cluster.gpus_per_node)).tolist()]
 
 
 def _groups(job: Job, degrees: Iterable[int]) -> set[int]:

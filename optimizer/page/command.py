@@ -9,7 +9,7 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.commands.completion import paths, presets_of
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text
 from optimizer.commands.values import COUNTS, whole_number
 from optimizer.commands.waiting import waiting
 

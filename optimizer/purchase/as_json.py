@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.content import content
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.alternatives import AlternativeDesign
+from optimizer.purchase.designs.points import Point, bottleneck
+from optimizer.purchase.dossier import Dossier, Quote
+from optimizer.purchase.ranges import Range
+from optimizer.purchase.staged import Staged
 from optimizer.purchase.uncertainty.inputs import own_assumptions, untested
 from optimizer.reports import listed
 from optimizer.reports.render.csv import csv_text
 from optimizer.reports.render.json import as_json
-
-if TYPE_CHECKING:
-    from optimizer.purchase.alternatives import AlternativeDesign
-    from optimizer.purchase.designs.points import Point
-    from optimizer.purchase.dossier import Dossier, Quote
-    from optimizer.purchase.ranges import Range
-    from optimizer.purchase.staged import Staged
 
 SCHEMA_VERSION = 1
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.units import DAY
-from optimizer.purchase.phases import phases
+from optimizer.purchase.designs.points import Point, phases
+from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.units import J_PER_MWH, days, dollars, megawatt_hours
 from optimizer.purchase.wording import filled
 from optimizer.reports.charts.chart import INK, Chart, bars, figure, points
 from optimizer.reports.charts.palette import PALETTE
-
-if TYPE_CHECKING:
-    from optimizer.purchase.designs.points import Point
-    from optimizer.purchase.dossier import Dossier
 
 # Okabe and Ito's colours, which people with any colour vision tell apart; the symbol says the same once more.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4d4d4d")

@@ -14,7 +14,9 @@ from optimizer.purchase.designs.inverse import (
     Parity,
     RentOrBuy,
     Resale,
+    Standby,
     best_by_kind,
+    by_repair,
     cheapest,
     cheapest_by_kind,
     fastest,
@@ -22,16 +24,15 @@ from optimizer.purchase.designs.inverse import (
     parities,
     rent_or_buy_known,
     resale,
+    standby,
 )
 from optimizer.purchase.designs.pareto import Purchase
 from optimizer.purchase.designs.points import Planner, Point, Workshop, default_planner
-from optimizer.purchase.designs.standby import Standby, by_repair, standby
 from optimizer.purchase.price.catalogue import power_curve, power_limit, price_row, purchase_price
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.staged import Delivery, Staged, by_kind
-from optimizer.purchase.uncertainty.break_even import BreakEven, break_evens
 from optimizer.purchase.uncertainty.sensitivity import Swing, input_swings, intervals, tornado
-from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret
+from optimizer.purchase.uncertainty.win_probability import BreakEven, Decision, break_evens, judged, least_regret
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import Any
 
+from optimizer.purchase.alternatives import AlternativeDesign
 from optimizer.purchase.as_json import machine_rows
+from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.charts import cost_energy, phase_chart, time_cost, tornado_chart, trace_chart
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.designs.points import Point, bottleneck
+from optimizer.purchase.dossier import Dossier, Quote
 from optimizer.purchase.price.catalogue import power_limit, price_row
 from optimizer.purchase.since import changes
 from optimizer.purchase.uncertainty.inputs import own_assumptions
@@ -23,17 +27,9 @@ from optimizer.purchase.words import (
     to_win,
     vendor_questions,
 )
-from optimizer.reports.glossary import words_in
 from optimizer.reports.plan_words import plan_words
 from optimizer.reports.report import Heading, Pairs, Report, Section, Table, Tile, Tiles, notes, section
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from optimizer.purchase.alternatives import AlternativeDesign
-    from optimizer.purchase.campaign import Campaign
-    from optimizer.purchase.designs.points import Point
-    from optimizer.purchase.dossier import Dossier, Quote
+from optimizer.reports.terms import words_in
 
 MOST_ROWS = 60  # of the designs that are listed
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog.readers.text import read_text
+from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.units import dollars, hourly, percent
 from optimizer.purchase.wording import say
-
-if TYPE_CHECKING:
-    from optimizer.purchase.dossier import Dossier
 
 SAME = 0.005  # of a price or a cost, and of a chance: less is no change
 NEEDED = ("device", "gpus", "price_now", "chance", "cost_usd")

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from datetime import date
 
-from optimizer.catalog.offers import OLD
+from optimizer.catalog.offers import OLD, Offer
+from optimizer.purchase.alternatives import AlternativeDesign
+from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.front import binding_limits, smallest_excess
-from optimizer.purchase.phases import bottleneck
+from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy
+from optimizer.purchase.designs.points import Excess, Point, bottleneck
+from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.price.catalogue import fabric_of, price_row, purchase_price
-from optimizer.purchase.ranges import own_price
-from optimizer.purchase.staged import totals
+from optimizer.purchase.ranges import Range, own_price
+from optimizer.purchase.staged import Delivery, Staged, totals
 from optimizer.purchase.uncertainty.inputs import untested
+from optimizer.purchase.uncertainty.win_probability import BreakEven, OpenQuestion
 from optimizer.purchase.units import days, dollars, hourly, percent, quantity
 from optimizer.purchase.wording import filled, note, say
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from optimizer.catalog.offers import Offer
-    from optimizer.purchase.alternatives import AlternativeDesign
-    from optimizer.purchase.campaign import Campaign
-    from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy
-    from optimizer.purchase.designs.points import Excess, Point
-    from optimizer.purchase.dossier import Dossier
-    from optimizer.purchase.ranges import Range
-    from optimizer.purchase.staged import Delivery, Staged
-    from optimizer.purchase.uncertainty.break_even import BreakEven
-    from optimizer.purchase.uncertainty.win_probability import OpenQuestion
 
 INFINITE = float("inf")
 QUESTIONS = 3  # shown

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from optimizer.base.units import GB
 from optimizer.reports.known_values import price_words
 from optimizer.reports.plan_words import chance, job_title, subject
 from optimizer.reports.report import Pairs, Report, notes, section
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from optimizer.search.check.plan_rules import Finding
-    from optimizer.search.check.verification import Verification
+from optimizer.search.check.plan_rules import Finding
+from optimizer.search.check.verification import Verification
 
 NAMED = 5  # broken things in the headline
 LISTED = 25  # of them in the table

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp, sqrt
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Answer
 from optimizer.base.units import seconds
 from optimizer.job.job import Job
 from optimizer.job.known import TIME
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Answer
 
 NOT_KNOWN = "not known"
 DECIDES = 0.002  # of a step, from which on a run that chooses between plans is named

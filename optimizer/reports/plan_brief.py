@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Alternative, Answer, Certificate
 from optimizer.base.content import in_words
 from optimizer.base.units import GB, seconds
 from optimizer.catalog.targets import launchers, without_files
@@ -16,19 +16,15 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.objectives.expected import risk_to_accept
 from optimizer.objectives.minimised.registry import objective, objective_of
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import learning_words, runs_words
 from optimizer.reports.plan_tiles import Budget, count
-from optimizer.reports.plan_words import chance
+from optimizer.reports.plan_words import chance, moving_parts
 from optimizer.reports.proof_lines import shown
 from optimizer.reports.report import Pairs, Section, Table, columns, section
 from optimizer.reports.terms import label, largest_first, runs
-from optimizer.search.plan.moving_parts import moving_parts
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Alternative, Answer, Certificate
-    from optimizer.objectives.step.estimate import Estimate
 
 LINE = 66  # characters that a row of pairs holds at 80 columns
 SEEN = ("cluster", "seq-len", "global-batch", "stack")  # guesses whose values the line of the subject has
@@ -92,13 +88,14 @@ def brief(
         warned: Lines that the head has for warnings; they take the place of those on guesses, which it names too.
         budget: A run whose hours and dollars are asked for.
     """
-    job = answer.job
+    job, share = answer.job, answer.knobs.offload
     cautious = job.prefer == EXPECTED and chance_to_fit(job, estimate.reserved) >= 1.0 - USUAL_RISK
     safer = () if cautious else _safer(answer, plan, estimate)
     tuned = _tuned(answer, plan, estimate) if job.tunes or budget else ()
-    hosted = _hosted(answer)
+    hosted = [("host", f"{share:.0%} of the optimizer state lies in its memory, updated there")] * (share > 0)
     plans = (("plan", plan.summary()), *tuned, *_layers(job, plan), *hosted, *safer, *_on_paper(answer, plan))
-    guessed = [cut(text, LINE) for text in assumed if not _is_seen(text)][: max(0, GUESSES - warned)]
+    unseen = (text for text in assumed if not ((option := OPTION.search(text)) and option[1] in SEEN))
+    guessed = [cut(text, LINE) for text in unseen][: max(0, GUESSES - warned)]
     after = (
         *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
@@ -196,22 +193,11 @@ def _kind(part: str) -> str:
     return re.sub(r"[\d-]+", "", re.split(" x | by | over | SP", part)[0]).strip()
 
 
-def _is_seen(text: str) -> bool:
-    option = OPTION.search(text)
-    return option is not None and option[1] in SEEN
-
-
 def _layers(job: Job, plan: Plan) -> Iterator[tuple[str, str]]:
     """The layers of each stage, where they are uneven."""
     layers = stage_layers(plan, job.model.layers) if plan.pp > 1 else ()
     if len(set(layers)) > 1:
         yield "layers", cut(runs(layers), LINE)
-
-
-def _hosted(answer: Answer) -> Iterator[tuple[str, str]]:
-    """How much of the optimizer lies on the host, where any does."""
-    if answer.knobs.offload > 0:
-        yield "host", f"{answer.knobs.offload:.0%} of the optimizer state lies in its memory, updated there"
 
 
 def _safer(answer: Answer, plan: Plan, estimate: Estimate) -> Iterator[tuple[str, str]]:

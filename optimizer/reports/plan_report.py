@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Alternative, Answer, Certificate, Format
 from optimizer.base.units import GB, seconds, show
 from optimizer.catalog.targets import of_target
 from optimizer.constraints.rules.memory import percent
 from optimizer.constraints.rules.tp_scale_up import ceiling
 from optimizer.job.fields import LIMITS
-from optimizer.job.job import EVEN_RISK, TIME
+from optimizer.job.job import EVEN_RISK, TIME, Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective_of
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import risk_of, safe_memory
 from optimizer.reports.known_values import learning_words, mfu_words, step_words
 from optimizer.reports.plan_brief import LINE, brief, cut, head_line, warnings
@@ -35,12 +37,6 @@ from optimizer.reports.plan_words import (
 from optimizer.reports.proof_lines import proof_lines, shown, timings
 from optimizer.reports.report import Pairs, Report, Section, Table, Tiles, Tone, columns, notes, section
 from optimizer.reports.terms import label, largest_first
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Alternative, Answer, Certificate, Format
-    from optimizer.job.job import Job
-    from optimizer.job.plan import Plan
-    from optimizer.objectives.step.estimate import Estimate
 
 AT_LIMIT = 0.95
 CONFLICT_LINES = 20  # of the rules of a conflict and their remedies in a short answer

@@ -1,28 +1,26 @@
-"""A plan in words: what it is, how sure its figures are, what it would cost to have another; and as pins."""
+"""A plan in words: what it is and needs, how sure its figures are, what it would cost to have another; and as pins."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Answer, Safety
 from optimizer.base.content import content
 from optimizer.base.units import GB, seconds, show
 from optimizer.frameworks.megatron.layout import plan_layout, stage_layers
 from optimizer.job.fields import FAST
 from optimizer.job.job import Job
-from optimizer.job.plan import Plan
+from optimizer.job.plan import Knobs, Plan
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.objectives.minimised.registry import objective
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import ALL_SCORES, PARAMETERS
 from optimizer.objectives.step.interval import LEVEL, interval, mfu
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.reports.known_values import mfu_words, price_words, runs_words, step_words
 from optimizer.reports.terms import runs
 
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Answer, Safety
-    from optimizer.job.plan import Knobs
-    from optimizer.objectives.step.estimate import Estimate
-
+PLAIN = ("1f1b", "interleaved")  # schedules that every launcher has; vpp tells the second
 DEGREES = ("tp", "cp", "ep", "etp", "pp", "vpp", "micro_batch")
 SURE, NEARLY = 0.999, 0.99  # chances shown as more than this, and to a tenth of a percent
 MANY_STAGES = 40
@@ -201,3 +199,30 @@ def show_gigabytes(value: float) -> str:
     '12.3 GB'
     """
     return f"{value / GB:.1f} GB" if value >= 0.05 * GB else f"{value / 1e6:.0f} MB"
+
+
+def moving_parts(plan: Plan, knobs: Knobs) -> tuple[str, ...]:
+    """What a plan needs beyond data parallelism, the shards of ZeRO-1 and layers in even parts.
+
+    >>> moving_parts(Plan(tp=8, pp=4, vpp=2, dp=4, layers_per_stage=(7, 8, 8, 7)), Knobs(offload=0.5))
+    ('tensor parallelism', 'pipeline', 'virtual stages', 'uneven stages', 'optimizer on the host')
+    """
+    parts = {
+        "tensor parallelism": plan.tp > 1,
+        "context parallelism": plan.cp > 1,
+        "expert parallelism": plan.ep > 1,
+        "tensor parallelism of experts": plan.etp > 1,
+        "pipeline": plan.pp > 1,
+        "virtual stages": plan.vpp > 1,
+        f"{plan.schedule} schedule": plan.schedule not in PLAIN,
+        f"ZeRO-{plan.zero_stage}": plan.zero_stage > 1,
+        "shards of some replicas": plan.shard > 0,
+        "recomputation": plan.recompute != RECOMPUTE[0],
+        "overlap of the exchange": plan.overlap_exchange,
+        "uneven stages": len(set(plan.layers_per_stage)) > 1,
+        "stages that recompute unlike": len(set(plan.recompute_layers)) > 1,
+        "prediction layers before the head": plan.mtp_ahead > 0,
+        "activations on the host": plan.activation_offload > 0,
+        "optimizer on the host": knobs.offload > 0,
+    }
+    return tuple(name for name, moves in parts.items() if moves)

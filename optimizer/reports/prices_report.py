@@ -23,7 +23,8 @@ def prices_report(offers: Sequence[Offer], taken: Collection[int], today: date) 
             offer.device,
             " ".join(part for part in (offer.provider, offer.offer) if part) or "quote",
             offer.term.replace("_", " ") + _binds(offer),
-            _price(offer) + ("*" if id(offer) in taken else " "),
+            (f"{offer.value * 3600:,.2f} $/h" if offer.term in RENTS else f"{offer.value:,.0f} $")
+            + ("*" if id(offer) in taken else " "),
             offer.date,
             "" if (age := offer.age(today)) is None else f"{age:,}{' !' if age > OLD else '  '}",
             offer.grade,
@@ -45,8 +46,3 @@ def _binds(offer: Offer) -> str:
     return (
         "" if offer.commitment == COMMITMENTS.get(offer.term, 0.0) else f", {offer.commitment / DAY:,.0f} days at least"
     )
-
-
-def _price(offer: Offer) -> str:
-    """USD per GPU and hour, or per GPU."""
-    return f"{offer.value * 3600:,.2f} $/h" if offer.term in RENTS else f"{offer.value:,.0f} $"

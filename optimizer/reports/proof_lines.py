@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from optimizer.answer.answer import Certificate, NearTies
 from optimizer.base.units import seconds, show
 from optimizer.job.fields import EXPECTED
-
-if TYPE_CHECKING:
-    from optimizer.answer.answer import Certificate, NearTies
 
 SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 

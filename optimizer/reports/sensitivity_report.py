@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from optimizer.job.job import TIME
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.reports.known_values import price_words
 from optimizer.reports.plan_words import job_title, knobs_text, subject
 from optimizer.reports.report import Report, Table, columns, notes, section
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from optimizer.search.plan.best import Best
-    from optimizer.search.why.basin import Basin
-    from optimizer.search.why.resilience import Loss
-    from optimizer.search.why.what_binds import Effect, Sensitivity
+from optimizer.search.plan.best import Best
+from optimizer.search.why.resilience import Loss
+from optimizer.search.why.what_binds import Basin, Effect, Sensitivity
 
 SMALLEST = 5e-5  # gains that print as 0.00 %
 EFFECTS = columns(" | ~ | [text] | [bar]")

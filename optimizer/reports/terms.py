@@ -1,9 +1,11 @@
-"""What the terms of an estimate are called in reports."""
+"""What the terms of an estimate are called in reports, and what the short words of the field mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
+from optimizer.base.content import content
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
@@ -43,3 +45,15 @@ def runs(counts: Sequence[int]) -> str:
         else:
             parts.append([1, count])
     return " ".join(f"{times}×{count}" if times > 1 else str(count) for times, count in parts)
+
+
+def words_in(texts: Iterable[str]) -> dict[str, str]:
+    """The words of the glossary that stand in a text, in the order of the glossary.
+
+    >>> list(words_in(["TP 4 SP, DP 8", "MFU 40 %"]))
+    ['TP', 'SP', 'DP', 'MFU']
+    """
+    whole, glossary = " ".join(texts), content("optimizer.reports", "words.toml")["glossary"]
+    return {
+        word: meaning for word, meaning in glossary.items() if re.search(rf"(?<![\w-]){re.escape(word)}(?!\w)", whole)
+    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.content import content
 from optimizer.base.units import seconds, show
+from optimizer.job.hardware import Cluster
 from optimizer.objectives.step.interval import interval
 from optimizer.reports.charts.bar_chart import bar_chart
 from optimizer.reports.charts.palette import PALETTE
@@ -15,11 +16,8 @@ from optimizer.reports.listed import record, table
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Record, Report, section
 from optimizer.reports.terms import label
-
-if TYPE_CHECKING:
-    from optimizer.job.hardware import Cluster
-    from optimizer.studies.communication import CommunicationStudy, PricedTraffic
-    from optimizer.studies.intensity import LayerRoofline
+from optimizer.studies.communication import CommunicationStudy, PricedTraffic
+from optimizer.studies.intensity import LayerRoofline
 
 KINDS = {
     "all_reduce": "all-reduce",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from optimizer.base.content import content
 from optimizer.reports.listed import record
 from optimizer.reports.report import Record, Report, Table, Value, columns, section
-from optimizer.studies.fits import MOST_LENGTH, method_words
-
-if TYPE_CHECKING:
-    from optimizer.studies.fits import Fit, FitsStudy
+from optimizer.studies.fits import MOST_LENGTH, Fit, FitsStudy, method_words
 
 CELLS = columns("method | context [1] | memory [B] | fits [%] | tokens/s [1] | smallest card | fastest plan ~")
 NONE = "does not fit"

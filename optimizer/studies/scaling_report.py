@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.content import content
 from optimizer.base.units import show
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.reports.charts.chart import Chart, figure, points
 from optimizer.reports.charts.palette import BLUE, GREEN, GREY, ORANGE
 from optimizer.reports.known_values import NOT_KNOWN, mfu_words, step_words
 from optimizer.reports.listed import record
 from optimizer.reports.report import Record, Report, Table, Value, columns, section
-from optimizer.studies.scaling import SERIES
-
-if TYPE_CHECKING:
-    from optimizer.job.job import Job
-    from optimizer.job.plan import Plan
-    from optimizer.studies.scaling import ScalingPoint, ScalingStudy
+from optimizer.studies.scaling import SERIES, ScalingPoint, ScalingStudy
 
 POINTS = columns("GPUs [1] | batch [1] | step [s] | MFU [%] | speedup [x] | efficiency [%] | plan ~")
 READING = {"strong": "one batch for all: the same step, faster", "weak": "the batch grows with the GPUs"}

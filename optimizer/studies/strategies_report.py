@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.reports.charts.bar_chart import ROW, SPACE, bar_chart
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.reports.known_values import price_words
-from optimizer.reports.listed import record
+from optimizer.reports.listed import record, table
 from optimizer.reports.plan_words import job_title, subject
 from optimizer.reports.report import Record, Report, Table, Value, cell, columns, notes, section
+from optimizer.studies.communication import CommunicationStudy
 from optimizer.studies.communication_report import TABLES, roofline_record
-
-if TYPE_CHECKING:
-    from optimizer.job.job import Job
-    from optimizer.job.plan import Plan
-    from optimizer.studies.communication import CommunicationStudy
-    from optimizer.studies.memory_need import MemoryNeed
-    from optimizer.studies.networks import NetworkVerdict
-    from optimizer.studies.strategies import Strategy
+from optimizer.studies.memory_need import MemoryNeed
+from optimizer.studies.networks import NetworkVerdict
+from optimizer.studies.strategies import Strategy
 
 PER_LAYER = columns("strategy | messages [1] | largest [B] | sent by a GPU [B] | time [s] | energy [J]")
 PER_STEP = columns(
@@ -31,9 +28,7 @@ ROOFLINE = columns(
     "strategy | FLOP/B of\nmemory [1] | enough\nfrom [1] | FLOP/B\nsent [1] | enough\nfrom [1] | over | "
     "attainable [FLOP/s] | bound by"
 )
-NETWORKS = columns(
-    "network ~ | per GPU [B/s] | crosses\nit in [s] | compute [s] | needs [B/s] | shows [s] | MFU [%] | bottleneck"
-)
+
 # Of a strategy: record, title, unit, and whether sizes differ by orders of magnitude.
 PANELS = (
     ("bytes_per_gpu", "Sent by a GPU per step", "B", True),
@@ -80,7 +75,7 @@ def networks_report(
 ) -> Report:
     """What crosses each network, compared with the compute of the step, and the MFU on it."""
     narrow = [v.network.name for v in verdicts if v.bottleneck]
-    table = Table(NETWORKS, [_network(v) for v in verdicts])
+    rows = [{"v": v, "bottleneck": "yes" if v.bottleneck else "no"} for v in verdicts]
     return Report(
         title=f"{job.model.title or job.model.name} on {job.gpus:,} GPUs: is the network the bottleneck?",
         subject=(f"{plan.summary()}; {subject(job)}",),
@@ -90,7 +85,7 @@ def networks_report(
             "It is when what crosses it takes longer than the compute of the step; `needs` makes them equal.",
             *(f"With {v.network.name} the MFU is {v.mfu:.1%}." for v in verdicts),
         ),
-        sections=(section("Time of a step", networks_chart(verdicts), table),),
+        sections=(section("Time of a step", networks_chart(verdicts), table(TABLES["tables"]["networks"], rows)),),
         assumed=tuple(assumed),
     )
 
@@ -177,11 +172,6 @@ def strategy_record(each: Strategy) -> Record:
     for part, values in (*parts, ("roofline", roofline_record(each.study.layer))):
         named |= {f"{part}_{name}": value for name, value in values.items()}
     return named | {"note": ", ".join(each.remarks)}
-
-
-def _network(v: NetworkVerdict) -> Sequence[Value]:
-    times = (v.communication, v.compute, v.needed, v.exposed)
-    return (v.network.name, v.network.link.bandwidth, *times, v.mfu, "yes" if v.bottleneck else "no")
 
 
 def _roofline(study: CommunicationStudy) -> Sequence[Value]:

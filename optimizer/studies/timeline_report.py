@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import seconds, show
+from optimizer.job.plan import Plan
 from optimizer.objectives.pipeline.schedule import BACKWARD, FORWARD, WEIGHT
 from optimizer.objectives.pipeline.schedules import BY_NAME
 from optimizer.reports.charts.chart import Chart, bars, figure
 from optimizer.reports.charts.palette import BLUE, GREEN, ORANGE
 from optimizer.reports.plan_words import subject
 from optimizer.reports.report import Record, Report, Table, columns, section
-
-if TYPE_CHECKING:
-    from optimizer.job.plan import Plan
-    from optimizer.studies.timeline import PipelineStudy
+from optimizer.studies.timeline import PipelineStudy
 
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weights' gradient"}
 COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import DAY
 from optimizer.catalog import load_cluster
 from optimizer.catalog.offers import Offer, PriceBook, quote
-
-if TYPE_CHECKING:
-    from optimizer.job.hardware import Cluster
+from optimizer.job.hardware import Cluster
 
 COSTS = (
     *("usd_per_gpu_hour", "usd_per_mtoken", "train_days", "gpu_hours", "train_usd", "goodput", "tokens_per_usd"),

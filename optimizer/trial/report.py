@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from optimizer.answer.answer import job_dict, plan_dict
 from optimizer.base.units import GB, seconds
+from optimizer.catalog.offers import Offer
 from optimizer.diagnose.failures import CRASHED, OK, OOM
 from optimizer.reports.known_values import hours
 from optimizer.reports.plan_words import job_title, subject
@@ -22,9 +23,6 @@ from optimizer.trial.folder import SCHEMA_VERSION, Trials
 from optimizer.trial.launch import RUNNER
 from optimizer.trial.local_stack import LocalStack
 from optimizer.trial.verdict import Verdict
-
-if TYPE_CHECKING:
-    from optimizer.catalog.offers import Offer
 
 RESULTS = {OK: "ran", OOM: "out of memory", CRASHED: "failed", "unfinished": "unfinished", "waiting": "not run yet"}
 MOST = 1e15  # tokens beyond which no run is

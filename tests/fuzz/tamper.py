@@ -26,8 +26,7 @@ from click.testing import CliRunner
 
 from optimizer.answer.reading import read_answer
 from optimizer.base.errors import InputError
-from optimizer.search.check.agreement import same
-from optimizer.search.check.verification import verify
+from optimizer.search.check.verification import same, verify
 from optimizer.search.infeasible.conflict import CUT_SHORT, conflict
 from tests.fuzz.run import Stalled, patience
 from tests.search.check.test_verification import Path_, answers, check_same_price, excused, places

@@ -13,7 +13,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, TrainingRun
-from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.outer import Grid
 
 KINDS = ("h100", "b200", "mi300x")
 

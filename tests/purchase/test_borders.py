@@ -9,9 +9,8 @@ import pytest
 from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
 from optimizer.purchase.designs.figures import figures
-from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.inverse import cheapest, fastest, fewest_gpus
-from optimizer.purchase.designs.outer import STEPS, _highest
+from optimizer.purchase.designs.outer import STEPS, Grid, _highest
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier

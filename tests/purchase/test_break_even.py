@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.purchase.designs.inverse import cheapest_by_kind
 from optimizer.purchase.designs.pareto import pareto
-from optimizer.purchase.uncertainty.break_even import break_evens, choice
-from optimizer.purchase.uncertainty.win_probability import OpenQuestion, judged
+from optimizer.purchase.uncertainty.win_probability import OpenQuestion, break_evens, choice, judged
 from tests.purchase.campaigns import campaign, grid, quick_planner
 
 ASKED = ["pareto", "--model", "llama3-8b", "--tokens", "15T", "--gpus", "64", "--hardware", "h100,b200"]

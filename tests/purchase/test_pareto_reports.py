@@ -20,10 +20,10 @@ from optimizer.objectives.step.flops import model_flops
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
-from optimizer.purchase.designs.grid import Grid
+from optimizer.purchase.designs.outer import Grid
 from optimizer.purchase.designs.pareto import pareto
+from optimizer.purchase.designs.points import bottleneck, phases
 from optimizer.purchase.dossier import Dossier, dossier
-from optimizer.purchase.phases import bottleneck, phases
 from optimizer.purchase.report import purchase_report
 from optimizer.purchase.units import days, quantity
 from optimizer.purchase.words import summary, vendor_questions

@@ -17,9 +17,9 @@ from optimizer.cli import cli
 from optimizer.purchase.assumptions import INPUTS, assumptions
 from optimizer.purchase.campaign import AUTO, Campaign, Requirements, TrainingRun
 from optimizer.purchase.designs.figures import site_pue
+from optimizer.purchase.designs.inverse import standby
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, figures_in
-from optimizer.purchase.designs.standby import standby
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.goodput import blocked, cheapest_count, checkpoint, waiting
 from optimizer.purchase.price.run_cost import usual_reliability, wall_time

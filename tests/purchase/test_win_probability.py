@@ -30,8 +30,8 @@ from optimizer.purchase.uncertainty import inputs, win_probability
 from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.win_probability import Decision, judged, least_regret, spread
 from optimizer.purchase.words import probability_sentences
-from optimizer.reports.glossary import words_in
 from optimizer.reports.render.html import report_page
+from optimizer.reports.terms import words_in
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner, rented_at
 
 DAY = 86400.0

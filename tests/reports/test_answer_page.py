@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
-from optimizer.reports.losses import losses
-from optimizer.reports.plan_charts import memory_chart, waterfall
+from optimizer.reports.plan_charts import losses, memory_chart, waterfall
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.plan_tiles import Budget, tiles
 from optimizer.reports.render.html import report_page

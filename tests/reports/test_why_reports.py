@@ -19,10 +19,9 @@ from optimizer.search.check.plan_rules import Finding
 from optimizer.search.check.verification import Verification
 from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.plan.best import Best
-from optimizer.search.why.basin import Basin, Ring
 from optimizer.search.why.comparison import Comparison
 from optimizer.search.why.resilience import Loss
-from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
+from optimizer.search.why.what_binds import Basin, Effect, Ring, Sensitivity, Variation
 
 NOTHING = Sweep(points=None, best=-1, space=0, fitting=0, complete=True, ideal=0.0, knob_bound=0.0)
 

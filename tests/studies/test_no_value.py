@@ -26,8 +26,7 @@ from optimizer.reports.render.screen import screen_text
 from optimizer.reports.report import Report, Table, columns, section
 from optimizer.reports.sensitivity_report import sensitivity_report
 from optimizer.search.plan.best import Best
-from optimizer.search.why.basin import Basin, Ring
-from optimizer.search.why.what_binds import Effect, Sensitivity, Variation
+from optimizer.search.why.what_binds import Basin, Effect, Ring, Sensitivity, Variation
 from optimizer.studies.communication import communication
 from optimizer.studies.memory_need import MemoryNeed
 from optimizer.studies.networks import bottleneck, network

@@ -8,8 +8,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
-from optimizer.studies.pinned import pinned_plan
-from optimizer.studies.strategies import broken_rules, compare, pure_plan
+from optimizer.studies.strategies import broken_rules, compare, pinned_plan, pure_plan
 
 
 def test_every_strategy_takes_all_gpus_and_the_whole_batch(llama_job: Job) -> None:

@@ -109,12 +109,12 @@ def json_of(text: str, where: object) -> Any:
     >>> json_of("[1e400, 12]", "a"), json_of("1" + 400 * "0", "a")
     ([inf, 12], inf)
     """
-    return _parsed(partial(json.loads, parse_int=_number), text, "JSON", where)
 
+    def number(text: str) -> int | float:
+        """A whole number; beyond what floats hold infinite, as JSON's readers take 1e400 to be."""
+        return int(text) if isfinite(value := float(text)) else value
 
-def _number(text: str) -> int | float:
-    """A whole number; beyond what floats hold infinite, as JSON's readers take 1e400 to be."""
-    return int(text) if isfinite(value := float(text)) else value
+    return _parsed(partial(json.loads, parse_int=number), text, "JSON", where)
 
 
 def _parsed(read: Callable[[str], T], text: str, kind: str, where: object) -> T:

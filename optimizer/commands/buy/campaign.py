@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
     from optimizer.job.stack import Stack
     from optimizer.purchase.campaign import Campaign, Design, Requirements, TrainingRun
-    from optimizer.purchase.designs.grid import Grid
+    from optimizer.purchase.designs.outer import Grid
     from optimizer.purchase.staged import Delivery
 
 PORTFOLIO_COLUMNS = ("model", "tokens", "seq_len", "global_batch", "start", "by")
@@ -73,7 +73,7 @@ def question_of(asked: Options, bounds: Requirements) -> PurchaseQuestion:
     from optimizer.catalog import load_cluster, load_stack
     from optimizer.purchase.assumptions import assumptions
     from optimizer.purchase.campaign import Campaign, Design, counts
-    from optimizer.purchase.designs.grid import Grid
+    from optimizer.purchase.designs.outer import Grid
     from optimizer.purchase.staged import totals
 
     names = dict.fromkeys(name.strip() for name in asked["hardware"].split(",") if name.strip())

@@ -13,8 +13,7 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import print_screen, typed, write_page
 from optimizer.commands.waiting import progress, waiting
 

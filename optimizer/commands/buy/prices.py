@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
-from optimizer.commands.options import book
+from optimizer.commands.options import book, help_text, listed
 from optimizer.commands.output import show
 
 if TYPE_CHECKING:

@@ -11,11 +11,8 @@ import click
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.commands.completion import paths
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
-from optimizer.commands.options import book
+from optimizer.commands.options import ReadingCommand, book, help_text, listed
 from optimizer.commands.output import show
-from optimizer.commands.programs import ReadingCommand
 from optimizer.commands.values import TextType, shell_variable, words
 from optimizer.commands.waiting import waiting
 

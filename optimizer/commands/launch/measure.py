@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands import options
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import check_new, show, write_output
 from optimizer.commands.request import Request, job_of
 from optimizer.commands.unnamed import UnnamedCommand
@@ -31,11 +30,7 @@ def measure() -> None:
 
 
 @measure.command(help=help_text("measure"), short_help="Write the Python file that measures your nodes.")
-@options.option("model", required=True, help="Model whose shapes are measured.")
-@options.option("seq_len", help="Tokens per sequence. [the model's longest, at most 8,192]")
-@click.option("--seconds", type=click.FloatRange(SHORTEST, LONGEST), default=480.0, help="Time of all parts. [480]")
-@click.option("--out", type=OUT, default=Path("measure.py"), metavar="FILE.py", help="[measure.py]")
-@options.force()
+@listed("measure write", seconds=click.FloatRange(SHORTEST, LONGEST), out=OUT)
 def write(model: str, seq_len: int | None, seconds: float, out: Path, force: bool) -> None:
     """The shapes of the job, written into the program."""
     from optimizer.measure.request import measure_request, program_text
@@ -49,12 +44,7 @@ def write(model: str, seq_len: int | None, seconds: float, out: Path, force: boo
 
 @measure.command("read", help=help_text("measure read"), short_help="Turn measure.json into files for --cluster.")
 @click.argument("file", type=OUT)
-@click.option("--out", type=OUT, metavar="FILE.toml", help="Write the cluster there, and its device beside it.")
-@options.option("device", help="Device preset, where the GPU's name does not tell it.")
-@options.option("cluster", metavar="NAME", help="Cluster preset for what was not measured.")
-@options.force()
-@options.as_json()
-@options.html()
+@listed("measure read", out=OUT)
 def read(
     file: Path, out: Path | None, device: str, cluster: str, force: bool, as_json: bool, html: Path | None
 ) -> None:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import ReadingCommand, help_text, listed
 from optimizer.commands.output import show
-from optimizer.commands.programs import ReadingCommand
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:

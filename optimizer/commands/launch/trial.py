@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands import options, values
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import show
 from optimizer.commands.request import check_complete, job_of, request_of
 from optimizer.commands.waiting import waiting
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from optimizer.trial.verdict import Verdict
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
-TOKENS = click.option(
-    "--tokens",
-    type=values.TOKENS,
-    metavar="N",
-    help="Of the whole run, which a faster plan shortens. [20 per parameter]",
-)
-AS_JSON = options.as_json()
 
 
 @click.group(
@@ -35,13 +27,7 @@ AS_JSON = options.as_json()
     no_args_is_help=True,
     subcommand_metavar="[read | next] ...",
 )
-@options.given(options.JOB)
-@click.option("--out", type=FOLDER, metavar="DIR", help="Write the trials there.")
-@click.option("--plans", type=click.IntRange(1, 9), default=3, metavar="N", help="Plans to try. [3]")
-@click.option("--steps", type=values.whole_number(10, 100_000), default=20, metavar="N", help="Steps of each. [20]")
-@options.option("seed")
-@AS_JSON
-@options.html()
+@listed("trial", folder=FOLDER, plans=click.IntRange(1, 9))
 @click.pass_context
 def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, seed: int, **options: Any) -> None:
     """Choose, write, print; nothing where a subcommand was named."""
@@ -84,9 +70,7 @@ def trial(ctx: click.Context, /, *, out: Path | None, plans: int, steps: int, se
 
 @trial.command("read", help=help_text("trial read"), short_help="What the logs of trials decide.")
 @click.argument("folder", type=FOLDER)
-@TOKENS
-@AS_JSON
-@options.html()
+@listed("trial read")
 def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -> None:
     """Read, decide, move the stack, print."""
     import datetime
@@ -110,8 +94,7 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
 
 @trial.command("next", help=help_text("trial next"), short_help="Add the trial that pays most.")
 @click.argument("folder", type=FOLDER)
-@TOKENS
-@AS_JSON
+@listed("trial next")
 def next_(folder: Path, tokens: float | None, as_json: bool) -> None:
     """Read, choose, write one more."""
     from optimizer.trial.folder import added

@@ -11,12 +11,10 @@ import click
 from click.core import ParameterSource
 
 from optimizer.base.errors import InputError, InvalidFile, UnknownName
-from optimizer.commands import options
 from optimizer.commands.completion import paths
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import show
 from optimizer.commands.request import limits_of
-from optimizer.commands.values import FILE
 from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
@@ -33,10 +31,7 @@ SHAPE = ("layers", "hidden", "heads", "kv_heads")
 
 @click.command(help=help_text("check"))
 @click.argument("plan", required=False, shell_complete=paths)
-@click.option("--megatron-args", type=FILE, metavar="FILE", help="Check the plan in these arguments.")
-@options.given(options.JOB)
-@options.as_json()
-@options.html()
+@listed("check")
 @click.pass_context
 def check(
     ctx: click.Context,

@@ -8,20 +8,15 @@ from typing import Any
 import click
 
 from optimizer.base.errors import Infeasible
-from optimizer.commands import options
-from optimizer.commands.help_text import help_text
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import show
 from optimizer.commands.request import check_complete, job_of, request_of
-from optimizer.commands.values import COUNTS
 from optimizer.commands.waiting import waiting
 
 
 @click.command(help=help_text("sensitivity"))
-@options.given((*options.JOB, options.usual("minimize")))
-@click.option("--lost-nodes", type=COUNTS, default=(), metavar="N,...", help="Plan without so many: 1,2 or 1..9.")
-@options.as_json()
-@options.html()
-def sensitivity(*, lost_nodes: tuple[int, ...], as_json: bool, html: Path | None, **options: Any) -> None:
+@listed("sensitivity")
+def sensitivity(*, lost_nodes: tuple[int, ...] | None, as_json: bool, html: Path | None, **options: Any) -> None:
     """Plan, vary, print."""
     check_complete(options, "optimize sensitivity")
     job, assumed = job_of(request_of(options))

@@ -17,9 +17,7 @@ from optimizer.base.errors import InputError, PartialFailure
 from optimizer.base.interruption import INTERRUPTED, asked
 from optimizer.base.units import is_count
 from optimizer.commands.completion import paths
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
-from optimizer.commands.options import book
+from optimizer.commands.options import book, help_text, listed
 from optimizer.commands.output import print_screen, refuse_inputs
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.unnamed import UnnamedCommand

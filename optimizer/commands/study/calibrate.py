@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.base.errors import InputError
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import OutFile, refuse_inputs, show, write_output
 from optimizer.commands.waiting import waiting
 

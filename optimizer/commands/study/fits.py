@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import Output
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.study.pinned import study_options

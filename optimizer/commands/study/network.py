@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import OutFile, check_new, write_output
 from optimizer.commands.values import FILE
 from optimizer.commands.waiting import waiting

@@ -41,7 +41,7 @@ def study_plan(job: Job, best: bool) -> tuple[Plan, Knobs]:
         if answer.plan is None:
             raise Infeasible("no plan satisfies every rule; `optimize` with the same options says which conflict")
         return answer.plan, answer.knobs
-    from optimizer.studies.pinned import pinned_plan
+    from optimizer.studies.strategies import pinned_plan
 
     if job.limits.ranges or job.limits.choices:
         raise InputError(

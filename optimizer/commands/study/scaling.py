@@ -8,8 +8,7 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count, parse
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import Output
 from optimizer.commands.request import job_of, request_of
 from optimizer.commands.study.pinned import study_options

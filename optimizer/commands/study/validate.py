@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from optimizer.base.files import CSV
-from optimizer.commands.help_text import help_text
-from optimizer.commands.listed import listed
+from optimizer.commands.options import help_text, listed
 from optimizer.commands.output import OutFile, show, write_output
 from optimizer.commands.waiting import waiting
 

@@ -30,9 +30,9 @@ class ActivationOffload:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of modes and shares."""
         of_full, of_others = _offered(job)
-        pairs = program.combinations(self.variables)
-        rows = [(mode, share) for mode, share in pairs if share == 0 or (of_full if mode == FULL else of_others)]
-        program.allow(self.variables, rows, literal)
+        program.where(
+            self.variables, lambda mode, share: share == 0 or (of_full if mode == FULL else of_others), literal
+        )
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -27,7 +27,7 @@ class ContextParallel:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Cp is 1 or at most tokens / limit."""
         most = job.seq_len // job.limits.min_cp_tokens if _offered(job) else 1
-        program.restrict("cp", [cp for cp in program.domains["cp"] if cp == 1 or cp <= most], literal)
+        program.where(self.variables, lambda cp: cp == 1 or cp <= most, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

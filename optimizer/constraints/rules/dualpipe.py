@@ -48,8 +48,7 @@ class DualPipe:
             enough = pp % 2 == 0 and m % 2 == 0 and m >= ROUNDS * pp and job.layout_given
             return schedule != DUALPIPE or enough
 
-        rows = [row for row in program.combinations(self.variables) if runs(*row)]
-        program.allow(self.variables, rows, literal)
+        program.where(self.variables, runs, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

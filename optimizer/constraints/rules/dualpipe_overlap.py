@@ -30,9 +30,7 @@ class DualPipeOverlap:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of schedules, degrees and whether it overlaps."""
-        rows = program.combinations(self.variables)
-        allowed = [(how, ep, on) for how, ep, on in rows if how != DUALPIPE or bool(on) == (ep > 1)]
-        program.allow(self.variables, allowed, literal)
+        program.where(self.variables, lambda how, ep, on: how != DUALPIPE or bool(on) == (ep > 1), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -28,12 +28,7 @@ class ExpertFolding:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the degrees that divide."""
-        rows = [
-            (tp, cp, dp, ep, etp)
-            for tp, cp, dp, ep, etp in program.combinations(self.variables)
-            if tp * cp * dp % (ep * etp) == 0
-        ]
-        program.allow(self.variables, rows, literal)
+        program.where(self.variables, lambda tp, cp, dp, ep, etp: tp * cp * dp % (ep * etp) == 0, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -25,7 +25,7 @@ class ExpertCount:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Ep is a divisor."""
-        program.restrict("ep", [ep for ep in program.domains["ep"] if _count(job) % ep == 0], literal)
+        program.where(self.variables, lambda ep: _count(job) % ep == 0, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

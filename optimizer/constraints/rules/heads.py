@@ -25,7 +25,7 @@ class Heads:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Tp is a divisor of the heads."""
-        program.restrict("tp", [tp for tp in program.domains["tp"] if job.model.split_heads % tp == 0], literal)
+        program.where(self.variables, lambda tp: job.model.split_heads % tp == 0, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

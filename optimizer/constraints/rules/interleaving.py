@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -30,16 +29,8 @@ class Interleaving:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of stages, virtual stages and micro-batches."""
-        pps, vpps, counts = (program.domains[name] for name in self.variables)
-        rows = [(pp, 1, m) for pp, m in product(pps, counts)]
-        rows += [
-            (pp, vpp, m)
-            for pp, m in product(pps, counts)
-            if pp > 1 and m % pp == 0
-            for vpp in vpps
-            if 1 < vpp <= _most(job)
-        ]
-        program.allow(self.variables, [row for row in rows if row[1] in vpps], literal)
+        most = _most(job)
+        program.where(self.variables, lambda pp, vpp, m: vpp == 1 or (pp > 1 and m % pp == 0 and vpp <= most), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

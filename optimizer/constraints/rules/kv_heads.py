@@ -31,9 +31,7 @@ class KvHeads:
         """Tp is a divisor or a multiple."""
         if job.model.mla is None:
             heads = job.model.kv_heads
-            program.restrict(
-                "tp", [tp for tp in program.domains["tp"] if max(tp, heads) % min(tp, heads) == 0], literal
-            )
+            program.where(self.variables, lambda tp: max(tp, heads) % min(tp, heads) == 0, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -41,8 +41,7 @@ class Layers:
             evenly = any(total % (pp * vpp) == 0 for total in range(layers, layers + slack(job) + 1))
             return pp * vpp <= layers and (evenly or (uneven and vpp == 1))
 
-        pairs = program.combinations(self.variables)
-        program.allow(self.variables, [pair for pair in pairs if fits(*pair)], literal)
+        program.where(self.variables, fits, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

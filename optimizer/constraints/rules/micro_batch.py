@@ -25,8 +25,7 @@ class MicroBatch:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """micro_batch is at most the limit."""
-        low = [size for size in program.domains["micro_batch"] if size <= job.largest_micro_batch]
-        program.restrict("micro_batch", low, literal)
+        program.where(self.variables, lambda size: size <= job.largest_micro_batch, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

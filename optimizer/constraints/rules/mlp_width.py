@@ -30,7 +30,7 @@ class MlpWidth:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Tp divides the greatest common divisor of the widths."""
         common = gcd(job.model.hidden, *_widths(job))
-        program.restrict("tp", [tp for tp in program.domains["tp"] if common % tp == 0], literal)
+        program.where(self.variables, lambda tp: common % tp == 0, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

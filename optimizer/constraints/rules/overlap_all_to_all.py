@@ -31,9 +31,7 @@ class OverlapAllToAll:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of degrees and whether it overlaps."""
-        pairs = program.combinations(self.variables)
-        rows = [(ep, overlaps) for ep, overlaps in pairs if not overlaps or (ep > 1 and _possible(job))]
-        program.allow(self.variables, rows, literal)
+        program.where(self.variables, lambda ep, overlaps: not overlaps or (ep > 1 and _possible(job)), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

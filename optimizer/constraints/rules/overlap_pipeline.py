@@ -34,9 +34,7 @@ class OverlapPipeline:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of stages, virtual stages, schedules and whether it overlaps."""
-        rows = program.combinations(self.variables)
-        allowed = [row for row in rows if not row[3] or row[0] == 1 or row[1] > 1 or row[2] == DUALPIPE]
-        program.allow(self.variables, allowed, literal)
+        program.where(self.variables, lambda pp, vpp, how, on: not on or pp == 1 or vpp > 1 or how == DUALPIPE, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

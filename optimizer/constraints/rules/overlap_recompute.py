@@ -32,8 +32,7 @@ class OverlapRecompute:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of modes and whether it overlaps."""
-        pairs = program.combinations(self.variables)
-        program.allow(self.variables, [(mode, on) for mode, on in pairs if not (on and REPEATS[mode])], literal)
+        program.where(self.variables, lambda mode, on: not (on and REPEATS[mode]), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -36,8 +36,7 @@ class OfferedSchedule:
                 return False
             return name == "1f1b" if pp == 1 else name in job.stack.features.schedules
 
-        rows = [row for row in program.combinations(self.variables) if runs(*row)]
-        program.allow(self.variables, rows, literal)
+        program.where(self.variables, runs, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

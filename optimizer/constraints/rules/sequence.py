@@ -31,12 +31,11 @@ class Sequence:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the degrees that divide."""
-        rows = [
-            (tp, cp, sp)
-            for tp, cp, sp in program.combinations(self.variables)
-            if job.seq_len % ((2 * cp if cp > 1 else 1) * (tp if sp else 1)) == 0
-        ]
-        program.allow(self.variables, rows, literal)
+
+        def divides(tp: int, cp: int, sp: int) -> bool:
+            return job.seq_len % ((2 * cp if cp > 1 else 1) * (tp if sp else 1)) == 0
+
+        program.where(self.variables, divides, literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -33,12 +33,11 @@ class SequenceParallel:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the degrees and the switch."""
         offered, without = job.stack.features.sequence_parallel, not _moe_needs_it(job)
-        rows = [
-            (tp, ep, sp)
-            for tp, ep, sp in program.combinations(self.variables)
-            if (tp > 1 and offered if sp else tp == 1 or (ep == 1 and without))
-        ]
-        program.allow(self.variables, rows, literal)
+        program.where(
+            self.variables,
+            lambda tp, ep, sp: tp > 1 and offered if sp else tp == 1 or (ep == 1 and without),
+            literal,
+        )
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -38,8 +39,7 @@ class Shard:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the replicas and groups."""
         if program.domains["shard"] != (0,):
-            rows = [row for row in program.combinations(self.variables) if _allowed(job, *row)]
-            program.allow(self.variables, rows, literal)
+            program.where(self.variables, partial(_allowed, job), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -28,8 +28,8 @@ class TpScaleUp:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Tp is one of the sizes that fit."""
         size, node = job.cluster.scale_up_size, job.cluster.gpus_per_node
-        low = [tp for tp in program.domains["tp"] if tp <= ceiling(job)]
-        program.restrict("tp", [tp for tp in low if 0 in (size % tp, node % tp, tp % node)], literal)
+        most = ceiling(job)
+        program.where(self.variables, lambda tp: tp <= most and 0 in (size % tp, node % tp, tp % node), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

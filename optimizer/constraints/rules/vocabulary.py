@@ -31,12 +31,10 @@ class Vocabulary:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """Tp keeps the padding within its limit."""
-        allowed = [
-            tp
-            for tp in program.domains["tp"]
-            if ceil(job.model.vocab / (MULTIPLE * tp)) * MULTIPLE * tp / job.model.vocab - 1 <= job.limits.vocab_padding
-        ]
-        program.restrict("tp", allowed, literal)
+        vocab, most = job.model.vocab, job.limits.vocab_padding
+        program.where(
+            self.variables, lambda tp: ceil(vocab / (MULTIPLE * tp)) * MULTIPLE * tp / vocab - 1 <= most, literal
+        )
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

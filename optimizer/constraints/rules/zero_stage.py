@@ -36,9 +36,7 @@ class ZeroStage:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of pipelines and stages."""
         alone, piped = (set(job.stack.zero_stages(with_pipeline)) for with_pipeline in (False, True))
-        pairs = program.combinations(self.variables)
-        rows = [(pp, zero) for pp, zero in pairs if zero in (alone if pp == 1 else piped - {2})]
-        program.allow(self.variables, rows, literal)
+        program.where(self.variables, lambda pp, zero: zero in (alone if pp == 1 else piped - {2}), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

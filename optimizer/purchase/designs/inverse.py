@@ -1,4 +1,4 @@
-"""Questions asked backwards: fewest GPUs or least cost for a date, fastest for a sum, rent or buy, fair price."""
+"""Questions asked backwards: fewest GPUs, least cost or time, rent or buy, fair price, how many spare nodes pay."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from optimizer.base.units import YEAR
 from optimizer.catalog.economics import default_price
 from optimizer.objectives.money import Ownership, break_even, parity_price, resale_value, running_cost
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Campaign, Design
-from optimizer.purchase.designs.figures import ownership
+from optimizer.purchase.campaign import AUTO, Campaign, Design
+from optimizer.purchase.designs.figures import Figures, figures, ownership
 from optimizer.purchase.designs.front import worst_excess
-from optimizer.purchase.designs.points import Point, Workshop
+from optimizer.purchase.designs.points import Point, Workshop, with_spares
 from optimizer.purchase.price.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
 
 FEWEST, MOST = 8, 262_144
@@ -200,3 +200,39 @@ def parities(campaign: Campaign, best: Sequence[Point]) -> tuple[Parity, ...]:
         now = rent_offer(campaign, point.design).value
         fair.append(Parity(device=point, alternative=alternative, price=float(price), now=now))
     return tuple(fair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standby:
+    """So many spare nodes and what a design comes to with them; pays: no other number costs less."""
+
+    spares: int
+    figures: Figures
+    pays: bool
+
+
+def by_repair(campaign: Campaign, point: Point) -> tuple[tuple[float, int], ...]:
+    """How many spare nodes pay at the shortest, the middle and the longest time of a repair [s]: it decides them."""
+    own = replace(campaign, spares=AUTO)
+    span = next(item.value for item in campaign.assumptions if item.name == "repair")
+    return tuple(
+        (time, with_spares(own, point.design, point.planned, point.on_host, repair=time).spares or 0)
+        for time in dict.fromkeys((span.low, span.mid, span.high))
+    )
+
+
+def standby(campaign: Campaign, point: Point) -> tuple[Standby, ...]:
+    """None, half of, as many as and twice as many spare nodes as pay, and what was asked for."""
+    own = replace(campaign, spares=AUTO)
+    best = with_spares(own, point.design, point.planned, point.on_host).spares or 0
+    asked = [point.design.spares] if point.design.spares is not None else []
+    return tuple(
+        Standby(
+            spares=count,
+            figures=figures(
+                own, replace(point.design, spares=count), point.planned, own.scenario(point.design), point.on_host
+            ),
+            pays=count == best,
+        )
+        for count in sorted({0, best // 2, best, 2 * best, *asked})
+    )

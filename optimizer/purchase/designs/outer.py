@@ -1,20 +1,28 @@
-"""The continuous outer variables, searched by Optuna for three objectives: network, memory, power cap, batch."""
+"""The outer variables of a purchase: a grid of the discrete ones, and Optuna's search of the continuous ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.base.errors import InputError
+from optimizer.purchase.campaign import Design
 from optimizer.purchase.designs.front import OBJECTIVES, worst_excess
-from optimizer.purchase.designs.grid import Grid
 from optimizer.purchase.designs.points import Point, Rejected, Workshop
 
-if TYPE_CHECKING:
-    from optimizer.purchase.campaign import Design
-
+# A variable of Design, and its values here.
+AXES: Mapping[str, str] = {
+    "gpus": "gpus",
+    "dtype": "dtypes",
+    "batch_factor": "batch_factors",
+    "power_cap": "power_caps",
+    "nic": "nics",
+    "oversubscription": "oversubscriptions",
+    "hbm": "hbms",
+    "scale_up": "scale_ups",
+}
 # What a buyer can order is not continuous: steps keep the designs sensible and let the plans be shared between trials.
 STEPS: Mapping[str, float] = {
     **{"nic": 12.5e9, "oversubscription": 0.25, "power_cap": 0.01, "batch_factor": 0.25, "hbm": 8e9}
@@ -22,6 +30,29 @@ STEPS: Mapping[str, float] = {
 SAMPLERS = ("nsga2", "tpe")
 POPULATION = 24
 UNPLANNED = 10.0  # excess of a design without a plan: further out than any limit broken by less than ten times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The discrete outer variables; every combination is a design."""
+
+    kinds: tuple[Design, ...]
+    gpus: tuple[int, ...]
+    dtypes: tuple[str, ...] = ("bf16",)
+    batch_factors: tuple[float, ...] = (1.0,)
+    power_caps: tuple[float, ...] = (1.0,)
+    nics: tuple[float, ...] = (0.0,)
+    oversubscriptions: tuple[float, ...] = (0.0,)
+    hbms: tuple[float, ...] = (0.0,)
+    scale_ups: tuple[int, ...] = (0,)
+    best_counts: Mapping[str, int] = field(default_factory=dict)  # number of GPUs instead of `gpus`, by kind of machine
+
+    def designs(self) -> Iterable[Design]:
+        """Every combination, in a fixed order."""
+        axes = [getattr(self, name) for name in AXES.values()]
+        for kind, *values in product(self.kinds, *axes):
+            design = replace(kind, **dict(zip(AXES, values, strict=True)))
+            yield replace(design, gpus=self.best_counts.get(kind.kind, design.gpus))
 
 
 def explore(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.front import hypervolume, nearest_points, non_dominated, reference_point
-from optimizer.purchase.designs.grid import Grid
-from optimizer.purchase.designs.outer import explore
+from optimizer.purchase.designs.outer import Grid, explore
 from optimizer.purchase.designs.points import Planner, Point, Rejected, Workshop, check_kinds, default_planner
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,14 +20,13 @@ from optimizer.job.plan import Knobs, Plan
 from optimizer.job.target import unbuilt
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
-from optimizer.search.check.cut_short import as_far_as_known
 from optimizer.search.check.plan_rules import possible, priced
-from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
+from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import LayoutBounds
-from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import bounds_of
+from optimizer.search.layouts.one_layout import best_even
 from optimizer.search.plan.alternatives import flags, near_ties, value_of
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
 from optimizer.search.plan.precision import joint, joint_status
@@ -129,9 +128,6 @@ class Searched:
             even=self._even,
             band=self.bounds.band,
             solved=claims.solved,
-            given=self.job.layout_given,
-            minimize=self.job.minimize,
-            prefer=self.job.prefer,
         )
         return described(self.job, certificate)
 
@@ -268,3 +264,39 @@ def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:
         steady = robustness(answer)
         sections |= {"robust": steady.to_dict()} if steady else {}
     return sections
+
+
+def as_far_as_known(job: Job, stated: object) -> tuple[Clash, ...]:
+    """The clashes of a saved conflict whose time was over that rules of the job can have, once each, with their
+    numbers; none for a conflict that was known.
+
+    What would be enough is as it was stated, where the time was not over for it.
+    """
+    if not is_cut_short(stated):
+        return ()
+    rules = {rule.name: rule for rule in ConflictQuestion(job=job).rules()}
+    clashes: dict[str, Clash] = {}
+    for entry in _tables(stated):
+        rule = rules.get(str(entry.get("rule")))
+        if rule is None or rule.name in clashes:
+            continue
+        reason, saved_reason = rule.explain(job), str(entry.get("reason", ""))
+        if entry.get("note") == CUT_SHORT:
+            clashes[rule.name] = Clash(rule=rule.name, reason=reason, note=CUT_SHORT)
+            continue
+        clashes[rule.name] = Clash(
+            rule=rule.name,
+            reason=saved_reason if saved_reason.startswith(reason) else reason,
+            relaxation=str(entry.get("relaxation", "")),
+            note=str(entry.get("note", "")),
+        )
+    return tuple(clashes.values())
+
+
+def is_cut_short(stated: object) -> bool:
+    """Whether a saved conflict says of one of its rules that the time was over."""
+    return any(entry.get("note") == CUT_SHORT for entry in _tables(stated))
+
+
+def _tables(stated: object) -> Sequence[Mapping[str, Any]]:
+    return [entry for entry in stated if isinstance(entry, dict)] if isinstance(stated, list) else []

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import isclose
 from typing import Any
 
 import numpy as np
 
 from optimizer.answer.answer import Alternative, Safety, estimate_dict, job_dict, plan_dict
 from optimizer.answer.saved import SavedAnswer
+from optimizer.base.units import GB
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.check.agreement import TOLERANCE, disagreements, leaves
-from optimizer.search.check.cut_short import is_cut_short
 from optimizer.search.check.plan_rules import Finding, possible, priced, rule_findings
-from optimizer.search.check.rebuilding import Searched, rebuilt
+from optimizer.search.check.rebuilding import Searched, is_cut_short, rebuilt
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Sweep, fold
 from optimizer.search.plan.alternatives import runners_up, structure, value_of
 from optimizer.search.plan.safety import on_paper
 
+TOLERANCE = 1e-6  # relative: what a number may be off by
+NOISE = 1e-12  # of the largest number beside it: what is left of nothing where sums cancel
+LONGEST = 60  # characters of a value in a message
 # Places that are not compared, and why.
 UNCHECKED = {
     "search_s": "the seconds that the search took where it ran",
@@ -227,3 +232,80 @@ def _broken(job: Job, plan: Plan, knobs: Knobs, place: str) -> Iterator[Finding]
     for finding in rule_findings(job, plan, knobs):
         if not finding.holds:
             yield Finding(name=f"{place} {finding.name}", holds=False, reason=finding.reason)
+
+
+def disagreements(
+    saved: Any, fresh: Any, unchecked: Iterable[str], path: str = "", scale: float = 0.0
+) -> Iterator[Finding]:
+    """Every value that is absent, unknown, of another type or off by more than TOLERANCE.
+
+    `unchecked` are places that are not compared, such as "search_s" or "certificate.candidates".
+    """
+    if _matches(path, unchecked):
+        return
+    if isinstance(fresh, dict) and isinstance(saved, dict):
+        # Inputs of a formula have units of their own: what is noise beside one is not beside another.
+        alike = () if path.endswith(".values") else fresh.values()
+        scale = max((abs(value) for value in alike if _is_number(value)), default=0.0)
+        for name in dict.fromkeys((*fresh, *saved)):
+            place = f"{path}.{name}" if path else name
+            if name in saved and name in fresh:
+                yield from disagreements(saved[name], fresh[name], unchecked, place, scale)
+            elif not _matches(place, unchecked):
+                reason = f"unknown to this version: {shown(saved[name])}" if name in saved else "missing"
+                yield Finding(name=place, holds=False, reason=reason)
+    elif isinstance(fresh, list) and isinstance(saved, list):
+        if len(saved) != len(fresh):
+            reason = f"{len(saved)} entries; this version finds {len(fresh)}"
+            yield Finding(name=path, holds=False, reason=reason)
+        for index, pair in enumerate(zip(saved, fresh, strict=False)):
+            yield from disagreements(*pair, unchecked, f"{path}[{index}]", scale)
+    elif not same(saved, fresh, scale):
+        yield Finding(
+            name=path, holds=False, reason=f"claimed {shown(saved, path)}, this version finds {shown(fresh, path)}"
+        )
+
+
+def same(saved: Any, fresh: Any, scale: float = 0.0) -> bool:
+    """Whether two leaves agree: numbers within the tolerance, counts and all else exactly.
+
+    >>> same(1.0000001, 1.0), same(1.00001, 1.0), same(8, 8), same(8.0, 8), same(True, 1)
+    (True, False, True, False, False)
+    """
+    if isinstance(fresh, float) and _is_number(saved):
+        return isclose(saved, fresh, rel_tol=TOLERANCE, abs_tol=NOISE * scale)
+    return type(saved) is type(fresh) and bool(saved == fresh)
+
+
+def leaves(value: Any) -> int:
+    """How many values a part of a document holds.
+
+    >>> leaves({"a": [1, 2], "b": None})
+    3
+    """
+    if isinstance(value, dict | list):
+        return sum(map(leaves, value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+def shown(value: Any, path: str = "") -> str:
+    """A value for a message: numbers to seven digits in the unit that the path names, long texts cut.
+
+    >>> shown(8.25e10, "estimate.memory_bytes.weights"), shown(1.5, "certificate.best_s"), shown(0.25, "estimate.mfu")
+    ('82.5 GB', '1.5 s', '0.25')
+    """
+    if isinstance(value, float):
+        bytes_, seconds = "_bytes" in path, re.search(r"_s\b", path) is not None
+        return f"{value / GB:.7g} GB" if bytes_ else f"{value:.7g}{' s' if seconds else ''}"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _matches(path: str, places: Iterable[str]) -> bool:
+    """Whether a path is one of these places or inside; the certificate of a number format is a certificate."""
+    plain = re.sub(r"\.by_format\.[^.]+", "", path)
+    return any(plain == place or plain.startswith((f"{place}.", f"{place}[")) for place in places)

@@ -166,7 +166,11 @@ def minimal(question: ConflictQuestion, rules: Sequence[Rule]) -> tuple[str, ...
     try:
         structurally = not any(True for _ in question.plans(before_memory))
         here = len(others) < len(rules) and not structurally and question.holds(others)
-        background = [] if structurally else [rule for rule in rules if not _soft(rule) or (here and _number(rule))]
+        background = (
+            []
+            if structurally
+            else [rule for rule in rules if not _soft(rule) or (here and isinstance(rule, NumberRule))]
+        )
         clashing = before_memory if structurally else [rule for rule in rules if rule not in background]
         clashing = _core(question, clashing) if structurally else clashing
         for rule in sorted(clashing, key=_importance):
@@ -271,10 +275,6 @@ def _relaxation(question: ConflictQuestion, others: Sequence[Rule], rule: Rule) 
 
 def _soft(rule: Rule) -> bool:
     return isinstance(rule, LimitRule | NumberRule)
-
-
-def _number(rule: Rule) -> bool:
-    return isinstance(rule, NumberRule)
 
 
 def _importance(rule: Rule) -> int:

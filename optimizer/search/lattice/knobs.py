@@ -7,7 +7,7 @@ settings depend on nothing but the plan and its job, so that a search among fewe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, reduce
 from itertools import product
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, KnobColumns, Knobs
+from optimizer.job.plan import FIELDS, IntArray, KnobColumns, Knobs
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts
@@ -40,17 +40,11 @@ STARTUP = 10  # trials that TPE draws at random before it starts to learn, Optun
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The best settings of each plan.
+    """The best settings of each plan."""
 
-    Attributes:
-        knobs: one entry per plan.
-        values: that each plan reaches with them [unit of the objective].
-        fits: whether it then fits in memory.
-    """
-
-    knobs: KnobColumns
-    values: FloatArray
-    fits: BoolArray
+    knobs: KnobColumns  # one entry per plan
+    values: FloatArray  # that each plan reaches with them [unit of the objective]
+    fits: BoolArray  # whether it then fits in memory
 
 
 def knobs_at(knobs: KnobColumns, index: int) -> Knobs:
@@ -236,7 +230,11 @@ class _Spot:
         if study is None and trials <= STARTUP:
             moves = random_moves(trials, seed)
         else:
-            search = _study(seed)
+            import optuna
+
+            optuna.logging.set_verbosity(optuna.logging.ERROR)
+            # From nothing, so that one seed gives one answer whatever was kept before.
+            search = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
             search.optimize(lost, n_trials=trials)
             if study is not None:
                 keep(self.layer_costs.job, search.trials, study)
@@ -270,14 +268,30 @@ def random_moves(trials: int, seed: int) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(move) for move in moves.tolist())
 
 
-def _study(seed: int) -> Any:
-    """A search that starts from nothing, so that one seed gives one answer whatever was kept before."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP))
-
-
 def _move(trial: Any) -> FloatArray:
     step = 1.0 / (SIDE - 1)
     return np.array([trial.suggest_float(name, -step, step) for name in BOX])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings:
+    """The settings of `unhosted` for the plans of one job: neither the risk it takes nor what it prefers moves them."""
+
+    trials: int = 0  # of Optuna
+    seed: int = 0  # of the trials
+    study: str | None = None  # URL of a storage that keeps the trials
+    # settings of the plans so far, by their variables
+    settled: dict[tuple[object, ...], tuple[float, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, layer_costs: LayerCosts) -> KnobColumns:
+        """The best settings of every plan with no optimizer state on the host."""
+        if self.study is not None or self.trials > STARTUP:  # trials that learn move all plans alike
+            return unhosted(layer_costs, trials=self.trials, seed=self.seed, study=self.study)
+        rows = list(zip(*(getattr(layer_costs.plans, name).tolist() for name in FIELDS), strict=True))
+        new = [place for place, row in enumerate(rows) if row not in self.settled]
+        if new:
+            own = unhosted(layer_costs.take(new), trials=self.trials, seed=self.seed)
+            settings = zip(*(getattr(own, name).tolist() for name in NAMES), strict=True)
+            self.settled.update(zip((rows[place] for place in new), settings, strict=True))
+        columns = np.array([self.settled[row] for row in rows]).reshape(-1, len(NAMES)).T
+        return KnobColumns(**dict(zip(NAMES, columns, strict=True)))

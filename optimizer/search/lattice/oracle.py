@@ -27,6 +27,7 @@ from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import (
     NAMES,
+    OwnSettings,
     at_most_offload,
     columns,
     joined_knobs,
@@ -34,7 +35,6 @@ from optimizer.search.lattice.knobs import (
     tuned,
     valued,
 )
-from optimizer.search.lattice.own_settings import OwnSettings
 
 NEAR_BEST = 0.05
 FASTEST = 100  # best plans that are left whatever their bounds
@@ -60,21 +60,13 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Rows):
-    """Priced plans in lattice order, evenly split.
+    """Priced plans in lattice order, evenly split."""
 
-    Attributes:
-        layer_costs: of the plans., and what their layers cost.
-        values: of the objective, at each plan's own knobs [unit of the objective].
-        least: values that no setting of the knobs beats [unit of the objective].
-        fits: whether each fits in memory.
-        knobs: of each plan.
-    """
-
-    layer_costs: LayerCosts
-    values: FloatArray
-    least: FloatArray
-    fits: BoolArray
-    knobs: KnobColumns
+    layer_costs: LayerCosts  # of the plans
+    values: FloatArray  # of the objective, at each plan's own knobs [unit of the objective]
+    least: FloatArray  # values that no setting of the knobs beats [unit of the objective]
+    fits: BoolArray  # whether each fits in memory
+    knobs: KnobColumns  # of each plan
 
     @property
     def plans(self) -> Plans:
@@ -86,26 +78,16 @@ class Points(Rows):
 class Sweep:
     """What the oracle saw. `points` keeps every plan that could be the best at some setting of the knobs, the best
     plans, and the best of every structure, or where layouts are given every plan for CP-SAT to hold.
-
-    Attributes:
-        points: the plans that are left, None where there are none.
-        best: position of the optimum in them, or -1.
-        space: plans that were priced [1].
-        fitting: those that fit, with as much of the optimizer state on the host as it takes [1].
-        complete: whether none was left out.
-        ideal: a value that no step stays below, by its time at an MFU of 1 [unit of the objective].
-        knob_bound: a value that no setting of the knobs beats on any plan priced [unit of the objective].
-        own: settings of the plans that were tuned.
     """
 
-    points: Points | None
-    best: int
-    space: int
-    fitting: int
-    complete: bool
-    ideal: float
-    knob_bound: float
-    own: OwnSettings = field(default_factory=OwnSettings, compare=False)
+    points: Points | None  # the plans that are left, None where there are none
+    best: int  # position of the optimum in them, or -1
+    space: int  # plans that were priced [1]
+    fitting: int  # those that fit, with as much of the optimizer state on the host as it takes [1]
+    complete: bool  # whether none was left out
+    ideal: float  # a value that no step stays below, by its time at an MFU of 1 [unit of the objective]
+    knob_bound: float  # a value that no setting of the knobs beats on any plan priced [unit of the objective]
+    own: OwnSettings = field(default_factory=OwnSettings, compare=False)  # settings of the plans that were tuned
 
 
 def sweep(job: Job, rules: Sequence[Rule], tuning: Tuning = Tuning(), *, time_limit: float | None = None) -> Sweep:

@@ -22,19 +22,12 @@ RESOLUTION = 10**8  # integer steps of the least value of a plan that fits: boun
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What CP-SAT proved over the points it was given.
+    """What CP-SAT proved over the points it was given."""
 
-    Attributes:
-        proven: whether no point that satisfies the rules has a value below `bound`.
-        bound: in the unit of the values.
-        point: the solver's plan, or -1.
-        ties: points that its rounded bound cannot tell from it.
-    """
-
-    proven: bool
-    bound: float
-    point: int = -1
-    ties: tuple[int, ...] = ()
+    proven: bool  # whether no point that satisfies the rules has a value below `bound`
+    bound: float  # in the unit of the values
+    point: int = -1  # the solver's plan, or -1
+    ties: tuple[int, ...] = ()  # points that its rounded bound cannot tell from it
 
 
 def prove(

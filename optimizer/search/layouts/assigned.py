@@ -12,39 +12,26 @@ from optimizer.objectives.layer.layer_costs import LayerCosts
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A plan with its best layout, or without one where time or effort ran out.
+    """A plan with its best layout, or without one where time or effort ran out."""
 
-    Attributes:
-        plan: with its layers assigned where it is `solved`.
-        value: of the plan at its knobs, else the bound [unit of the objective].
-        knobs: of the plan.
-        solved: whether the plan has a layout.
-        proven: whether no layout has a lower value.
-        least: where it is not proven, a value that no layout stays below [unit of the objective].
-    """
-
-    plan: Plan
-    value: float
-    knobs: Knobs = Knobs()
-    solved: bool = False
-    proven: bool = True
-    least: float = 0.0
+    plan: Plan  # with its layers assigned where it is `solved`
+    value: float  # of the plan at its knobs, else the bound [unit of the objective]
+    knobs: Knobs = Knobs()  # of the plan
+    solved: bool = False  # whether the plan has a layout
+    proven: bool = True  # whether no layout has a lower value
+    least: float = 0.0  # where it is not proven, a value that no layout stays below [unit of the objective]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlans:
     """Plans for CP-SAT, in the order of the lattice: all of it up to PROVEN_WHOLE plans, else those of the lowest
     bounds.
-
-    Attributes:
-        layer_costs: of what CP-SAT is given.
-        values: of the best layout of each, else a value that no layout beats at any knobs [unit of the objective].
-        fits: False where it was seen that no layout of the plan does.
     """
 
-    layer_costs: LayerCosts
+    layer_costs: LayerCosts  # of what CP-SAT is given
+    # of the best layout of each, else a value that no layout beats at any knobs [unit of the objective]
     values: FloatArray
-    fits: BoolArray
+    fits: BoolArray  # False where it was seen that no layout of the plan does
 
     @property
     def plans(self) -> Plans:

@@ -14,19 +14,19 @@ import numpy as np
 
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, Knobs, Plans
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.job.plan import IntArray, Plans
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.host_memory import most_offload
 from optimizer.objectives.step.per_step import slower_on_host
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.knobs import at_most_offload, at_risk
+from optimizer.search.lattice.knobs import OwnSettings, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
-from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, LayoutBounds, ProofPlans
 from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
+from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds, MostHosted
 from optimizer.search.layouts.bounds.shaped import shaped_bounds
 from optimizer.search.layouts.bounds.shares import (
     PlanFloors,
@@ -35,12 +35,10 @@ from optimizer.search.layouts.bounds.shares import (
     prospects_at,
     some_on_host,
 )
-from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, joined, step_floor
-from optimizer.search.layouts.costs import StageCosts, stage_costs
+from optimizer.search.layouts.bounds.step_floor import StepFloor
 from optimizer.search.layouts.problem import recomputable
-from optimizer.search.layouts.solve.layout import Layout, even_layout
+from optimizer.search.layouts.solve.layout import Layout, Solved, even_layout
 from optimizer.search.layouts.solve.least_memory import fitting_layout
-from optimizer.search.layouts.solve.solved import Solved
 
 TOGETHER = 64  # prospects whose shapes are bounded together
 SLICE = 1024  # candidates whose knobs and memory are looked at together
@@ -96,43 +94,34 @@ def lay_out(
     """
     search = _search(job, tuning, time_limit, own=own)
     split = even.value if even else np.inf
-    layer_costs, floor, space = _lowest(job, cost_batches, tuning, split, size)
-    any_knobs = tuning.fixed is None
-    bounds = floor.value(floor.slowest(), any_knobs=any_knobs)
+    lattice = LatticeBounds.of(job, cost_batches, tuning, split, size)
+    bounds = lattice.bounds
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
     fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
-    hosted = most_hosted(layer_costs, bounds * classes[-1].factor < search.limit, tuning)
+    hosted = lattice.most_hosted(bounds * classes[-1].factor < search.limit)
     for number, each in enumerate(classes):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < search.limit)
-        some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
-        in_class[low] = _class(search, some, rows, hosted, in_class[low], low, each.factor)
+        some, floor = lattice.at(low, each.risk if number else None)
+        in_class[low] = _class(search, some, floor, hosted, in_class[low], low, each.factor)
         fits &= np.isfinite(in_class) | (number > 0)
         every = np.minimum(every, in_class * each.factor)
     if search.best is None and even is not None:
         search.best = even
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided]))
-    knob_bound = _knob_bound(layer_costs, floor, hosted, bounds, tuning, value) if with_knob_bound else 0.0
+    knob_bound = lattice.knob_bound(hosted, value) if with_knob_bound else 0.0
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),
-        proof=_proof_plans(search, layer_costs, bounds, np.where(fits, every, np.inf), whole=space <= PROVEN_WHOLE),
+        proof=_proof_plans(search, lattice, np.where(fits, every, np.inf)),
         bound=bound,
-        knob_bound=knob_bound if any_knobs else bound,
-        space=space,
+        knob_bound=knob_bound if tuning.fixed is None else bound,
+        space=lattice.space,
         band=int(np.sum(bounds * classes[-1].factor < split)),
         solved=len(search.solved),
         complete=bound >= value * (1 - SAME),
     )
-
-
-def _at(layer_costs: LayerCosts, floor: StepFloor, risk: float | None) -> tuple[LayerCosts, StepFloor]:
-    """Plans with their floors in a class of risk; as they are for None."""
-    if risk is None or not len(layer_costs):
-        return layer_costs, floor
-    some = at_risk(layer_costs, risk)
-    return some, floor.of(some)
 
 
 def _class(
@@ -149,7 +138,7 @@ def _class(
     For each plan, over that factor, the value of its layout or one that none of its layouts in the class beats
     [unit of objective].
     """
-    bounds = np.maximum(bounds, floor.value(floor.slowest(), any_knobs=search.tuning.fixed is None))
+    bounds = np.maximum(bounds, floor.bound(any_knobs=search.tuning.fixed is None))
     values = bounds.copy()
     waiting = np.ones(len(bounds), dtype=np.bool_)
     for part in _slices(layer_costs.plans, bounds):
@@ -159,9 +148,8 @@ def _class(
         part = part[bounds[part] * factor < search.limit]
         if not len(part):
             continue
-        some, rows = layer_costs.take(part), floor.take(part)
-        costs = hosted.of(numbers[part], some)
-        values[part] = np.maximum(bounds[part], _fitting(rows, some, costs, search.tuning, search.limit / factor))
+        fitting = hosted.fitting(numbers[part], layer_costs.take(part), floor.take(part), search.limit / factor)
+        values[part] = np.maximum(bounds[part], fitting)
         low = part[values[part] * factor < search.limit]
         if len(low):
             own = _known(search, layer_costs.take(low), numbers[low])
@@ -223,37 +211,24 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     some = [layer_costs for layer_costs in cost_batches if len(layer_costs)]
     if not some:
         return LayoutBounds(band=0, undecided=0, knob_bound=best)
-    layer_costs, floor, _ = _lowest(job, some, tuning, even)
-    bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
-    search, open_plans = _search(job, tuning, None), set[int]()
+    lattice = LatticeBounds.of(job, some, tuning, even)
+    bounds, search, open_plans = lattice.bounds, _search(job, tuning, None), set[int]()
     search.limit, classes = best * (1 - SAME), risk_classes(job)
-    hosted = most_hosted(layer_costs, bounds * classes[-1].factor < best, tuning)
+    hosted = lattice.most_hosted(bounds * classes[-1].factor < best)
     for number, each in enumerate(classes):
-        in_class, rows = _at(layer_costs, floor, each.risk if number else None)
-        fitting = _below(in_class, rows, hosted, bounds, tuning, search.limit / each.factor)
-        low = np.flatnonzero(fitting * each.factor < search.limit)
+        low = np.flatnonzero(bounds < search.limit / each.factor)
         if len(low):
-            open_plans |= set(low[list(_undecided(search, in_class.take(low), low, each.factor))].tolist())
+            in_class, floor = lattice.at(low, each.risk if number else None)
+            fitting = hosted.fitting(low, in_class, floor, search.limit / each.factor) * each.factor
+            left = fitting < search.limit
+            low, in_class = low[left], in_class.take(left)
+        if len(low):
+            open_plans |= set(low[list(_undecided(search, in_class, low, each.factor))].tolist())
     return LayoutBounds(
         band=int(np.sum(bounds * classes[-1].factor < even)),
         undecided=len(open_plans),
-        knob_bound=_knob_bound(layer_costs, floor, hosted, bounds, tuning, best),
+        knob_bound=lattice.knob_bound(hosted, best),
     )
-
-
-def _knob_bound(
-    layer_costs: LayerCosts, floor: StepFloor, hosted: MostHosted, bounds: FloatArray, tuning: Tuning, best: float
-) -> float:
-    """A value up to `best` that no layout of any plan beats at any knobs [unit of objective]."""
-    in_class, least = bounds.copy(), best
-    for number, each in enumerate(risk_classes(layer_costs.job)):
-        low = np.flatnonzero(in_class * each.factor < best)
-        some, rows = _at(layer_costs.take(low), floor.take(low), each.risk if number else None)
-        if len(low):
-            costs = hosted.of(low, some)
-            in_class[low] = np.maximum(in_class[low], _fitting(rows, some, costs, tuning, best / each.factor))
-        least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
-    return least
 
 
 def _search(
@@ -263,92 +238,15 @@ def _search(
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
 
 
-def _below(
-    layer_costs: LayerCosts, floor: StepFloor, hosted: MostHosted, bounds: FloatArray, tuning: Tuning, best: float
-) -> FloatArray:
-    """The bounds, those below the best plan refined by what fits [unit of objective]."""
-    low = np.flatnonzero(bounds < best)
-    refined = bounds.copy()
-    if len(low):
-        some = layer_costs.take(low)
-        refined[low] = _fitting(floor.take(low), some, hosted.of(low, some), tuning, best)
-    return refined
-
-
-@dataclass(frozen=True, kw_only=True)
-class MostHosted:
-    """What layers cost, of plans that may be better than the best so far, with as much of the optimizer state on the
-    host as may be, or at the fixed settings; neither the risk of a class nor what fits moves it.
-
-    Attributes:
-        place: of each plan of the lattice in `costs`, -1 where it is not among them.
-        costs: of these plans.
-        tuning: how settings are chosen.
-    """
-
-    place: IntArray
-    costs: StageCosts[FloatArray]
-    tuning: Tuning
-
-    def of(self, numbers: IntArray, layer_costs: LayerCosts) -> StageCosts[FloatArray]:
-        """What layers cost of plans with these numbers in the lattice."""
-        places = self.place[numbers]
-        return self.costs.take(places) if (places >= 0).all() else _hosted(layer_costs, self.tuning)
-
-
-def most_hosted(layer_costs: LayerCosts, low: BoolArray, tuning: Tuning) -> MostHosted:
-    """What layers cost of the `low` ones of all plans."""
-    place = np.where(low, np.cumsum(low) - 1, -1)
-    return MostHosted(place=place, costs=_hosted(layer_costs.take(low), tuning), tuning=tuning)
-
-
-def _hosted(layer_costs: LayerCosts, tuning: Tuning) -> StageCosts[FloatArray]:
-    return stage_costs(layer_costs, tuning.fixed or at_most_offload(layer_costs))
-
-
-def _fitting(
-    floor: StepFloor, layer_costs: LayerCosts, costs: StageCosts[FloatArray], tuning: Tuning, limit: float
-) -> FloatArray:
-    """Bounds over all layouts that fit, at any knobs unless they are fixed; infinite where none fits."""
-    any_knobs = tuning.fixed is None
-    slowest = fitting_slowest(layer_costs.job, floor, costs, layer_costs.plans, limit, any_knobs=any_knobs)
-    return floor.value(slowest, any_knobs=any_knobs)
-
-
-def _proof_plans(
-    search: _Search, layer_costs: LayerCosts, bounds: FloatArray, fitting: FloatArray, *, whole: bool
-) -> ProofPlans:
+def _proof_plans(search: _Search, lattice: LatticeBounds, fitting: FloatArray) -> ProofPlans:
     """All of the plans, or those with the lowest bounds and the best."""
+    layer_costs, bounds = lattice.layer_costs, lattice.bounds
     values, fits = np.where(np.isfinite(fitting), fitting, bounds), np.isfinite(fitting)
-    if whole:
+    if lattice.space <= PROVEN_WHOLE:
         return ProofPlans(layer_costs=layer_costs, values=values, fits=fits)
     winner = [index for index, candidate in search.by_number.items() if candidate is search.best]
     chosen = np.union1d(np.argsort(bounds, kind="stable")[:FASTEST], np.array(winner, dtype=np.int64))
     return ProofPlans(layer_costs=layer_costs.take(chosen).copied(), values=values[chosen], fits=fits[chosen])
-
-
-def _lowest(
-    job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, size: int = 0
-) -> tuple[LayerCosts, StepFloor, int]:
-    """The plans with a bound below the best even split and the lowest ones anyhow, or all of a lattice that CP-SAT is
-    given whole, in the order of the lattice; how many that has, `size` where it is known.
-    """
-    proof_costs: list[LayerCosts] = []
-    floors: list[StepFloor] = []
-    space = seen = 0
-    for layer_costs in cost_batches:
-        floor = step_floor(layer_costs, tuning.fixed or Knobs())
-        bounds = floor.value(floor.slowest(), any_knobs=tuning.fixed is None)
-        low = bounds < even
-        seen += len(layer_costs)
-        space = max(seen, size)
-        low[np.argsort(bounds, kind="stable")[: FASTEST if space > PROVEN_WHOLE else None]] = True
-        if not low.all():
-            layer_costs, floor = layer_costs.take(low).copied(), floor.take(low).copied()
-        proof_costs.append(layer_costs)
-        floors.append(floor)
-    every = LayerCosts.joined(proof_costs)
-    return every, joined(floors, every.plans), space
 
 
 def _undecided(search: _Search, layer_costs: LayerCosts, numbers: IntArray, factor: float) -> set[int]:

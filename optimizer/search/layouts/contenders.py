@@ -21,20 +21,13 @@ from optimizer.search.layouts.bounds.step_floor import step_floor
 
 @dataclass
 class Contenders:
-    """Those of a job's plans whose bound over all layouts is below the best even split, and the lowest ones anyhow.
+    """Those of a job's plans whose bound over all layouts is below the best even split, and the lowest ones anyhow."""
 
-    Attributes:
-        job: what was asked.
-        tuning: how knobs are chosen.
-        below: value up to which no plan is missing [unit of the objective].
-        size: plans of the lattice [1].
-        parts: the plans, with a bound by the objective and one on paper [unit of the objective].
-    """
-
-    job: Job
-    tuning: Tuning
-    below: float = np.inf
-    size: int = 0
+    job: Job  # what was asked
+    tuning: Tuning  # how knobs are chosen
+    below: float = np.inf  # value up to which no plan is missing [unit of the objective]
+    size: int = 0  # plans of the lattice [1]
+    # the plans, with a bound by the objective and one on paper [unit of the objective]
     parts: list[tuple[LayerCosts, FloatArray, FloatArray]] = field(default_factory=list)
     _waiting: list[LayerCosts] = field(default_factory=list)
 
@@ -51,7 +44,7 @@ class Contenders:
             return
         for batch in self._waiting:
             floor = step_floor(batch, self.tuning.fixed or Knobs())
-            bounds = floor.value(floor.slowest(), any_knobs=self.tuning.fixed is None)
+            bounds = floor.bound(any_knobs=self.tuning.fixed is None)
             paper = bounds / objective_of(self.job).weight(self.job, batch.plans)
             self.parts.append(self._left(batch, bounds, paper))
         self._waiting = []

@@ -23,35 +23,20 @@ from optimizer.objectives.step.price import with_stragglers
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSeconds(Rows, Generic[N]):
-    """One layer of a kind for one micro-batch on one GPU.
+    """One layer of a kind for one micro-batch on one GPU."""
 
-    Attributes:
-        forward: forward pass [s].
-        backward: backward pass, nothing recomputed [s].
-        always: what recomputing its activations adds where it has no choice [s].
-        recompute: what that adds by choice [s].
-        recompute_price: what that adds to the objective beside its time, as seconds of a step without stragglers [s].
-        weight: the part of `backward` that computes the gradients of weights [s].
-        per_step: what it adds to a step once, nothing overlapped: gradients, weights and optimizer [s].
-        hosted: what that grows by with all of its optimizer state on the host [s].
-        reduced: the part of `per_step` that can overlap with the computation of cover_backward [s].
-        gathered: the part of `per_step` that can overlap with the computation of cover_forward [s].
-        cover_backward: computation of a backward pass [s].
-        cover_forward: computation of a forward pass [s].
-    """
-
-    forward: N
-    backward: N
-    always: N
-    recompute: N
-    recompute_price: N
-    weight: N
-    per_step: N
-    hosted: N
-    reduced: N
-    gathered: N
-    cover_backward: N
-    cover_forward: N
+    forward: N  # forward pass [s]
+    backward: N  # backward pass, nothing recomputed [s]
+    always: N  # what recomputing its activations adds where it has no choice [s]
+    recompute: N  # what that adds by choice [s]
+    recompute_price: N  # what that adds to the objective beside its time, as seconds of a step without stragglers [s]
+    weight: N  # the part of `backward` that computes the gradients of weights [s]
+    per_step: N  # what it adds to a step once, nothing overlapped: gradients, weights and optimizer [s]
+    hosted: N  # what that grows by with all of its optimizer state on the host [s]
+    reduced: N  # the part of `per_step` that can overlap with the computation of cover_backward [s]
+    gathered: N  # the part of `per_step` that can overlap with the computation of cover_forward [s]
+    cover_backward: N  # computation of a backward pass [s]
+    cover_forward: N  # computation of a forward pass [s]
 
     @property
     def seconds(self) -> N:
@@ -64,21 +49,14 @@ FREE: LayerSeconds[float] = LayerSeconds(**{field.name: 0.0 for field in fields(
 
 @dataclass(frozen=True, kw_only=True)
 class StageCosts(Rows, Generic[N]):
-    """Seconds and bytes from which stages add up, of one plan or with an entry for each of many.
+    """Seconds and bytes from which stages add up, of one plan or with an entry for each of many."""
 
-    Attributes:
-        kinds: seconds of a layer, the embedding and the head, by kind.
-        memory: bytes of stages, with as much of the optimizer state on the host as `kinds` have.
-        seconds: what each stage spends beside its layers for one micro-batch [s].
-        hides: share of what can overlap once per step that does, less what computation loses to it [1].
-        hosted_price: what all of the optimizer state on the host adds to the objective beside its time, as seconds of a
-            step without stragglers [s].
-    """
-
-    kinds: Mapping[str, LayerSeconds[N]]
-    memory: LinearStage[N]
-    seconds: N
-    hides: N
+    kinds: Mapping[str, LayerSeconds[N]]  # seconds of a layer, the embedding and the head, by kind
+    memory: LinearStage[N]  # bytes of stages, with as much of the optimizer state on the host as `kinds` have
+    seconds: N  # what each stage spends beside its layers for one micro-batch [s]
+    hides: N  # share of what can overlap once per step that does, less what computation loses to it [1]
+    # what all of the optimizer state on the host adds to the objective beside its time, as seconds of a step without
+    # stragglers [s]
     hosted_price: N
 
     def row(self: StageCosts[FloatArray], index: int) -> StageCosts[float]:

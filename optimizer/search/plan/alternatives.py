@@ -18,9 +18,8 @@ from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import useful_flops
 from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
-from optimizer.search.lattice.knobs import columns, joined_knobs, knobs_at
+from optimizer.search.lattice.knobs import OwnSettings, columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.lattice.own_settings import OwnSettings
 from optimizer.search.layouts.assigned import AssignedLayouts, ProofPlans
 from optimizer.search.layouts.candidates import place
 
@@ -154,13 +153,10 @@ def near_ties(points: Points, best: Plan, value: float, others: Sequence[Alterna
     return NearTies(within_1_percent=int(np.sum(ratio <= 1.01)), within_5_percent=int(np.sum(ratio <= 1.05)))
 
 
-def flags(job: Job, estimate: Estimate, ceilings: Mapping[str, float] = MEASURED_MFU) -> tuple[str, ...]:
-    """Warnings about an estimate: an MFU above anything measured on the device.
-
-    `ceilings` maps the name of a device to the highest MFU published for it.
-    """
+def flags(job: Job, estimate: Estimate) -> tuple[str, ...]:
+    """Warnings about an estimate: an MFU above anything measured on the device."""
     name = job.cluster.device.name
-    ceiling = ceilings.get(name)
+    ceiling = MEASURED_MFU.get(name)
     if ceiling is None or estimate.mfu <= ceiling:
         return ()
     return (

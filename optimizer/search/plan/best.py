@@ -13,30 +13,21 @@ from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
-from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.contenders import Contenders
-from optimizer.search.layouts.given import as_given
+from optimizer.search.layouts.one_layout import as_given, best_even
 from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best plan of a job that fits.
+    """The best plan of a job that fits."""
 
-    Attributes:
-        job: what was asked.
-        plan: with its layers assigned.
-        knobs: of the plan.
-        estimate: its price.
-        swept: every plan of the lattice, priced.
-    """
-
-    job: Job
-    plan: Plan
-    knobs: Knobs
-    estimate: Estimate
-    swept: Sweep
+    job: Job  # what was asked
+    plan: Plan  # with its layers assigned
+    knobs: Knobs  # of the plan
+    estimate: Estimate  # its price
+    swept: Sweep  # every plan of the lattice, priced
 
     @property
     def value(self) -> float:

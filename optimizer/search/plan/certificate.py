@@ -1,4 +1,4 @@
-"""What is proven about the best plan, and by what."""
+"""What is proven about the best plan, and by what, and what the space of the search leaves out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 
 from optimizer.answer.answer import Certificate
 from optimizer.answer.keys import STATUSES
+from optimizer.base.content import content
 from optimizer.base.errors import OptimizerError
 from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
+from optimizer.job.recomputation import modules_of
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.layer.module_sets import searched_modes
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import alike
@@ -22,7 +25,9 @@ from optimizer.search.lattice.oracle import Sweep
 from optimizer.search.lattice.proof import prove
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
 from optimizer.search.layouts.least_memory import LeastMemory
-from optimizer.search.plan.left_out import left_out
+from optimizer.search.layouts.problem import cuts_searched, recomputing_searched
+
+MOST = 5  # lines
 
 
 def certify(
@@ -55,9 +60,6 @@ def certify(
         even=even,
         band=layouts.band,
         solved=layouts.solved,
-        given=job.layout_given,
-        minimize=job.minimize,
-        prefer=job.prefer,
     )
     if not layouts.complete or not layouts.proof or not read_twice or time_limit == 0.0:
         return described(job, certificate)
@@ -103,31 +105,20 @@ def unfinished(job: Job, swept: Sweep, best: float) -> Certificate:
         space=swept.space,
         fitting=swept.fitting,
         even=float("inf") if job.layout_given else best,
-        given=job.layout_given,
-        minimize=job.minimize,
-        prefer=job.prefer,
     )
     return described(job, certificate)
 
 
 def without_plan(job: Job, swept: Sweep) -> Certificate:
     """The certificate of a sweep in which nothing fits."""
-    certificate = Certificate(
-        proven=swept.complete,
-        lower_bound=swept.ideal,
-        best=float("inf"),
-        space=swept.space,
-        given=job.layout_given,
-        minimize=job.minimize,
-        prefer=job.prefer,
-    )
-    return described(job, certificate)
+    return described(job, Certificate(proven=swept.complete, lower_bound=swept.ideal, space=swept.space))
 
 
 def described(job: Job, certificate: Certificate) -> Certificate:
-    """The certificate with its method in words, which follow from its figures."""
+    """The certificate with what the job asks for, and with its method in words, which follow from its figures."""
     lines = left_out(job) if certificate.space else ()
-    return replace(certificate, method=_method(job, certificate), left_out=lines)
+    certificate = replace(certificate, given=job.layout_given, minimize=job.minimize, prefer=job.prefer, left_out=lines)
+    return replace(certificate, method=_method(job, certificate))
 
 
 def status_of(certificate: Certificate) -> str:
@@ -175,4 +166,39 @@ def _exhaustion(job: Job, certificate: Certificate) -> str:
     return (
         f"{priced}; evenly split, {certificate.fitting:,} fit. With any layout, {certificate.band:,} have a bound "
         f"below the best even split; {solved}, and the bounds rule out the others."
+    )
+
+
+def left_out(job: Job) -> tuple[str, ...]:
+    """At most MOST lines: layouts, sets of modules, schedules and places of activations that the search does not try.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3-13b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=64)
+    >>> left_out(job)[-1][:34]
+    'Activations stay on the device (--'
+    """
+    loss, features, limits = content("optimizer.search.plan", "left_out.toml")["loss"], job.stack.features, job.limits
+    asked = {*limits.fixed, *limits.ranges, *limits.choices}
+    cuts, recomputed, modules = cuts_searched(job), recomputing_searched(job), modules_searched(job)
+    lines = (
+        f"{cuts} {loss['cuts']}" if cuts and features.uneven_stages and not job.layout_given else cuts,
+        recomputed and f"{recomputed} {loss['recomputed']}",
+        modules and f"{modules} {loss['modules']}",
+        loss["dualpipe"] if "dualpipe" in features.schedules and "schedule" not in asked else "",
+        loss["activations"] if features.activation_offload and "activation_offload" not in asked else "",
+    )
+    return tuple(line for line in lines if line)[:MOST]
+
+
+def modules_searched(job: Job) -> str:
+    """Which modules the search tried to recompute, in a sentence; nothing where the stack recomputes none by name."""
+    asked = "recompute" in job.limits.fixed or "recompute" in job.limits.choices
+    if asked or not job.stack.features.recompute_modules:
+        return ""
+    sets = [mode for mode in searched_modes(job) if modules_of(mode)]
+    if not sets:
+        return "No set of modules frees more memory for its time than whole layers do: none was tried."
+    return (
+        f"Of the modules that can be recomputed by name, {', '.join(sets)} {'was' if len(sets) == 1 else 'were'} tried."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
@@ -13,8 +12,8 @@ from optimizer.job.target import unbuilt
 from optimizer.objectives.step.price import price
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.oracle import Sweep, Tuning
-from optimizer.search.layouts.best_even import best_even
-from optimizer.search.plan.alternatives import MEASURED_MFU, alternatives, estimate_of, flags, near_ties
+from optimizer.search.layouts.one_layout import best_even
+from optimizer.search.plan.alternatives import alternatives, estimate_of, flags, near_ties
 from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.safety import safety_of
@@ -30,7 +29,6 @@ def plan(
     time_limit: float | None = None,
     seed: int = 0,
     study: str | None = None,
-    ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
     explained: bool = True,
     read_twice: bool = True,
@@ -46,7 +44,6 @@ def plan(
         time_limit: of the search [s].
         seed: of trials and solver.
         study: URL of a storage that keeps the trials.
-        ceilings: highest MFU published for a device, by its name.
         priced_risk: add what it costs to fit as surely as asked.
         explained: say why there is no plan, which may take longer than to see that there is none.
         read_twice: let CP-SAT compare all plans once more, under its own reading of the rules.
@@ -56,15 +53,7 @@ def plan(
     the layers are not placed.
     """
     unproven = search(job, Tuning(trials=trials, seed=seed, study=study), time_limit=time_limit, known=known)
-    return proven(
-        unproven,
-        top=top,
-        within=within,
-        ceilings=ceilings,
-        priced_risk=priced_risk,
-        explained=explained,
-        read_twice=read_twice,
-    )
+    return proven(unproven, top=top, within=within, priced_risk=priced_risk, explained=explained, read_twice=read_twice)
 
 
 def proven(
@@ -72,7 +61,6 @@ def proven(
     *,
     top: int = 5,
     within: float = inf,
-    ceilings: Mapping[str, float] = MEASURED_MFU,
     priced_risk: bool = True,
     explained: bool = True,
     read_twice: bool = True,
@@ -81,7 +69,7 @@ def proven(
     unproven = replace(unproven, clock=Clock(dict(unproven.clock.seconds)))  # so that it can be proven another time
     job, swept, layouts, clock, tuning = unproven.job, unproven.swept, unproven.layouts, unproven.clock, unproven.tuning
     if not swept.complete:
-        return _finished(unproven, _unfinished(job, swept, clock, ceilings))
+        return _finished(unproven, _unfinished(job, swept, clock))
     if layouts is None or layouts.best is None or unproven.plan is None or unproven.estimate is None:
         left = replace(swept, complete=layouts is None or layouts.complete)
         return _finished(unproven, _without_plan(job, left, clock, explained, unproven.time_limit))
@@ -115,7 +103,7 @@ def proven(
     return _finished(
         unproven,
         replace(
-            unproven.answer(ceilings),
+            unproven.answer(),
             status="optimal" if certificate.proven else "feasible",
             certificate=certificate,
             alternatives=others,
@@ -129,7 +117,7 @@ def _finished(unproven: Unproven, answer: Answer) -> Answer:
     return replace(answer, trials=unproven.tuning.trials, seed=unproven.tuning.seed, search_s=unproven.clock.all())
 
 
-def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, float]) -> Answer:
+def _unfinished(job: Job, swept: Sweep, clock: Clock) -> Answer:
     """The best even split that was seen before the time was over."""
     even = best_even(job, swept.points) if swept.points else None
     if even is None:
@@ -143,7 +131,7 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock, ceilings: Mapping[str, flo
         estimate=estimate,
         certificate=unfinished(job, swept, even.value),
         near_ties=near_ties(swept.points, even.plan, even.value) if swept.points else NearTies(),
-        flags=(*flags(job, estimate, ceilings), *unbuilt(job.stack, even.plan)),
+        flags=(*flags(job, estimate), *unbuilt(job.stack, even.plan)),
     )
 
 

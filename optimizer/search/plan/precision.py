@@ -9,7 +9,7 @@ from optimizer.answer.answer import Answer, Certificate, Format
 from optimizer.base.errors import InputError
 from optimizer.job.job import DTYPES, Job
 from optimizer.search.plan.alternatives import value_of
-from optimizer.search.plan.left_out import MOST
+from optimizer.search.plan.certificate import MOST
 
 ANY = "any"
 SEARCHED = ("bf16", "fp8")  # what "any" stands for, as far as the device has units for it

@@ -17,7 +17,7 @@ from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.contenders import Contenders
-from optimizer.search.layouts.given import as_given
+from optimizer.search.layouts.one_layout import as_given
 from optimizer.search.plan.alternatives import estimate_of, value_of
 
 

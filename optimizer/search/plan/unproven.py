@@ -22,7 +22,7 @@ from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.layouts.contenders import Contenders
-from optimizer.search.plan.alternatives import MEASURED_MFU, estimate_of, flags, value_of
+from optimizer.search.plan.alternatives import estimate_of, flags, value_of
 from optimizer.search.plan.best import Known, best_layouts
 
 
@@ -50,37 +50,21 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Unproven:
-    """The best plan of a job with its layout, before anything is proven about it.
+    """The best plan of a job with its layout, before anything is proven about it."""
 
-    Attributes:
-        job: what was asked.
-        tuning: how knobs are chosen.
-        time_limit: of the whole search [s].
-        clock: seconds by phase so far.
-        rules: of the lattice.
-        space: every plan of it.
-        swept: what pricing them all says.
-        contenders: plans that were kept meanwhile, None where the sweep was known.
-        laid: the layouts that were searched.
-        even: value of the best even split, infinite without one [unit of the objective].
-        plan: None where there is none, or the time was over.
-        knobs: of the plan.
-        estimate: its price.
-    """
-
-    job: Job
-    tuning: Tuning
-    time_limit: float | None
-    clock: Clock
-    rules: Sequence[Rule]
-    space: Space
-    swept: Sweep
-    contenders: Contenders | None = None
-    layouts: AssignedLayouts | None = None
-    even: float = inf
-    plan: Plan | None = None
-    knobs: Knobs = Knobs()
-    estimate: Estimate | None = None
+    job: Job  # what was asked
+    tuning: Tuning  # how knobs are chosen
+    time_limit: float | None  # of the whole search [s]
+    clock: Clock  # seconds by phase so far
+    rules: Sequence[Rule]  # of the lattice
+    space: Space  # every plan of it
+    swept: Sweep  # what pricing them all says
+    contenders: Contenders | None = None  # plans that were kept meanwhile, None where the sweep was known
+    layouts: AssignedLayouts | None = None  # that were searched
+    even: float = inf  # value of the best even split, infinite without one [unit of the objective]
+    plan: Plan | None = None  # None where there is none, or the time was over
+    knobs: Knobs = Knobs()  # of the plan
+    estimate: Estimate | None = None  # its price
 
     @property
     def value(self) -> float:
@@ -94,7 +78,7 @@ class Unproven:
         """What is left of the time limit, if there is one [s]."""
         return self.clock.left(self.time_limit)
 
-    def answer(self, ceilings: Mapping[str, float] = MEASURED_MFU) -> Answer:
+    def answer(self) -> Answer:
         """The plan as an answer that claims no proof: no certificate, no runners-up."""
         if self.plan is None or self.estimate is None:
             return Answer(status="unknown", job=self.job)
@@ -104,7 +88,7 @@ class Unproven:
             plan=self.plan,
             knobs=self.knobs,
             estimate=self.estimate,
-            flags=(*flags(self.job, self.estimate, ceilings), *unbuilt(self.job.stack, self.plan)),
+            flags=(*flags(self.job, self.estimate), *unbuilt(self.job.stack, self.plan)),
             trials=self.tuning.trials,
             seed=self.tuning.seed,
             search_s=self.clock.all(),

@@ -49,31 +49,20 @@ class Comparison:
     """Our plan and the best one under `pins`, each at its own knobs.
 
     The `more` of the `time` terms add up to the difference of the step times, those of `memory` to that of the peaks.
-
-    Attributes:
-        pins: as they are typed.
-        verdict: "slower" (a higher value of the objective), "same", "faster" (the pins reach where the search did not:
-            another schedule, a pin of the job undone), or "infeasible".
-        ours: the answer's plan.
-        our_estimate: its price.
-        plan: the best under the pins; where only memory is in the way, that of the least memory.
-        estimate: its price.
-        slower: its value over ours, minus one; negative for a better plan, 0 without one [1].
-        broken: the rules in the way of an infeasible plan.
-        minimize: what the values are of.
-        prefer: as of the job.
     """
 
-    pins: str
+    pins: str  # as they are typed
+    # "slower" (a higher value of the objective), "same", "faster" (the pins reach where the search did not: another
+    # schedule, a pin of the job undone), or "infeasible"
     verdict: str
-    ours: Plan
-    our_estimate: Estimate
-    plan: Plan | None = None
-    estimate: Estimate | None = None
-    slower: float = 0.0
-    broken: tuple[Clash, ...] = ()
-    minimize: str = TIME
-    prefer: str = FAST
+    ours: Plan  # the answer's plan
+    our_estimate: Estimate  # its price
+    plan: Plan | None = None  # the best under the pins; where only memory is in the way, that of the least memory
+    estimate: Estimate | None = None  # its price
+    slower: float = 0.0  # its value over ours, minus one; negative for a better plan, 0 without one [1]
+    broken: tuple[Clash, ...] = ()  # the rules in the way of an infeasible plan
+    minimize: str = TIME  # what the values are of
+    prefer: str = FAST  # as of the job
 
     @property
     def time(self) -> tuple[Difference, ...]:
@@ -102,14 +91,16 @@ def why_not(job: Job, answer: Answer, pins: Pins) -> Comparison:
     plan, estimate = (theirs.plan, theirs.estimate) if theirs else _least_memory(asked)
     our_value = value_of(job, answer.plan, answer.knobs, answer.estimate)
     value = theirs.value if theirs else value_of(asked, plan, Knobs(), estimate) if plan and estimate else our_value
+    slower = value / our_value - 1
+    verdict = "same" if abs(slower) <= SAME else "slower" if slower > 0 else "faster"
     return Comparison(
         pins=pins_text(pins),
-        verdict=_verdict(value / our_value - 1) if theirs else "infeasible",
+        verdict=verdict if theirs else "infeasible",
         ours=answer.plan,
         our_estimate=answer.estimate,
         plan=plan,
         estimate=estimate,
-        slower=value / our_value - 1,
+        slower=slower,
         broken=() if theirs else broken_rules(asked, pins),
         minimize=job.minimize,
         prefer=job.prefer,
@@ -167,9 +158,3 @@ def _least_memory(job: Job) -> tuple[Plan | None, Estimate | None]:
         return None, None
     plans = Plans.of([plan])
     return plan, estimate_of(job, price(job, plans, memory.at(layer_costs_of(job, plans))), 0)
-
-
-def _verdict(slower: float) -> str:
-    if abs(slower) <= SAME:
-        return "same"
-    return "slower" if slower > 0 else "faster"

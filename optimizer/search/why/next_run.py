@@ -26,21 +26,13 @@ NODES = 31  # of the quadrature
 
 @dataclass(frozen=True, kw_only=True)
 class NextRun:
-    """One run of STEPS steps.
+    """One run of STEPS steps."""
 
-    Attributes:
-        job: On how many GPUs, with which batch.
-        plan: Of it.
-        cost: What it takes, its start included [GPU-hours].
-        before: Half-width in log of the interval of the answer's step without it [1].
-        after: The same with it [1].
-    """
-
-    job: Job
-    plan: Plan
-    cost: float
-    before: float
-    after: float
+    job: Job  # On how many GPUs, with which batch
+    plan: Plan  # Of it
+    cost: float  # What it takes, its start included [GPU-hours]
+    before: float  # Half-width in log of the interval of the answer's step without it [1]
+    after: float  # The same with it [1]
 
 
 def gpu_hours(job: Job, step_time: float, steps: int) -> float:

@@ -75,8 +75,12 @@ def losses(job: Job, lost_nodes: Sequence[int]) -> tuple[Loss, ...]:
     before = best_plan(job)
     if before is None:
         return ()
-    search = _once(best_plan)
-    return tuple(_loss(before, nodes, gpus, search) for nodes, gpus in zip(lost_nodes, left, strict=True))
+    search, after = _once(best_plan), []
+    for nodes, gpus in zip(lost_nodes, left, strict=True):
+        alike = _best(before, _same_shape(job, before.plan, gpus), search)
+        other = _best(before, _any_shape(job, gpus), search, alike)
+        after.append(Loss(nodes=nodes, gpus=gpus, before=before, same_shape=alike, best=other))
+    return tuple(after)
 
 
 Search = Callable[[Job], Best | None]
@@ -93,12 +97,6 @@ def _once(search: Search) -> Search:
         return answers[key]
 
     return known
-
-
-def _loss(before: Best, nodes: int, gpus: int, search: Search) -> Loss:
-    alike = _best(before, _same_shape(before.job, before.plan, gpus), search)
-    other = _best(before, _any_shape(before.job, gpus), search, alike)
-    return Loss(nodes=nodes, gpus=gpus, before=before, same_shape=alike, best=other)
 
 
 def _best(before: Best, jobs: Iterable[Job], search: Search, best: Best | None = None) -> Best | None:

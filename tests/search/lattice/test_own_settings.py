@@ -13,9 +13,8 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
-from optimizer.search.lattice import own_settings
-from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, at_risk, random_moves, unhosted
-from optimizer.search.lattice.own_settings import OwnSettings
+from optimizer.search.lattice import knobs
+from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, OwnSettings, at_risk, random_moves, unhosted
 from tests.search.jobs import small_job
 
 PLANS = Plans.of(
@@ -43,7 +42,7 @@ def test_plans_seen_before_keep_their_settings_at_any_risk(gpt3_job: Job, trials
     """More than ten trials learn from each other, over all plans at once, and are made again."""
     costs = layer_costs_of(gpt3_job, PLANS)
     own = OwnSettings(trials=trials)
-    with mock.patch.object(own_settings, "unhosted", wraps=unhosted) as found:
+    with mock.patch.object(knobs, "unhosted", wraps=unhosted) as found:
         own.of(costs.take(np.array([1, 3])))
         again = own.of(at_risk(costs, 0.01))
         own.of(replace(costs, job=replace(gpt3_job, prefer="fast")))

@@ -24,8 +24,8 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, alike, lattice
 from optimizer.search.lattice.proof import core, program_of, prove
-from optimizer.search.layouts import candidates
-from optimizer.search.layouts import given as given_layouts
+from optimizer.search.layouts import candidates, one_layout
+from optimizer.search.layouts.bounds import lattice_bounds
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, jobs, small_job
 from tests.thorough import cases
@@ -114,7 +114,8 @@ def test_a_lattice_that_is_too_large_to_hold_gives_the_same_plan(name: str, monk
     for module, constants in (
         (oracle, ("PROVEN_WHOLE", "FASTEST")),
         (candidates, ("PROVEN_WHOLE", "FASTEST")),
-        (given_layouts, ("FASTEST",)),
+        (lattice_bounds, ("PROVEN_WHOLE", "FASTEST")),
+        (one_layout, ("FASTEST",)),
     ):
         for constant in constants:
             monkeypatch.setattr(module, constant, 10)

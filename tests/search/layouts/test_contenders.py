@@ -17,6 +17,8 @@ from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.layouts import candidates, contenders
+from optimizer.search.layouts.bounds import lattice_bounds
+from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds
 from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.safety import on_paper
@@ -27,10 +29,9 @@ FEW = 30  # plans of a lattice from which on it is large, so that small jobs hav
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "PROVEN_WHOLE", FEW)
-    monkeypatch.setattr(contenders, "FASTEST", FEW)
-    monkeypatch.setattr(candidates, "PROVEN_WHOLE", FEW)
-    monkeypatch.setattr(candidates, "FASTEST", FEW)
+    for module in (contenders, candidates, lattice_bounds):
+        monkeypatch.setattr(module, "PROVEN_WHOLE", FEW)
+        monkeypatch.setattr(module, "FASTEST", FEW)
 
 
 def jobs() -> Iterator[Job]:
@@ -64,14 +65,13 @@ def counted(until: Callable[..., Iterator[LayerCosts]], walked: list[Deadline]) 
 def test_no_plan_below_the_best_is_missing(job: Job) -> None:
     space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
     fold(job, space, seen=kept.add)
-    every, _, _ = candidates._lowest(job, space, Tuning(), np.inf, 1)
+    every = LatticeBounds.of(job, space, Tuning(), np.inf, 1).layer_costs
     (few,) = kept.batches(space, job, kept.below)
     assert FEW <= len(few) < len(every)
     left = set(few.plans.plans())
     for asked in (job, on_paper(job)) if job.prefer == FIELDS["prefer"].default else (job,):
-        layer_costs, floor, _ = candidates._lowest(asked, space_of(space, asked), Tuning(), np.inf, 1)
-        bounds = floor.value(floor.slowest(), any_knobs=True)
-        assert set(layer_costs.plans.take(np.flatnonzero(bounds < kept.below)).plans()) <= left
+        lattice = LatticeBounds.of(asked, space_of(space, asked), Tuning(), np.inf, 1)
+        assert set(lattice.layer_costs.plans.take(np.flatnonzero(lattice.bounds < kept.below)).plans()) <= left
 
 
 def space_of(space: Space, job: Job) -> Iterator[LayerCosts]:

@@ -26,7 +26,7 @@ from optimizer.search.lattice.knobs import tuned
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
-from optimizer.studies.pinned import pinned_plan
+from optimizer.studies.strategies import pinned_plan
 from tests.search.jobs import DENSE, MIXED, jobs, saved, small_job
 from tests.thorough import cases
 

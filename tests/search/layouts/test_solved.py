@@ -8,9 +8,8 @@ import pytest
 
 from optimizer.base.errors import Infeasible
 from optimizer.search.layouts.problem import LayoutProblem
-from optimizer.search.layouts.solve import solved
-from optimizer.search.layouts.solve.layout import Layout, best_assignment
-from optimizer.search.layouts.solve.solved import Solved
+from optimizer.search.layouts.solve import layout
+from optimizer.search.layouts.solve.layout import Layout, Solved, best_assignment
 from tests.search.layouts.problems import costs
 
 LAYERS = LayoutProblem(
@@ -38,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         limits.append(at_most)
         return best_assignment(problem, at_most=at_most)
 
-    monkeypatch.setattr(solved, "best_assignment", solve)
+    monkeypatch.setattr(layout, "best_assignment", solve)
     return limits
 
 

@@ -15,7 +15,7 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.layouts import candidates
 from optimizer.search.layouts.candidates import lay_out
-from optimizer.search.layouts.solve.solved import Solved
+from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import DENSE, MIXTURE, small_job
 
 

@@ -12,11 +12,11 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
+from optimizer.reports.plan_words import moving_parts
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import knobs_at
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.plan.best import best_plan
-from optimizer.search.plan.moving_parts import moving_parts
 
 SAME = 1e-6  # of a step
 

@@ -18,8 +18,8 @@ from optimizer.search.lattice import deadline, oracle
 from optimizer.search.lattice import enumerate as enumerate_
 from optimizer.search.lattice.enumerate import Space, plans_of
 from optimizer.search.lattice.oracle import sweep
-from optimizer.search.layouts.best_even import best_even
 from optimizer.search.layouts.candidates import lay_out, place
+from optimizer.search.layouts.one_layout import best_even
 from optimizer.search.plan import best, unproven
 from optimizer.search.plan.best import best_layouts
 from optimizer.search.plan.planner import plan

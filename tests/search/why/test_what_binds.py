@@ -12,8 +12,7 @@ from optimizer.job.job import Job
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
-from optimizer.search.why.basin import Basin, Ring
-from optimizer.search.why.what_binds import Sensitivity, sensitivity, variations
+from optimizer.search.why.what_binds import Basin, Ring, Sensitivity, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,20 +45,15 @@ def cut_bound(problem: LayoutProblem, floor: StepFloor, limit: float) -> float:
     until = np.minimum(start + options[:, None, None], end)
     extra = {kind: before[kind][until] - before[kind][start] for kind in recomputable(problem) if kind in before}
     cuts = _Cuts(problem=problem, start=start, possible=width <= end, by_kind=by_kind, extra=extra, longest=longest)
-    slowest = np.minimum.reduce([cuts.slowest(ahead) for ahead in _aheads(problem)])
+    # Stages between the MTP layers and the last stage: none, or one that holds the head alone.
+    aheads = (0, 1) if problem.pp > 2 and any(kind == MTP for kind, _ in problem.sequence) else (0,)
+    slowest = np.minimum.reduce([cuts.slowest(ahead) for ahead in aheads])
     least = min((problem.kinds[kind].recompute for kind in extra), default=0.0)
     share = np.minimum(options / max(most, 1), 1.0)
     once = sum(count * problem.kinds[kind].seconds for kind, count in problem.sequence) + problem.pp * problem.seconds
     whole = np.maximum(once + share * len(names) * least, floor.whole[0])
     rows = floor.take(np.zeros(len(options), dtype=np.int64)).changed(whole=whole)
     return float(rows.value(slowest * (1 - SLACK)).min())
-
-
-def _aheads(problem: LayoutProblem) -> Iterator[int]:
-    """Stages between the MTP layers and the last stage: none, or one that holds the head alone."""
-    yield 0
-    if problem.pp > 2 and any(kind == MTP for kind, _ in problem.sequence):
-        yield 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ class PlanFloors(Rows):
     def least(self) -> FloatArray:
         """Values that no layout of a plan beats with any share on the host, whatever fits [unit of the objective]."""
         ends = (self.floor, self.floor.offloaded(np.ones(len(self.layer_costs))))
-        return np.minimum(*(floor.value(floor.slowest()) for floor in ends))
+        return np.minimum(*(floor.bound() for floor in ends))
 
     def of(self, layer_costs: LayerCosts) -> PlanFloors:
         """The floors of the same plans where memory has other room."""
@@ -89,43 +89,28 @@ def plan_floors(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> PlanFloo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prospects:
+class Prospects(Rows):
     """Plans, by their position in the floors, each with a lowest and a highest share of the optimizer state on the
     host, and a value that no layout of theirs beats in between [unit of the objective].
     """
 
+    WHOLE = ("floors",)
     floors: PlanFloors
     plan: IntArray
     low: FloatArray
     high: FloatArray
     bounds: FloatArray
 
-    def take(self, index: IntArray) -> Prospects:
-        """Those of some of the plans."""
-        return Prospects(
-            floors=self.floors,
-            plan=self.plan[index],
-            low=self.low[index],
-            high=self.high[index],
-            bounds=self.bounds[index],
-        )
-
     def knobs(self, position: int, more: int) -> Knobs:
         """Settings of a plan with so many OFFLOAD_STEPs more than the lowest share on the host."""
-        own = knobs_at(self.floors.knobs, int(self.plan[position]))
-        return replace(own, offload=_share(float(self.low[position]), more))
+        own, low = knobs_at(self.floors.knobs, int(self.plan[position])), float(self.low[position])
+        return replace(own, offload=(round(low / OFFLOAD_STEP) + more) * OFFLOAD_STEP if more else low)
 
     def problem(self, position: int, plan: Plan) -> LayoutProblem:
         """The layers of a plan, to be laid out with a share in its range."""
         low = float(self.low[position])
         costs = self.floors.costs.row(int(self.plan[position])).offloaded(low)
         return problem_of(self.floors.job, plan, costs, round((float(self.high[position]) - low) / OFFLOAD_STEP))
-
-
-def _share(low: float, more: int) -> float:
-    """The share so many OFFLOAD_STEPs above another, as whole multiples of them are written."""
-    steps = round(low / OFFLOAD_STEP)
-    return low if not more else (steps + more) * OFFLOAD_STEP
 
 
 def prospects_at(floors: PlanFloors, share: FloatArray, limit: float) -> Prospects:

@@ -86,6 +86,10 @@ class StepFloor(Rows):
         surplus = self.least_surplus if any_knobs else self.surplus
         return np.asarray(self.rate * self.step_time(slowest, any_knobs=any_knobs) + surplus)
 
+    def bound(self, *, any_knobs: bool = False) -> FloatArray:
+        """Values that no layout beats, whatever fits [unit of the objective]."""
+        return self.value(self.slowest(), any_knobs=any_knobs)
+
     def step_time(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least time of a step whose slowest stage takes so long for one micro-batch, infinite where none can [s]."""
         m, possible = self.plans.num_microbatches, np.isfinite(slowest)

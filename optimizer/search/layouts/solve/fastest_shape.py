@@ -10,6 +10,7 @@ from math import inf
 import numpy as np
 
 from optimizer.job.plan import IntArray
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP
@@ -46,7 +47,10 @@ def fastest(problem: LayoutProblem, shapes: StageShapes, at_most: float = inf) -
         shapes = shapes.take(np.flatnonzero(roomy.least <= at_most))
     if not len(shapes):
         return None
-    options = [_within(option, at_most) for option in _options(problem, shapes, at_most)]
+    options = [
+        option.take(np.flatnonzero(option.loads.fits & (option.loads.least <= at_most)))
+        for option in _options(problem, shapes, at_most)
+    ]
     row, first = (np.concatenate([getattr(option, name) for option in options]) for name in ("row", "first"))
     loads = Loads.joined([option.loads for option in options])
     least = loads.least
@@ -66,22 +70,12 @@ def fastest(problem: LayoutProblem, shapes: StageShapes, at_most: float = inf) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Option:
+class _Option(Rows):
     """Shapes, by their `row`, with what they recompute: `first` as Layout has it."""
 
     loads: Loads
     row: IntArray
     first: IntArray
-
-    def take(self, index: IntArray) -> _Option:
-        """Some of them."""
-        return _Option(loads=self.loads.take(index), row=self.row[index], first=self.first[index])
-
-
-def _within(option: _Option, at_most: float) -> _Option:
-    """Those that fit with a pipeline of `at_most` [s] where no stage waits."""
-    loads = option.loads
-    return option.take(np.flatnonzero(loads.fits & (loads.least <= at_most)))
 
 
 def _options(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Iterator[_Option]:

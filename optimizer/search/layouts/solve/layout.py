@@ -1,4 +1,4 @@
-"""Which layers every pipeline stage holds, and how many of them it recomputes: the best, proven.
+"""Which layers every pipeline stage holds, and how many of them it recomputes: the best, proven, and found once.
 
 layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT; all shapes of virtual stages)  ->  Layout
 """
@@ -6,8 +6,8 @@ layer_costs (objectives)  ->  LayoutProblem  ->  best_assignment (CP-SAT; all sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from math import inf
 from time import perf_counter
@@ -30,39 +30,24 @@ FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Layers on stages.
+    """Layers on stages."""
 
-    Attributes:
-        kinds: runs on each virtual stage in the order of the forward pass.
-        pp: stages.
-        recomputed: runs of layers that each stage recomputes in the backward pass.
-        stage_seconds: time of each stage for a micro-batch [s].
-        memory: what each stage reserves [B].
-        pipeline: time of the pipeline [s].
-        objective: with what the slowest stage does once per step [s].
-        stalled: what running the schedule adds to the closed form of the pipeline [s].
-        least: no layout has a lower objective, where a search says that [s].
-        on_host: what each stage keeps on the host [B].
-        more: OFFLOAD_STEPs of the optimizer state on the host beyond what the problem has there, as few as fit [1].
-        proven: no other layout that is searched is faster, by more than the rounding of times to 1e-7 of a micro-batch.
-        chosen: a layer may be recomputed or not on each stage.
-        first: so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says.
-    """
-
-    kinds: tuple[Runs, ...]
-    pp: int
-    recomputed: tuple[Runs, ...]
-    stage_seconds: tuple[float, ...]
-    memory: tuple[float, ...]
-    pipeline: float
-    objective: float
-    stalled: float = 0.0
-    least: float = 0.0
-    on_host: tuple[float, ...] = ()
+    kinds: tuple[Runs, ...]  # runs on each virtual stage in the order of the forward pass
+    pp: int  # stages
+    recomputed: tuple[Runs, ...]  # runs of layers that each stage recomputes in the backward pass
+    stage_seconds: tuple[float, ...]  # time of each stage for a micro-batch [s]
+    memory: tuple[float, ...]  # what each stage reserves [B]
+    pipeline: float  # time of the pipeline [s]
+    objective: float  # with what the slowest stage does once per step [s]
+    stalled: float = 0.0  # what running the schedule adds to the closed form of the pipeline [s]
+    least: float = 0.0  # no layout has a lower objective, where a search says that [s]
+    on_host: tuple[float, ...] = ()  # what each stage keeps on the host [B]
+    # OFFLOAD_STEPs of the optimizer state on the host beyond what the problem has there, as few as fit [1]
     more: int = 0
+    # no other layout that is searched is faster, by more than the rounding of times to 1e-7 of a micro-batch
     proven: bool = False
-    chosen: bool = False
-    first: int = 0
+    chosen: bool = False  # a layer may be recomputed or not on each stage
+    first: int = 0  # so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says
 
     @property
     def slowest(self) -> float:
@@ -312,3 +297,38 @@ def _why(problem: LayoutProblem) -> str:
         f"no layout fits: {problem.pp} stages of {problem.usable / 1e9:.1f} GB, of which an average stage needs at "
         f"least {need / 1e9:.1f} GB ({states / 1e9:.1f} GB of states); use more stages, a larger tp, or recomputation"
     )
+
+
+@dataclass
+class Solved:
+    """Problems with their best layouts; None where no layout has a pipeline of so many seconds.
+
+    CP 2 with micro-batches of one sequence and CP 4 with two, for one, are one problem.
+    seed, effort: of best_assignment.
+    """
+
+    seed: int = 0
+    effort: float | None = None
+    known: dict[Hashable, tuple[float, Layout | None]] = field(default_factory=dict)
+
+    def best(self, problem: LayoutProblem, at_most: float = inf, time_limit: float | None = None) -> Layout:
+        """The best layout, or one that a cut short search found; `time_limit` [s] is for what is not known.
+
+        Raises Infeasible where no layout has a pipeline of `at_most` [s], TimeLimit where none was found in time.
+        """
+        rest = (getattr(problem, each.name) for each in fields(problem) if each.name not in ("kinds", "memory"))
+        key = tuple(problem.kinds.items()), tuple(problem.memory.layers.items()), problem.memory.fixed, *rest
+        limit, layout = self.known.get(key, (-inf, None))
+        if layout is not None:
+            return layout
+        if at_most <= limit:
+            raise Infeasible(f"no layout has a pipeline of {at_most:.6g} s")
+        try:
+            layout = best_assignment(
+                problem, seed=self.seed, time_limit=time_limit, effort=self.effort, at_most=at_most
+            )
+        except Infeasible:
+            self.known[key] = at_most, None
+            raise
+        self.known[key] = at_most, layout
+        return layout

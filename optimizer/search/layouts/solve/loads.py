@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from optimizer.job.plan import IntArray
+from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import BoolArray, FloatArray, joined
 from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, ROUNDING
@@ -18,24 +19,16 @@ from optimizer.search.layouts.problem import LayoutProblem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loads:
+class Loads(Rows):
     """by_kind: layers, embedding and head on each virtual stage, by kind; stages: on each stage. recomputed: layers of
     each kind that each stage recomputes.
     """
 
+    WHOLE = ("problem",)
     problem: LayoutProblem
     by_kind: Mapping[str, IntArray]
     stages: Mapping[str, IntArray]
     recomputed: Mapping[str, IntArray]
-
-    def take(self, rows: IntArray) -> Loads:
-        """Some of the layouts."""
-        return Loads(
-            problem=self.problem,
-            by_kind={kind: by_kind[rows] for kind, by_kind in self.by_kind.items()},
-            stages={kind: number[rows] for kind, number in self.stages.items()},
-            recomputed={kind: recompute_time[rows] for kind, recompute_time in self.recomputed.items()},
-        )
 
     def __len__(self) -> int:
         return len(next(iter(self.by_kind.values())))

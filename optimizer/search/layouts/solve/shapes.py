@@ -7,13 +7,14 @@ They depend on the model and the pipeline, and not on what anything costs: what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 
 from optimizer.job.plan import IntArray, virtual_stages
+from optimizer.job.rows import Rows
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
@@ -25,13 +26,14 @@ Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on ea
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageShapes:
+class StageShapes(Rows):
     """Cuts of a model's layers into virtual stages, one a row.
 
     counts: transformer layers on each virtual stage. ahead: virtual stages between the MTP layers and the last
     one. held: what each virtual stage holds, by kind; before: layers of each kind before so many layers of the model.
     """
 
+    WHOLE = ("pp", "before")
     pp: int
     counts: IntArray
     ahead: IntArray
@@ -40,11 +42,6 @@ class StageShapes:
 
     def __len__(self) -> int:
         return len(self.counts)
-
-    def take(self, rows: IntArray) -> StageShapes:
-        """Some of them."""
-        by_kind = {kind: number[rows] for kind, number in self.by_kind.items()}
-        return replace(self, counts=self.counts[rows], ahead=self.ahead[rows], by_kind=by_kind)
 
     @cached_property
     def stages(self) -> dict[str, IntArray]:

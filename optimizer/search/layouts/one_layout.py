@@ -1,4 +1,4 @@
-"""The best plan whose layers are split evenly, which layouts are then held against."""
+"""The best plan where each has one layout: evenly split, which others are held against, or as the user places it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.price import Step
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import knobs_at
-from optimizer.search.lattice.oracle import Points
-from optimizer.search.layouts.assigned import Candidate
+from optimizer.search.lattice.oracle import FASTEST, Points, Sweep
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
 
 LEADING = 20  # even splits whose stages are looked at one by one
 
@@ -40,3 +40,33 @@ def best_even(job: Job, points: Points) -> Candidate | None:
         return None
     knobs = knobs_at(some.knobs, first)
     return Candidate(plan=plans[first], value=float(values[first]), knobs=knobs, solved=True)
+
+
+def as_given(swept: Sweep) -> AssignedLayouts:
+    """The best plan of a sweep in which every plan says where its layers lie, with the plans for CP-SAT to check."""
+    points = swept.points
+    best: Candidate | None = None
+    proof: ProofPlans | None = None
+    if points is not None and swept.best >= 0:
+        chosen = np.arange(len(points.plans))
+        if len(chosen) < swept.space:
+            chosen = np.union1d(np.argsort(points.values, kind="stable")[:FASTEST], swept.best)
+        some = points.take(chosen)
+        proof = ProofPlans(layer_costs=some.layer_costs, values=some.values, fits=some.fits)
+        best = Candidate(
+            plan=points.plans.plan(swept.best),
+            value=float(points.values[swept.best]),
+            knobs=knobs_at(points.knobs, swept.best),
+            solved=True,
+        )
+    return AssignedLayouts(
+        best=best,
+        candidates=(),
+        proof=proof,
+        bound=best.value if best else np.inf,
+        knob_bound=swept.knob_bound,
+        space=swept.space,
+        band=0,
+        solved=0,
+        complete=swept.complete,
+    )
