@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.base.errors import InvalidFile
-from optimizer.catalog.readers.text import read_text
+from optimizer.catalog.readers.text import readable
 from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.units import dollars, hourly, percent
 from optimizer.purchase.wording import say
@@ -20,7 +20,7 @@ NEEDED = ("device", "gpus", "price_now", "chance", "cost_usd")
 def earlier_report(path: Path) -> dict[str, Any]:
     """The JSON that `optimize pareto --json` printed. Raises InvalidFile for a file that is none."""
     try:
-        report = json.loads(read_text(path))
+        report = json.loads(readable(path, "give what `optimize pareto --json` printed"))
         whole = all(set(NEEDED) <= machine.keys() for machine in report["machines"])
         if not whole or "device" not in (report["advised"] or {"device": ""}):
             raise KeyError("machines")

@@ -568,6 +568,7 @@ STUDIES = {
             **{"--deadline": ("30d",), "--budget": ("200M",), "--power": ("1MW",), "--nic": ("400", "100:800")},
             **{"--hbm": ("80",), "--oversubscription": ("1,2",), "--rent": ("h100=2",), "--purchase": ("h100=30000",)},
             **{"--assume": ("pue=1.2",), "--seed": ("1",), "--trials": ("5",), "--dtype": ("bf16",), "--stack": ("x",)},
+            **{"--since": (RUNS_TABLE, "x.json"), "--prices": (QUOTES,)},
         },
     ),
     "measure": options("measure", values={"--model": ("llama3-8b",), "--seconds": ("60",), "--seq-len": ("2048",)}),

@@ -52,6 +52,17 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     assert "is no report" in words
 
 
+@pytest.mark.parametrize("data", [None, b"\xff\xfe\xff"])
+def test_what_cannot_be_read_is_refused(tmp_path: Path, data: bytes | None) -> None:
+    path = tmp_path / "none.json"
+    if data is not None:
+        path.write_bytes(data)
+    code, words = said("--hardware", "h100", "--since", str(path))
+    assert code == 2
+    assert "optimize pareto --json" in words
+    assert "internal error" not in words
+
+
 def test_a_report_without_advice_is_one(before: Path, tmp_path: Path) -> None:
     path = tmp_path / "none.json"
     path.write_text(json.dumps(json.loads(before.read_text()) | {"advised": None}), encoding="utf-8")
