@@ -72,6 +72,17 @@ def test_what_fits_with_a_switch_alone_is_planned_with_it() -> None:
     assert CliRunner().invoke(cli, [*words, "--fix", "liger=off"]).exit_code == 3
 
 
+def test_a_switch_with_which_steps_are_faster_is_told() -> None:
+    """Less what somebody set, and by what it gains."""
+    faster = [
+        (words, json.loads(said(*words, "--json"))) for words in ((), ("--fix", "liger=on"), ("--fix", "liger=off"))
+    ]
+    told = [[flag for flag in answer["flags"] if "liger=on" in flag] for _, answer in faster]
+    times = [answer["estimate"]["step_time_s"] for _, answer in faster]
+    assert [len(flags) for flags in told] == [1, 0, 0]
+    assert f"{times[0] / times[1] - 1:.0%} more tokens a second" in told[0][0]
+
+
 def test_a_sample_of_a_comparing_loss_is_a_pair() -> None:
     pairs = json.loads(said("--samples", "10k", "--loss", "dpo", "--json"))
     assert pairs["job"]["loss"] == "dpo"

@@ -67,7 +67,7 @@ def answered(options: Mapping[str, Any]) -> Answer:
     if answer.plan is None and not (at_most or flex):
         answer, assumed = _switched(answer, assumed, request, lambda other: best_format(other, formats, search))
     if not (at_most or flex or time_limit):
-        answer = _hinted(answer, request)
+        answer = _faster_switched(_hinted(answer, request))
     return replace(answer, assumptions=assumed)
 
 
@@ -137,6 +137,26 @@ def _hinted(answer: Answer, request: Request) -> Answer:
         return answer
     words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
     return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
+
+
+def _faster_switched(answer: Answer) -> Answer:
+    """The answer, with a flag for a switch that the software leaves open and nobody set, where it is faster so."""
+    if answer.plan is None or answer.estimate is None or not answer.job.stack.features.switchable:
+        return answer
+    from optimizer.job.switches import switches
+    from optimizer.search.infeasible.methods import switched_jobs
+    from optimizer.search.plan.alternatives import value_of
+    from optimizer.studies.best_use import best_use
+
+    value = value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
+    flags = list(answer.flags)
+    for option, other in switched_jobs(answer.job):
+        gain = best_use([other]).best.worth * value / answer.job.tokens - 1.0
+        if gain > NOTICEABLE:
+            switch = switches()[option.removeprefix("--fix ").partition("=")[0]]
+            name = switch.meaning.partition(":")[0]
+            flags.append(f"{name}: {gain:.0%} more tokens a {objective_of(other).per} ({option})")
+    return replace(answer, flags=tuple(flags))
 
 
 def _on(request: Request, gpus: int) -> Job | None:
