@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from optimizer.job.method import ADAPTERS
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.stack import BY_VIRTUAL_STAGE, Fixed, Stack
 from optimizer.job.variables import DISPATCHERS
@@ -14,7 +15,7 @@ PARAM_BYTES = 2
 WHY = "as the launch says"
 SWITCHED_OFF = ("tp_overlap", "p2p_overlap")
 # Megatron-LM hides the gather before and the scatter after a backward product under another one by default:
-# four of ten collectives of a layer.
+# four of ten collectives of a layer. The other one is that of the weights, which frozen ones have not.
 # Source: NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication.
 WITHOUT = {"tp_overlap": 0.4}
 
@@ -35,7 +36,7 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
     >>> round(off["dp_overlap"] / Stack(name="mine")["dp_overlap"], 3)
     0.667
     """
-    features = stack.features
+    features, adapts = stack.features, str(settings.get("train", "")).startswith(ADAPTERS)
     if "attention" in settings:
         own = features.attention
         keeps = settings["attention"] == "flash" and own.startswith("flash")
@@ -48,7 +49,7 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
     values: dict[str, float] = {}
     for name in SWITCHED_OFF:
         if settings.get(name) is False:
-            values[name] = min(stack[name], WITHOUT.get(name, 0.0))
+            values[name] = min(stack[name], WITHOUT.get(name, 0.0) * (not adapts))
     if "reduce_overlap" in settings:
         values["dp_overlap"] = stack["dp_overlap"] * overlapped(settings, zero_stage, features.grad_bytes)
     parameters = {name: value for name, value in stack.parameters.items() if name not in values}

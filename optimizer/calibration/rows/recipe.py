@@ -56,7 +56,7 @@ def under_recipe(row: Mapping[str, str], stack: Stack) -> Stack:
         others = {name: value for name, value in stack.parameters.items() if name not in named}
         stack = replace(stack, parameters=others, fixed={**stack.fixed, **named})
     if off := switched_off(row):
-        stack = switched(stack, off)
+        stack = switched(stack, {**off, "train": row.get("method", "")})
     return with_async_tp(stack) if row.get("async_tp") == "on" else stack
 
 
