@@ -161,7 +161,16 @@ def read_run(row: Row, line: int, stack: Stack | None = None) -> Run:
 
 
 def _seconds_of_mfu(row: Row, job: Job) -> float:
-    """The step time that a row's MFU implies, counted as the row says, 0 where it does not [s]."""
+    """The step time that a row's MFU implies, counted as the row says, 0 where it does not [s].
+
+    Source: Chowdhery et al., arXiv 2204.02311, appendix B.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=8192, global_batch=128)
+    >>> [round(_seconds_of_mfu(row, job), 1) for row in ({"mfu_pct": "50", "mfu_counts": "6n"}, {"mfu_pct": "50"})]
+    [11.9, 0.0]
+    """
     counts = row.get("mfu_counts", "")
     if counts not in CONVENTIONS or not row.get("mfu_pct"):
         return 0.0

@@ -176,6 +176,15 @@ def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwis
 
     Source: huggingface/peft v0.21.0, src/peft/tuners/lora/layer.py (Linear.forward) and dora.py;
     NVIDIA-NeMo/Megatron-Bridge @067f987d, src/megatron/bridge/peft/lora_layers.py and utils.py.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=64, train="lora")
+    >>> m, n, k, rank = (np.asarray(size) for size in (2048, 4096, 14336, 16))
+    >>> product, small = (Gemm(name="mlp_down", m=m, n=n, k=inner) for inner in (k, rank))
+    >>> passes = adapter_passes(job, product, [small])
+    >>> [float(moved) / (2048 * 4096 * ELEMENT) for moved in (passes.forward_bytes, passes.backward_bytes)]
+    [5.0, 12.5]
     """
     eager, dora = job.stack.features.eager, job.method.name == DORA
     wide = eager and job.wide_adapters
