@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,10 @@ from optimizer.objectives.pipeline.stages import filled_stages
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
+# Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
+LENGTH = re.compile(
+    r"^(?!.*(?:new|gen|eval|prompt|response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)", re.IGNORECASE
+)
 MOST_LAYERS = 10_000
 COUNTED: Mapping[str, str] = {
     **GROUPS["machines"],
@@ -111,6 +116,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
         launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
+        launch.unpriced += [f"{name}, which may be the length" for name in launch.ignored if LENGTH.search(name)]
     settings["gpus"] = gpus
     if "packing" in settings and not controls.lengths:
         how = "packed sequences" if settings["packing"] else "sequences without packing"

@@ -11,6 +11,7 @@ import pytest
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
+from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.megatron.export_model import lacking
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
@@ -502,6 +503,12 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("run.yml", "type: sft\ndeepspeed: {zero_optimization: {stage: 3}}\nmicro_batch_size: 1\n", "ArcticTraining"),
     ("sft.toml", "[deployment]\nnum_train_gpus = 2\n", "prime-rl"),
     ("dpo.yaml", "policy: {megatron_cfg: {enabled: true}}\ncluster: {num_nodes: 4}\n", "NeMo-RL's other"),
+    (
+        "sft.yaml",
+        "data: {micro_batch_size: 16}\nmodel: {partial_pretrain: gemma}\ntrainer: {seed: 1}\n",
+        "verl's super",
+    ),
+    ("own.yaml", "model: {dim: 16}\ntrainer: {seed: 1}\nbatch: {size: 1}\n", "no launch that is known"),
     ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),
 ]
 
@@ -510,6 +517,39 @@ REFUSALS: list[tuple[str, str, str]] = [
 def test_programs_that_are_not_read_are_refused_by_name(name: str, text: str, why: str) -> None:
     with pytest.raises(InvalidFile, match=why):
         asked(name, text, gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("words", "stage"),
+    [("auto_wrap", 3), ("full_shard auto_wrap", 3), ("shard_grad_op", 2), ("no_shard", 0), ("true", 3), ("", 0)],
+)
+def test_fsdp_without_a_strategy_shards_all(words: str, stage: int) -> None:
+    assert launch_of("run.yaml", f'per_device_train_batch_size: 1\nfsdp: "{words}"\n').settings["zero_stage"] == stage
+
+
+@pytest.mark.parametrize("flag", ["--source_max_len 16", "--per_device_max_tokens 524288"])
+def test_a_length_that_is_not_known_is_named_where_the_length_is_a_guess(flag: str) -> None:
+    name = flag.split()[0].lstrip("-")
+    named = [each for each in asked("run.sh", f"{TRAIN} {flag}").launch.unpriced if name in each]
+    assert len(named) == 1
+    told = asked("run.sh", f"{TRAIN} {flag} --max_seq_length 2048").launch.unpriced
+    assert not [each for each in told if "may be the length" in each]
+
+
+def test_experts_that_differ_by_layer_are_not_priced_in_silence() -> None:
+    flat = asked("run.sh", LATENT).launch.unpriced
+    pyramid = asked("run.sh", LATENT.replace("--num-experts 256", "--num-experts 256 512")).launch.unpriced
+    assert (flat, pyramid) == ([], ["--num-experts 256 512"])
+
+
+def test_copies_beside_the_shards_that_are_left_are_copies_in_maxtext() -> None:
+    text = "model_name: llama3-8b\nper_device_batch_size: 1\nici_data_parallelism: 4\nici_fsdp_parallelism: -1\n"
+    found = asked("own.yml", text, gpus=64, device="tpu-v6e")
+    assert (found.plan.dp, found.plan.shard) == (64, 16)
+
+
+def test_a_tpu_v7_is_known_by_its_names() -> None:
+    assert {device_in("8k-bf16-tpu7x-4x4x4"), device_in("training/ironwood/run.sh")} == {"tpu-v7"}
 
 
 @pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])

@@ -40,6 +40,7 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
+SWITCHED_OFF = ("", "false", "none", "null", "0")
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
 # Accelerate's meshes; the keys of its files repeat the name of their section.
 MESH = "parallelism_config."
@@ -188,8 +189,9 @@ def _sharding(launch: Launch, values: Values) -> None:
         keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
         launch.say("zero_stage", 2 if keeps else 3, path)
         strategy = path
-    elif "shard" in words:
-        launch.say("zero_stage", 2 if "grad_op" in words else 3, TRAINER_FSDP)
+    elif words.lower() not in SWITCHED_OFF:  # without a strategy among its words Accelerate's usual one
+        stage = 0 if "no_shard" in words else 2 if "grad_op" in words else 3
+        launch.say("zero_stage", stage, TRAINER_FSDP)
         strategy = TRAINER_FSDP
     else:
         launch.say("zero_stage", 0)

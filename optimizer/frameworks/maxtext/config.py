@@ -162,9 +162,11 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
         settings["etp"] = settings["tp"]
     fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
     sharing = settings["cp"] * settings["ep"]
-    shards = fsdp != 1 or sharing > 1 or FSDP not in ends
     ranks = int(settings["tp"] * settings["pp"] * settings["cp"])
     replica = ranks * settings["ep"]
+    if fsdp < 0 < data:  # what the copies leave
+        fsdp = settings.get("gpus", 0) // (data * replica) or fsdp
+    shards = fsdp != 1 or sharing > 1 or FSDP not in ends
     if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * replica > 1:
         launch.say("gpus", fsdp * data * replica, fsdp_key)
     elif fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends:  # -1 unless it is said

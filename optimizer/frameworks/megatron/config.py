@@ -41,6 +41,8 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
+# What NeMo's two sections have and a trainer of another program does not.
+NEMO_OWN = re.compile(r"trainer\.(num_nodes|devices|accelerator|precision)|model\.(\w+_batch_size|\w+_parallel_size)")
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
 TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
@@ -82,7 +84,8 @@ def is_swift(values: Values) -> bool:
 
 def is_nemo(values: Values) -> bool:
     """Whether a YAML is NeMo's."""
-    return {"trainer", "model"} <= {path.partition(".")[0] for path in values if "." in path}
+    sections = {path.partition(".")[0] for path in values if "." in path}
+    return {"trainer", "model"} <= sections and any(map(NEMO_OWN.fullmatch, values))
 
 
 def is_recipe(values: Values) -> bool:

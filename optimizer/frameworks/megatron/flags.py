@@ -21,6 +21,7 @@ from optimizer.frameworks.megatron.flag_names import (
     MEGATRON_DEEPSPEED,
     NAMED,
     PLAN_FLAGS,
+    SHAPE_COUNTS,
     ULYSSES,
     UNSEARCHED,
     left_open,
@@ -94,6 +95,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     nothing = RECOMPUTED if count and count.value == "0" else ()  # full recomputation of no layer is none
     stated = StatedPlan()
     for name, flag in last.items():
+        if name in SHAPE_COUNTS and len(set(filter(is_count, flag.values))) > 1:  # of layers that differ
+            launch.unpriced.append(" ".join((flag.written, *flag.values)))
         if name in NAMED and name not in (*LAUNCHER, *nothing):
             stated.take(name, flag.values)
         elif name not in KNOWN and (close := get_close_matches(name, NAMED, n=1, cutoff=MISSPELT)):
