@@ -33,7 +33,7 @@ from optimizer.frameworks.megatron.script import (
     with_deepspeed,
 )
 from optimizer.frameworks.programs import refused
-from optimizer.frameworks.unpriced import costs, unpriced
+from optimizer.frameworks.unpriced import costs, quantised, unpriced
 
 BASH = "bash"
 KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
@@ -138,10 +138,15 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     elif "device" not in launch.settings and (device := device_in(programs := " ".join(PROGRAMS.findall(texts)))):
         launch.say("device", device, "its programs")
     elif "device" not in launch.settings:
-        launch.family = family_in(" ".join((*("/".join(place.parts[-FOLDERS:]) for place in places), programs)))
+        folders = " ".join("/".join(place.parts[-FOLDERS:]) for place in places)
+        if device := device_in(folders):
+            launch.say("device", device, "a folder")
+        else:
+            launch.family = family_in(f"{folders} {programs}")
     launch.leaves = dict(source.leaves)
     costly = dict(unpriced(launch.program, launch.ignored, launch.leaves))
     launch.unpriced += costly.values()
+    launch.unpriced += () if "base" in launch.settings else quantised(launch.leaves)
     launch.ignored = [name for name in launch.ignored if name not in costly]
     if named := launch.settings.get("communicators", ""):
         documents = source.documents if isinstance(source, BashLaunch) else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +18,8 @@ NEEDED: Sequence[str] = TABLES["needed"]
 USUAL: Mapping[str, Sequence[str]] = TABLES["usual"]
 LIKE: Mapping[str, str] = TABLES["like"]
 FREE: Mapping[str, Sequence[str]] = TABLES["free"]
+MODEL = re.compile(r"(?:^|[._])model(?:_name)?(?:_or_path|_id|_path)?$")  # keys that name weights
+QUANTISED = re.compile(r"[-_/](?:awq|gptq|aqlm|hqq|gguf|int[48]|[48]bit)(?![a-z0-9])", re.IGNORECASE)
 
 
 def unpriced(program: str, names: Sequence[str], leaves: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -39,6 +42,19 @@ def unpriced(program: str, names: Sequence[str], leaves: Mapping[str, Mapping[st
         value = values[-1] if values else "true"
         if costs(program, name, value):
             yield name, f"{name} {value}".removesuffix(" true")
+
+
+def quantised(leaves: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Keys of models whose names say that their weights have few bits, each with its value.
+
+    >>> list(quantised({"sft.yaml": {"base_model": "Qwen/Qwen2.5-7B-Instruct-AWQ", "seed": 4}}))
+    ['base_model Qwen/Qwen2.5-7B-Instruct-AWQ: its weights are quantised']
+    >>> list(quantised({"run.sh": {"--model": [("unsloth/llama-3-8b-bnb-4bit",)], "--model-type": [("awq",)]}}))
+    ['--model unsloth/llama-3-8b-bnb-4bit: its weights are quantised']
+    """
+    for name, value in ((name, _text(value)) for texts in leaves.values() for name, value in texts.items()):
+        if MODEL.search(name.replace("-", "_")) and QUANTISED.search(value):
+            yield f"{name} {value}: its weights are quantised"
 
 
 def costs(program: str, name: str, value: str) -> bool:

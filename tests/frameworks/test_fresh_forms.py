@@ -508,6 +508,7 @@ REFUSALS: list[tuple[str, str, str]] = [
         "data: {micro_batch_size: 16}\nmodel: {partial_pretrain: gemma}\ntrainer: {seed: 1}\n",
         "verl's super",
     ),
+    ("sd.yaml", "model: {micro_batch_size: 8, unet_config: {heads: 8}}\ntrainer: {devices: 8}\n", "NeMo's diff"),
     ("own.yaml", "model: {dim: 16}\ntrainer: {seed: 1}\nbatch: {size: 1}\n", "no launch that is known"),
     ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),
 ]
@@ -525,6 +526,13 @@ def test_programs_that_are_not_read_are_refused_by_name(name: str, text: str, wh
 )
 def test_fsdp_without_a_strategy_shards_all(words: str, stage: int) -> None:
     assert launch_of("run.yaml", f'per_device_train_batch_size: 1\nfsdp: "{words}"\n').settings["zero_stage"] == stage
+
+
+@pytest.mark.parametrize(("more", "named"), [("", True), ("quantization_bit: 4\nquantization_method: bnb\n", False)])
+def test_weights_that_are_quantised_by_their_name_are_not_priced_in_silence(more: str, named: bool) -> None:
+    text = "model_name_or_path: unsloth/llama-3-8b-bnb-4bit\nfinetuning_type: lora\nstage: sft\ncutoff_len: 2048\n"
+    unpriced = asked("sft.yaml", f"{text}per_device_train_batch_size: 1\n{more}", gpus=8).launch.unpriced
+    assert any("its weights are quantised" in each for each in unpriced) == named
 
 
 @pytest.mark.parametrize("flag", ["--source_max_len 16", "--per_device_max_tokens 524288"])

@@ -69,7 +69,7 @@ def alike(text: str, own: str, name: str) -> str:
     left = [line for line in lines if not any(option in theirs for option, _ in _options(line))]
     last = max(place for place, line in enumerate(left) if DIRECTIVE.match(line)) + 1
     left[last:last] = [f"#SBATCH {line}\n" for line in theirs.values()]
-    site = [line.strip() for line in SITE.findall(own) if not _hangs(line, own)]
+    site = list(dict.fromkeys(needed for line in SITE.findall(own) for needed in _with_variables(line.strip(), own)))
     written = "".join(left)
     if site:
         block = "".join(f"{line}\n" for line in (f"# as {name} has them", *site))
@@ -85,10 +85,21 @@ def _head(own: str) -> str:
     return "".join(lines[: next(first, len(lines))])
 
 
-def _hangs(line: str, own: str) -> bool:
-    """Whether a line needs a variable that the user's script sets itself."""
-    names = re.findall(r"\$\{?(\w+)", line)
-    return any(re.search(rf"^[ \t]*(?:export[ \t]+)?{name}=", own, re.MULTILINE) for name in names)
+def _with_variables(line: str, own: str) -> list[str]:
+    r"""A line behind what sets its variables in the user's script; nothing where that is computed, or said twice.
+
+    >>> _with_variables("source $ENV/bin/activate", "ENV=/opt/env\nsource $ENV/bin/activate\n")
+    ['ENV=/opt/env', 'source $ENV/bin/activate']
+    >>> _with_variables("source $ENV/bin/activate", "ENV=$(pwd)\n"), _with_variables("source $HOME/x", "")
+    ([], ['source $HOME/x'])
+    """
+    needed: list[str] = []
+    for name in re.findall(r"\$\{?(\w+)", line):
+        lines = re.findall(rf"^[ \t]*((?:export[ \t]+)?{name}=.*?)[ \t]*$", own, re.MULTILINE)
+        if len(lines) > 1 or any(re.search(r"[$`;&|]", each) for each in lines):
+            return []
+        needed += lines
+    return [*needed, line]
 
 
 def _words(text: str) -> list[str]:
