@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -554,6 +555,12 @@ def test_copies_beside_the_shards_that_are_left_are_copies_in_maxtext() -> None:
     text = "model_name: llama3-8b\nper_device_batch_size: 1\nici_data_parallelism: 4\nici_fsdp_parallelism: -1\n"
     found = asked("own.yml", text, gpus=64, device="tpu-v6e")
     assert (found.plan.dp, found.plan.shard) == (64, 16)
+
+
+def test_micro_batches_of_llm_foundry_are_no_larger_than_what_a_gpu_has() -> None:
+    text = re.sub(r"(global_train_batch_size|device_train_microbatch_size):.*", r"\1: 16", launches.LLM_FOUNDRY)
+    assert asked("train.yaml", text, gpus=8).plan.micro_batch == 2
+    assert asked("train.yaml", text, gpus=1).plan.micro_batch == 16
 
 
 def test_a_tpu_v7_is_known_by_its_names() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.base.units import is_count
 from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, rest, take
 from optimizer.frameworks.config.method import note_optimizer
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -51,6 +51,10 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("attention", "flash" if flash else "unfused", "model.attn_config.attn_impl")
     if values.get(MICRO) == "auto":
         launch.assumed.append(f"{MICRO} auto: micro-batches of 1; the edits say what fits")
+    most = settings.get("global_batch", 0) // settings.get("gpus", LARGEST_COUNT)
+    if 0 < most < settings.get("micro_batch", 0):  # as its train.py has it, which warns
+        launch.say("micro_batch", most, MICRO)
+        launch.assumed.append(f"{MICRO} {values[MICRO]}: a GPU has {most} sequences a step, so micro-batches of {most}")
     duration = str(values.get(DURATION, ""))
     if duration.endswith("tok") and is_count(duration[:-3].replace("_", "")):
         launch.say("tokens", int(duration[:-3].replace("_", "")), DURATION)
