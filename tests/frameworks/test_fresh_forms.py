@@ -510,6 +510,7 @@ REFUSALS: list[tuple[str, str, str]] = [
         "verl's super",
     ),
     ("sd.yaml", "model: {micro_batch_size: 8, unet_config: {heads: 8}}\ntrainer: {devices: 8}\n", "NeMo's diff"),
+    ("shear.yaml", FOUNDRY.replace("name: mpt_causal_lm", "name: mosaic_llama2_7b"), "mosaic_llama2_7b is no model"),
     ("own.yaml", "model: {dim: 16}\ntrainer: {seed: 1}\nbatch: {size: 1}\n", "no launch that is known"),
     ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),
 ]

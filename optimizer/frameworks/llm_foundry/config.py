@@ -22,6 +22,7 @@ NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHAR
 MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
 OPTIMIZER = "optimizer.name"
+KINDS = ("mpt_causal_lm", "hf_causal_lm")  # of model.name: its own model, and those of Transformers
 
 
 def recognised(values: Values) -> bool:
@@ -65,6 +66,12 @@ def read(launch: Launch, values: Values) -> None:
 
 def _model(launch: Launch, values: Values) -> None:
     settings = launch.settings
+    if (kind := values.get("model.name")) is not None and str(kind) not in KINDS:
+        launch.unknown_model("model.name", kind)
+        for name, path in COUNTS.items():
+            if path.startswith("model."):  # of code that is not llm-foundry's: what else it is made of is not known
+                settings.pop(name, None)
+        return
     pretrained = values.get(PRETRAINED)
     if pretrained:
         name = named(str(pretrained))
