@@ -204,3 +204,12 @@ def test_a_layout_by_name_leaves_every_plan() -> None:
     job = small_job(fixed={"layout": "even"})
     (rule,) = given_layouts(job)
     assert says(rule, job, Plan(pp=4, dp=2, num_microbatches=24)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("counts", "uneven", "possible"), [("5,7", True, True), ("5,7", False, False), ("6,6", False, True)]
+)
+def test_software_that_cuts_evenly_takes_no_other_counts(counts: str, uneven: bool, possible: bool) -> None:
+    job = small_job(features=Features(uneven_stages=uneven), fixed={"layers_per_stage": counts})
+    (rule,) = given_layouts(job)
+    assert says(rule, job, Plan(pp=2, dp=4, num_microbatches=12)) == (possible, possible)

@@ -99,6 +99,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (Layers(), JOB, {"pp": 12}),
     (Layers(), EVEN, {"pp": 4}),
     (Layers(), JOB, {"pp": 3, "vpp": 4}),
+    (Layers(), MTP, {"pp": 4, "vpp": 2}),  # 16 places: 12 layers, two MTP layers, embedding and head
     (ExpertCount(), MOE, {"ep": 8}),
     (ExpertCount(), JOB, {"ep": 1}),
     (ExpertTp(), MOE, {"tp": 4, "etp": 2}),
@@ -133,6 +134,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (DualPipe(), small_job(fixed={"layout": "even"}), {"pp": 4, "num_microbatches": 8, "schedule": "dualpipe"}),
     (DualPipeOverlap(), OVERLAPS, {"ep": 1, "schedule": "dualpipe"}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 4, "shard": 4, "ep": 4}),
+    (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 3, "shard": 2}),  # groups of one context
     (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "shard": 3}),  # nothing is shared
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 3, "shard": 3}),  # all replicas, not a group of them
     (TiedPipeline(), JOB, {"pp": 1}),
@@ -154,6 +156,7 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ContextParallel(), UNFUSED, {"cp": 2}),
     (Layers(), JOB, {"pp": 13}),
     (Layers(), JOB, {"pp": 5, "vpp": 2}),
+    (Layers(), JOB, {"pp": 4, "vpp": 2}),  # 14 places
     (Layers(), EVEN, {"pp": 5}),
     (ExpertCount(), MOE, {"ep": 3}),
     (ExpertCount(), JOB, {"ep": 2}),
@@ -210,6 +213,7 @@ RELAXED: tuple[tuple[LimitRule, Job, dict[str, Any], str], ...] = (
     (TpScaleUp(), JOB, {"tp": 6}, ""),
     (Vocabulary(), PADDED, {"tp": 16}, "vocabulary padding 1% -> 3%"),
     (ContextParallel(), CP, {"cp": 8}, "tokens per context-parallel rank 1,024 -> 512"),
+    (ContextParallel(), replace(CP, seq_len=1024), {"cp": 2}, "tokens per context-parallel rank 1,024 -> 512"),
     (ContextParallel(), replace(CP, seq_len=4), {"cp": 8}, "tokens per context-parallel rank 1,024 -> 1"),
     (ContextParallel(), UNFUSED, {"cp": 2}, ""),
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 3}, "largest micro-batch 2 -> 3"),

@@ -135,6 +135,10 @@ def test_what_is_near_to_the_pace_is_no_warm_up(second: float, left: int) -> Non
     assert without_warm_up(timed([9.0, second, *[1.0] * 8]))[0].step == left
 
 
+def test_at_most_half_of_an_attempt_is_warm_up() -> None:
+    assert without_warm_up(timed([9.0] * 6 + [1.0] * 4))[0].step == 5
+
+
 @pytest.mark.parametrize(
     ("stalls", "stalled", "value"),
     [(4, 0.02, "stalls"), (3, 0.02, "even"), (4, 0.01, "even"), (4, 0.2, "standstill"), (4, 0.1, "stalls")],

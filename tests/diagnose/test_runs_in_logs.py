@@ -120,6 +120,12 @@ def test_stalls_trend_levels_and_nans_are_told(tmp_path: Path) -> None:
     assert first(write(tmp_path / "d.log", bad))["nans"] == 60
 
 
+def test_each_of_two_runs_has_a_heading_with_its_number(tmp_path: Path) -> None:
+    logs = [write(tmp_path / f"{pace}.log", written.megatron(times(pace=pace), batch=8)) for pace in (2.0, 3.0)]
+    done = CliRunner().invoke(cli, ["read", *map(str, logs)])
+    assert all(f"Run {number} of 2" in done.stdout for number in (1, 2)), done.output
+
+
 def test_screen_and_json_agree(tmp_path: Path) -> None:
     log = write(tmp_path / "a.log", written.megatron(times()))
     done = CliRunner().invoke(cli, ["read", str(log)])

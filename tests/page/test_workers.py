@@ -1,9 +1,12 @@
 """Workers: many who ask the same are told once, nobody is kept waiting by work that no one wants."""
 
 import asyncio
+import os
+import platform
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +165,18 @@ def test_work_ahead_that_is_not_done_when_the_server_ends_is_no_error(one: list[
 
     finished(end())
     assert wrong == []
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone it is known how memory is given back")
+def test_memory_that_was_freed_is_given_back() -> None:
+    """100 MB in pieces that one more, which stays, keeps from being given back by themselves."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    pieces = [bytearray(b"x") * 100_000 for _ in range(1000)]
+    stays, full = pieces[-1], resident()
+    pieces.clear()
+    module._trim()
+    assert full - resident() > 80e6
+    assert len(stays) == 100_000

@@ -25,7 +25,7 @@ from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import bottleneck, phases
 from optimizer.purchase.dossier import Dossier, dossier
 from optimizer.purchase.report import purchase_report
-from optimizer.purchase.units import days, quantity
+from optimizer.purchase.units import days, dollars, quantity
 from optimizer.purchase.words import summary, vendor_questions
 from optimizer.reports.charts.chart import Chart
 from optimizer.reports.render.html import report_page
@@ -156,6 +156,8 @@ def test_charts_hold_every_design_and_its_numbers(answer: Dossier) -> None:
         assert all(len(row) == len(chart.columns) for row in chart.rows)
         assert chart.rows
         assert chart.words
+    moved = answer.swings[0].results["cost"]
+    assert f"from {dollars(min(moved))} to {dollars(max(moved))}. " in found["tornado"].words
     ends = [shown.figures.cost for shown in answer.shown]
     drawn = found["time_cost"].drawn
     assert drawn.count('stroke-width="2"/>') >= 4 * len(ends)  # a range across and a range upward, each with caps
