@@ -270,7 +270,7 @@ def test_a_script_like_the_user_s_own_keeps_what_its_site_asks_for(gpt3_answer: 
     assert "#SBATCH --time" not in script
     assert "#SBATCH --nodes=128\n" in script  # the plan's
     assert script.index("module purge\n") < script.index("set -euo pipefail")
-    assert "VENV" not in script
+    assert "VENV=/x/y\nsource $VENV/bin/activate\n" in script  # a line that is kept has what it names
     assert "--comment" not in script
     assert ': "${CONTAINER:=nvcr.io#nvidia/pytorch:25.04}"\n: "${MOUNTS:=/data:/data,/work:/work}"\n' in script
     if bash := shutil.which("bash"):
