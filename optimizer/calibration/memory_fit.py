@@ -17,9 +17,10 @@ from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import stage_memory
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
-# what the framework took from the device, what tensors took of that, and all that is used of it, with its context
-RESERVED, ALLOCATED, USED = "reserved", "allocated", "used of the device"
-COUNTED = (RESERVED, ALLOCATED, USED)
+# what the framework took from the device, what tensors took of that, and all that is used of it, with its context;
+# what software whose first rank alone prints its memory says it took, which is that of the first stage of a pipeline
+RESERVED, ALLOCATED, USED, FIRST = "reserved", "allocated", "used of the device", "reserved by the first stage"
+COUNTED = (RESERVED, ALLOCATED, USED, FIRST)
 FEWEST = 10  # peaks, or runs out of memory, that a fit needs
 SOFTNESS = 0.02  # log distance from the limit within which a verdict is not yet certain
 EVALUATIONS = 30  # most steps of the search
@@ -49,8 +50,8 @@ def counted(run: Run) -> str:
     ['allocated', 'reserved']
     """
     kind = run.memory_kind.lower()
-    if USED in kind:
-        return USED
+    if whole := [each for each in (USED, FIRST) if each in kind]:
+        return whole[0]
     reserved = "reserved" in kind or not ("alloc" in kind or "alloc" in run.row.get("notes", "").lower())
     return RESERVED if reserved else ALLOCATED
 
@@ -69,9 +70,9 @@ def memory_errors(runs: Sequence[Run], parameters: Mapping[str, float]) -> Float
 
 def predicted_memory(
     grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, float]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[FloatArray, ...]:
     """Peaks of every run as each of COUNTED, without pricing its time [B]."""
-    reserved, allocated, used = (np.full(count, np.nan) for _ in COUNTED)
+    reserved, allocated, used, first = (np.full(count, np.nan) for _ in COUNTED)
     for batch in grouped:
         job = batch.under(parameters)
         stage_bytes = stage_memory(layer_costs_of(job, batch.plans), batch.stages)
@@ -80,7 +81,8 @@ def predicted_memory(
         fragments = np.take_along_axis(stage_bytes.terms["fragmentation"], fullest[None], axis=0)[0]
         allocated[places] = reserved[places] - fragments
         used[places] = reserved[places] + job.stack["context_memory"]
-    return reserved, allocated, used
+        first[places] = stage_bytes.reserved[0]
+    return reserved, allocated, used, first
 
 
 def fit_memory(

@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.calibration.groups import BY, gathered, places_by, plan_group, site_name
 from optimizer.calibration.known import known_errors
-from optimizer.calibration.memory_fit import ALLOCATED, USED, counted
+from optimizer.calibration.memory_fit import ALLOCATED, COUNTED, counted, predicted_memory
 from optimizer.calibration.predict import batches, predict
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts, choice_of, errors_of
@@ -35,6 +35,7 @@ class PricedRun:
     interval: Interval | None = None  # of the step time
     reserved: float | None = None  # memory of the fullest GPU [B]
     allocated: float | None = None  # the same without fragments [B]
+    as_measured: float = 0.0  # the memory that the run's own figure counts [B]
     memory_spread: float = 0.0  # standard deviation of log(measured / predicted memory) [1]
     fits: bool | None = None  # whether that is usable
     terms: Mapping[str, float] | None = None  # the step time by term [s]
@@ -119,7 +120,8 @@ def _knowing(run: Run, known: tuple[RunError, ...]) -> Run:
 
 def priced(runs: Sequence[Run]) -> list[PricedRun]:
     """Predicted time, interval, memory and verdict of every run, in order."""
-    costs = predict(batches(runs), len(runs))
+    grouped = batches(runs)
+    costs, counts = predict(grouped, len(runs)), predicted_memory(grouped, len(runs), {})
     rows = []
     for place, run in enumerate(runs):
         if run.job is None or run.plan is None:
@@ -137,6 +139,7 @@ def priced(runs: Sequence[Run]) -> list[PricedRun]:
                 interval=around(run.job, run.plan, step, error),
                 reserved=reserved,
                 allocated=float(costs.allocated[place]) * exp(more),
+                as_measured=float(counts[COUNTED.index(counted(run))][place]) * exp(more),
                 memory_spread=spread,
                 fits=reserved <= run.job.usable_memory,
                 terms={term: float(seconds[place]) for term, seconds in costs.time.items()},
@@ -165,10 +168,7 @@ def score(by: str, name: str, rows: Sequence[PricedRun]) -> Score:
         reserved=_memory_errors([row for row in measured if counted(row.run) != ALLOCATED]),
         memory=_memory_errors(measured),
         memory_coverage=_share(
-            [
-                abs(log((row.run.memory or 1.0) / _predicted_memory(row))) <= SIDES * row.memory_spread
-                for row in measured
-            ]
+            [abs(log((row.run.memory or 1.0) / row.as_measured)) <= SIDES * row.memory_spread for row in measured]
         ),
         verdicts=_verdicts(rows),
         choice=choice_of(_choices(timed)),
@@ -179,14 +179,8 @@ def _share(hits: Sequence[bool]) -> float | None:
     return sum(hits) / len(hits) if hits else None
 
 
-def _predicted_memory(row: PricedRun) -> float:
-    kind = counted(row.run)
-    outside = row.run.job.stack["context_memory"] if kind == USED and row.run.job else 0.0
-    return ((row.allocated if kind == ALLOCATED else row.reserved) or 0.0) + outside
-
-
 def _memory_errors(rows: Sequence[PricedRun]) -> Errors | None:
-    return errors_of([_predicted_memory(row) for row in rows], [row.run.memory or 1.0 for row in rows])
+    return errors_of([row.as_measured for row in rows], [row.run.memory or 1.0 for row in rows])
 
 
 def _verdicts(rows: Sequence[PricedRun]) -> Verdicts:

@@ -180,6 +180,8 @@ class Features:
     # a compiler makes the loss one kernel a pass: logits and their gradients stay in half precision
     compiled_loss: bool = False
     loss_chunks: int = 1  # parts of the tokens of which the loss has the logits in turn; 0: vocabulary / hidden of them
+    # what sequence parallelism gathers before products stays whole for the backward pass, which gathers it no more
+    keeps_gathered: bool = False
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits
     # what a plan may have

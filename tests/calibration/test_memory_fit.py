@@ -36,13 +36,17 @@ def test_verdicts_alone_move_the_memory(measured: Callable[..., Path], lab: Stac
 
 
 def test_memory_alone_is_priced_as_with_the_time(gpt_runs: list[Run]) -> None:
-    runs, parameters = gpt_runs[::5], {"workspace": 1e9}
-    reserved, allocated, used = predicted_memory(batches(runs), len(runs), parameters)
+    runs, parameters = gpt_runs[::5], {"workspace": 1e9, "logit_memory": 24.0, "activation_factor": 0.5}
+    reserved, allocated, used, first = predicted_memory(batches(runs), len(runs), parameters)
     whole = predict(batches(runs), len(runs), parameters)
     np.testing.assert_allclose(reserved, whole.reserved, rtol=1e-12)
     np.testing.assert_allclose(allocated, whole.allocated, rtol=1e-12)
     context = [run.job.stack["context_memory"] for run in runs if run.job]
     np.testing.assert_allclose(used, whole.reserved + context, rtol=1e-12)
+    assert np.all(first <= reserved)
+    alone = np.array([run.plan.pp == 1 for run in runs if run.plan])
+    np.testing.assert_array_equal(first[alone], reserved[alone])
+    assert np.any(first[~alone] < reserved[~alone])
 
 
 def test_nothing_known_leaves_the_stack_alone(lab: Stack) -> None:
@@ -55,6 +59,7 @@ def test_nothing_known_leaves_the_stack_alone(lab: Stack) -> None:
     ("kind", "notes", "found"),
     [
         ("torch reserved", "", "reserved"),
+        ("torch reserved by the first stage", "", "reserved by the first stage"),
         ("torch allocated", "", "allocated"),
         ("as printed", "", "reserved"),
         ("as printed", "max of mem-max-allocated-bytes", "allocated"),

@@ -158,6 +158,22 @@ def activation_bytes(
     )
 
 
+def gathered_inputs(model: Model, shapes: Shapes, moe: bool, input_bytes: float, recompute: IntArray) -> FloatArray:
+    """What software that keeps what sequence parallelism gathers has of a layer besides, per micro-batch and rank [B].
+
+    The inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, but of a layer that is recomputed.
+
+    >>> from optimizer.catalog import load_model
+    >>> one = np.ones(1)
+    >>> shapes = Shapes(tp=4 * one, cp=one, ep=one, etp=one, micro_batch=one, sequence_parallel=one > 0, seq_len=1)
+    >>> [float(gathered_inputs(load_model("gpt3"), shapes, False, 2.0, np.array([mode]))[0] / 12288) for mode in (0, 2)]
+    [3.0, 0.0]
+    """
+    blocks = model.has_attention + (model.feed_forwards != NOTHING and not moe)
+    each = blocks * input_bytes * shapes.tokens * model.hidden * (1.0 - 1.0 / shapes.sp)
+    return np.asarray(each * pick(modes(recompute), (1.0, 1.0, 0.0)))
+
+
 def mixer_bytes(model: Model, shapes: Shapes) -> FloatArray:
     """What mixes tokens in one layer keeps, without scores, per micro-batch and rank [B].
 

@@ -21,6 +21,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.activations import (
     ActivationBytes,
     activation_bytes,
+    gathered_inputs,
     input_bytes_of,
     movable_bytes,
     moved_bytes,
@@ -255,6 +256,10 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     spared, recomputed = (
         resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
     )
+    kept_whole = [np.zeros(len(plans))] * 2
+    if stack.features.keeps_gathered:
+        width = 1.0 if job.quantised else 2.0
+        kept_whole = [gathered_inputs(model, shapes, moe, width, mode) for mode in (lean, plans.recompute)]
     hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
     layer = trained_layer(job, operators)
@@ -285,8 +290,8 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        resident=spared.each * factor,
-        resident_recomputed=recomputed.each * factor,
+        resident=spared.each * factor + kept_whole[0],
+        resident_recomputed=recomputed.each * factor + kept_whole[1],
         recomputing=spared.recomputing * factor,
         recomputing_whole=whole * recomputed.recomputing * factor,
         static=np.zeros(len(plans)),
@@ -421,8 +426,9 @@ def host_passes(
         near: whether the all-to-all stays inside the scale-up domain, so that the host link is free meanwhile.
     """
     windows = time.forward.window, time.backward.window + added.window
-    # What overlaps with another micro-batch travels over the network card too, unless it stays near.
-    hides = (terms.get(EXPERT_ALL_TO_ALL, np.zeros(1)) for terms in time.overlapped)
+    # What overlaps with another micro-batch travels over the network card too, unless it stays near, and what the GPU
+    # then waits for launches leaves the link free.
+    hides = (sum(terms.values(), np.zeros(1)) for terms in time.overlapped)
     forward, backward, more = (phase.terms[EXPERT_ALL_TO_ALL] for phase in (time.forward, time.backward, added))
     forward, backward = (
         host_seconds(job, moved, np.maximum(0.0, window + hidden + np.where(near, all_to_all, 0.0)))

@@ -27,7 +27,8 @@ def layer_messages(job: Job, shapes: Shapes, moe: bool) -> tuple[Message, ...]:
     """Messages of one layer and micro-batch, forward and backward, nothing recomputed."""
     blocks = tensor_blocks(job.model, shapes, moe)
     latent = gathered_latents(job.model)
-    dense = [*tensor_messages(job.model, shapes, blocks, latent), *context_messages(job.model, shapes)]
+    keeps = job.stack.features.keeps_gathered
+    dense = [*tensor_messages(job.model, shapes, blocks, latent, keeps), *context_messages(job.model, shapes)]
     return (*dense, *expert_messages(job, shapes)) if moe else tuple(dense)
 
 
@@ -48,11 +49,13 @@ def tensor_blocks(model: Model, shapes: Shapes, moe: bool) -> FloatArray:
     return np.where(shapes.sequence_parallel, whole - 1.0, whole)
 
 
-def tensor_messages(model: Model, shapes: Shapes, blocks: FloatArray, latent: int = 0) -> Iterable[Message]:
+def tensor_messages(
+    model: Model, shapes: Shapes, blocks: FloatArray, latent: int = 0, keeps_gathered: bool = False
+) -> Iterable[Message]:
     """What tensor parallelism sends for one layer and micro-batch: messages of tokens x hidden x 2 B each [B].
 
     An all-reduce for each block in each pass; with sequence parallelism a gather before and a scatter after it, and in
-    the backward pass one more gather, of the input that sequence parallelism did not keep whole. A gather or scatter
+    the backward pass one more gather, of an input that was not kept whole (`keeps_gathered`). A gather or scatter
     sends (tp - 1) / tp of its size and an all-reduce twice that: a layer of two blocks 8 such parts, or 10. Not
     counted are those of the embedding and the head, 2 and 2 parts or 2 and 3: up to 0.6 % of GPT-3's step on 1,024
     H100.
@@ -73,7 +76,7 @@ def tensor_messages(model: Model, shapes: Shapes, blocks: FloatArray, latent: in
         back = phase == BACKWARD
         for kind, times in (
             ("all_reduce", np.where(sp, 0.0, wide if back else blocks)),
-            ("all_gather", np.where(sp, wide + blocks * back, 0.0)),
+            ("all_gather", np.where(sp, wide + blocks * (back and not keeps_gathered), 0.0)),
             ("reduce_scatter", np.where(sp, wide if back else blocks, 0.0)),
         ):
             yield _message(TP, "activations", kind, hidden, (shapes.tp, 1), times, phase, "gemm")

@@ -86,6 +86,16 @@ def test_a_compiled_loss_keeps_a_logit_and_its_gradient_in_half_precision() -> N
     assert compiled.time["head"][0] < eager.time["head"][0]
 
 
+def test_inputs_that_stay_gathered_take_memory_and_are_gathered_once() -> None:
+    lean, kept = (cost(job("llama3-70b", keeps_gathered=flag), DENSE) for flag in (False, True))
+    assert kept.memory["activations"][0] > 1.2 * lean.memory["activations"][0]
+    assert kept.time["tp_communication"][0] < lean.time["tp_communication"][0]
+    whole = replace(DENSE, sequence_parallel=False)
+    same = [cost(job("llama3-70b", keeps_gathered=flag), whole) for flag in (False, True)]
+    assert same[0].reserved[0] == same[1].reserved[0]
+    assert same[0].step_time[0] == same[1].step_time[0]
+
+
 def test_an_unsplit_head_is_slow_where_the_stack_says_so() -> None:
     alone = replace(DENSE, tp=1, dp=64, num_microbatches=4, sequence_parallel=False)
     slow = cost(job("llama3-8b", unsplit_head_rate=0.5), alone).time["head"][0]
