@@ -7,6 +7,7 @@ pass waits for that of the stage before it in the wave before, a backward pass f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,7 +25,8 @@ NEGLECTED = 0.01  # of the closed form, by which the schedule may take longer un
 class Waves:
     """Which virtual stage every stage runs in every wave: rows are waves, columns stages.
 
-    busy: whether there is a pass; enters: whether it waits for no other stage, as at the start and where it turns.
+    busy: whether there is a pass, by wave, stage and number of micro-batches; enters: whether it waits for no other
+    stage, as at the start and where it turns.
     """
 
     virtual: NDArray[np.int64]
@@ -33,53 +35,64 @@ class Waves:
 
 
 @lru_cache(maxsize=64)
-def waves_of(pp: int, vpp: int, microbatches: int) -> tuple[Waves, Waves]:
-    """The waves of forward and of backward passes; pp divides the micro-batches.
+def waves_of(pp: int, vpp: int, *microbatches: int) -> tuple[Waves, Waves]:
+    """The waves of forward and of backward passes, for several numbers of micro-batches; pp divides each.
 
     Forward pass f of stage s, in its own order, is in wave f + s, and backward pass b in wave b + pp (vpp + 1) - 2 - s.
 
     >>> ahead, back = waves_of(2, 2, 2)
-    >>> ahead.virtual[:5, 0].tolist(), ahead.busy[:5, 0].tolist(), back.busy[:5, 0].tolist()
+    >>> ahead.virtual[:5, 0].tolist(), ahead.busy[:5, 0, 0].tolist(), back.busy[:5, 0, 0].tolist()
     ([0, 0, 1, 1, 0], [True, True, True, True, False], [False, False, False, False, True])
     """
-    stage, passes = np.arange(pp), vpp * microbatches
-    wave = np.arange(passes + pp * (vpp + 1) - 2)[:, None]
+    stage, passes = np.arange(pp), vpp * np.array(microbatches)
+    wave = np.arange(passes.max() + pp * (vpp + 1) - 2)[:, None]
     ahead, back = wave - stage, wave - (pp * (vpp + 1) - 2 - stage)
     forward, backward = ahead // pp % vpp, vpp - 1 - back // pp % vpp
+    first, last = (stage == 0) & (forward == 0), (stage == pp - 1) & (backward == vpp - 1)
+
+    def busy(number: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return (number[..., None] >= 0) & (number[..., None] < passes)
+
     return (
-        Waves(virtual=forward, busy=(ahead >= 0) & (ahead < passes), enters=(stage == 0) & (forward == 0)),
-        Waves(virtual=backward, busy=(back >= 0) & (back < passes), enters=(stage == pp - 1) & (backward == vpp - 1)),
+        Waves(virtual=forward, busy=busy(ahead), enters=first),
+        Waves(virtual=backward, busy=busy(back), enters=last),
     )
 
 
-def makespan(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
-    """From the first start to the last end of the schedule; the last two axes are stages and virtual stages [s].
+def makespans(microbatches: Sequence[int], forward: FloatArray, backward: FloatArray) -> FloatArray:
+    """From the first start to the last end of the schedule, for each number of micro-batches, the first axis; the last
+    two axes of what is given are stages and virtual stages [s].
 
     >>> passes = np.ones((4, 2))
-    >>> float(makespan(8, passes, 2 * passes)) == 8 * 6 + 3 * 6 / 2
+    >>> makespans([4, 8], passes, 2 * passes).tolist() == [4 * 6 + 3 * 6 / 2, 8 * 6 + 3 * 6 / 2]
     True
     """
-    ahead, back = waves_of(*forward.shape[-2:], microbatches)
+    ahead, back = waves_of(*forward.shape[-2:], *microbatches)
     forward_run, forward_waits = _by_wave(ahead, forward)
     backward_run, backward_waits = _by_wave(back, backward)
-    # When each stage ends its forward and its backward pass of a wave, and its neighbour in the wave before.
-    first, second, neighbour = np.zeros((3, *forward_run.shape[1:]))
-    for wave in range(len(forward_run)):
-        neighbour[0], neighbour[1:] = first[-1], first[:-1]
-        np.maximum(second, neighbour + forward_waits[wave], out=first)
-        first += forward_run[wave]
-        neighbour[-1], neighbour[:-1] = second[0], second[1:]
-        np.maximum(first, neighbour + backward_waits[wave], out=second)
-        second += backward_run[wave]
-    return np.asarray(second.max(axis=0).reshape(forward.shape[:-2]))
+    # When each stage ends its forward and its backward pass, beside its neighbour of the wave before: the last stage
+    # lies ahead of the first one, and the first behind the last one.
+    first, second = np.zeros((2, forward.shape[-2] + 1, *forward_run.shape[2:]))
+    neighbour_ahead, first_here = first[:-1], first[1:]
+    neighbour_behind, second_here = second[1:], second[:-1]
+    for run, waits, back_run, back_waits in zip(forward_run, forward_waits, backward_run, backward_waits, strict=True):
+        np.maximum(second_here, neighbour_ahead + waits, out=first_here)
+        first_here += run
+        first[0] = first[-1]
+        np.maximum(first_here, neighbour_behind + back_waits, out=second_here)
+        second_here += back_run
+        second[-1] = second[0]
+    return np.asarray(second_here.max(axis=0).reshape(len(microbatches), *forward.shape[:-2]))
 
 
 def _by_wave(waves: Waves, passes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What each stage runs in every wave [s], and -inf where it waits for no other one; the last axis is pipelines."""
+    """What each stage runs in every wave [s], and -inf where it waits for no other one; the last axes are numbers of
+    micro-batches and pipelines.
+    """
     pp, vpp = passes.shape[-2:]
     by_pass = passes.reshape(-1, pp, vpp).transpose(1, 2, 0)
-    waits = np.where(waves.busy & ~waves.enters, 0.0, -np.inf)
-    return by_pass[np.arange(pp), waves.virtual] * waves.busy[..., None], waits[..., None]
+    waits = np.where(waves.busy & ~waves.enters[..., None], 0.0, -np.inf)
+    return by_pass[np.arange(pp), waves.virtual][:, :, None] * waves.busy[..., None], waits[..., None]
 
 
 def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> FloatArray:
@@ -116,9 +129,11 @@ def stall(microbatches: int, forward: FloatArray, backward: FloatArray) -> Float
         return waiting
     ahead, back = forward[late], backward[late]
     few = min(microbatches, ROUNDS * pp)
-    takes = makespan(few, ahead, back)
     if few < microbatches:
-        takes = takes + (microbatches - few) / pp * (takes - makespan(few - pp, ahead, back))
+        takes, fewer = makespans([few, few - pp], ahead, back)
+        takes = takes + (microbatches - few) / pp * (takes - fewer)
+    else:
+        [takes] = makespans([few], ahead, back)
     waiting[late] = np.maximum(takes / (1 + NEGLECTED) - closed[late], 0.0)
     return waiting
 

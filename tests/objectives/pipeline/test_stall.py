@@ -13,7 +13,7 @@ from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.interleaved import interleaved
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespan, stall
+from optimizer.objectives.pipeline.stall import NEGLECTED, longest, makespans, stall
 from optimizer.objectives.step.price import price, stalled
 from optimizer.search.layouts.problem import layer_costs, problem_of
 from optimizer.search.layouts.solve.layout import placed_layout
@@ -45,7 +45,7 @@ def test_a_pipeline_is_priced_as_the_simulator_runs_it(seed: int) -> None:
     passes = microbatches, forward, backward = random_passes(seed)
     times = PassTimes(forward=forward.tolist(), backward=backward.tolist())
     simulated = simulate(interleaved(*forward.shape, microbatches), times).makespan
-    assert makespan(*passes) == pytest.approx(simulated, rel=1e-12)
+    assert makespans([microbatches], forward, backward)[0] == pytest.approx(simulated, rel=1e-12)
     closed = closed_form(*passes)
     priced = closed + float(stall(*passes))
     assert priced <= max(simulated, closed) * (1 + 1e-9)
@@ -57,7 +57,7 @@ def test_no_pipeline_takes_longer_than_one_of_its_longest_virtual_stages(seed: i
     microbatches, forward, backward = random_passes(seed)
     pp, vpp = forward.shape
     bound = (microbatches + (pp - 1) / vpp) * float(longest(forward + backward))
-    assert float(makespan(microbatches, forward, backward)) <= bound * (1 + 1e-6)
+    assert float(makespans([microbatches], forward, backward)[0]) <= bound * (1 + 1e-6)
 
 
 def deepseek(**limits: object) -> Job:

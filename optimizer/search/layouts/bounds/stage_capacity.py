@@ -68,86 +68,74 @@ class StageCapacity:
     def layers(self, slowest: FloatArray) -> FloatArray:
         """Common layers that all stages together have room for if the slowest takes so long for one micro-batch, with
         the other layers wherever they take least of it [layers].
+
+        However those are shared out, a stage with some of them, and perhaps the MTP layers, loses no less than the one
+        that loses least by so many.
         """
-        seconds = slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less
-        alone = self._capacities(seconds, 0, False)
-        capacities = np.add.reduceat(alone, self.first) - self._taken(seconds, alone)
-        return np.where(self._any_lost, -np.inf, capacities)
+        capacities = self._capacities(slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less)
+        alone, lost = capacities[0], np.minimum.reduceat(capacities[0] - capacities[1:], self.first, axis=1)
+        least: list[FloatArray | float] = [0.0]
+        for number in range(1, self.others + 1):
+            parts = [least[number - count] + lost[count - 1] for count in range(1, number + 1)]
+            least.append(np.minimum.reduce(parts))
+        taken = least[-1]
+        if self.predicts:
+            predicting = lost[self.others :]
+            taken = np.minimum.reduce([predicting[count] + least[-1 - count] for count in range(self.others + 1)])
+        return np.where(self._any_lost, -np.inf, np.add.reduceat(alone, self.first) - taken)
 
     @cached_property
     def _any_lost(self) -> NDArray[np.bool_]:
         return np.asarray(np.logical_or.reduceat(self.lost, self.first))
 
-    def _taken(self, seconds: FloatArray, alone: FloatArray) -> FloatArray | float:
-        """Room for common layers that the others take at least, `alone` being what each stage has without [layers].
+    def _capacities(self, seconds: FloatArray) -> FloatArray:
+        """Common layers that each stage has room for, -inf where there is none for those beside them [layers].
 
-        However they are shared out, a stage with some of them, and perhaps the MTP layers, loses no less than
-        the one that loses least by so many.
-        """
-
-        def lost(others: int, predicting: bool) -> FloatArray:
-            return np.asarray(np.minimum.reduceat(alone - self._capacities(seconds, others, predicting), self.first))
-
-        least: list[FloatArray | float] = [0.0]
-        by_stage = [lost(count, False) for count in range(1, self.others + 1)]
-        for number in range(1, self.others + 1):
-            parts = [least[number - count] + by_stage[count - 1] for count in range(1, number + 1)]
-            least.append(np.minimum.reduce(parts))
-        if not self.predicts:
-            return least[-1]
-        return np.asarray(
-            np.minimum.reduce([lost(count, True) + least[-1 - count] for count in range(self.others + 1)])
-        )
-
-    def _capacities(self, seconds: FloatArray, others: int, predicting: bool) -> FloatArray:
-        """Common layers that each stage has room for beside these, -inf where there is none for them [layers].
+        The first row is of none beside them, the next of one of the others, of two and so on, then of the MTP layers
+        with none of the others, with one and so on.
 
         Where layers may be recomputed, a share of one may: n <= (T + M r / d) / (t + a r / d), with T the time and M
         the memory left for layers [s], [B], a the bytes of a layer that is spared and d what recomputing saves of them,
         t and r the seconds of a layer and of recomputing it. Where some have to be, all are or at least `again`.
         """
-        timeless = self._timeless(others, predicting)
-        if others or predicting:
-            seconds = seconds - others * self.other - predicting * self.predicted
+        timeless = self._timeless
+        seconds = seconds - timeless.others - timeless.predicted
         time = np.maximum(0.0, seconds)
         fast = np.maximum((time - self.obliged_recompute) / self.layer, time / timeless.all_recomputed)
         mixed = (time + timeless.bought) / timeless.mixed
         full = np.where(self.recomputes, np.minimum(mixed, timeless.lean), timeless.small)
         chosen = np.where(fast <= timeless.small, fast, np.minimum(fast, full))
-        capacities = np.floor(np.maximum(chosen, 0.0) + SLACK)
-        if others or predicting:
-            capacities[(seconds < 0) | timeless.none] = -np.inf
+        capacities: FloatArray = np.floor(np.maximum(chosen, 0.0) + SLACK)
+        capacities[1:][(seconds[1:] < 0) | timeless.none[1:]] = -np.inf
         return capacities
 
-    def _timeless(self, others: int, predicting: bool) -> _Timeless:
-        """What time does not move, found once for all times."""
-        key = others, predicting
-        if key not in self._timeless_parts:
-            memory = self.memory
-            if others or predicting:
-                memory = memory - others * self.other_bytes - predicting * self.predicted_bytes
-            space = np.maximum(memory + self.fewer, 0.0)
-            self._timeless_parts[key] = _Timeless(
-                all_recomputed=self.layer + self.recompute_each,
-                bought=space * self.per_byte,
-                mixed=self.layer + self.whole * self.per_byte,
-                small=space / self.whole,
-                lean=np.maximum(memory + self.spare, 0.0) / self.least,
-                none=memory + self.spare < 0,
-            )
-        return self._timeless_parts[key]
-
     @cached_property
-    def _timeless_parts(self) -> dict[tuple[int, bool], _Timeless]:
-        return {}
+    def _timeless(self) -> _Timeless:
+        """What time does not move, found once for all times."""
+        numbers = [(others, predicting) for predicting in range(self.predicts + 1) for others in range(self.others + 1)]
+        others, predicting = np.array(numbers).T[:, :, None]
+        memory = self.memory - others * self.other_bytes - predicting * self.predicted_bytes
+        space = np.maximum(memory + self.fewer, 0.0)
+        return _Timeless(
+            others=others * self.other,
+            predicted=predicting * self.predicted,
+            all_recomputed=self.layer + self.recompute_each,
+            bought=space * self.per_byte,
+            mixed=self.layer + self.whole * self.per_byte,
+            small=space / self.whole,
+            lean=np.maximum(memory + self.spare, 0.0) / self.least,
+            none=memory + self.spare < 0,
+        )
 
 
 class _Timeless(NamedTuple):
-    """all_recomputed: seconds of a layer that is recomputed, mixed: of one whose bytes are bought by recomputing [s];
-    bought: what all bytes are worth so [s]. small, lean: layers that memory has room for, spared and recomputed [1];
-    none: it has none for the other layers.
+    """Rows as those of `_capacities`. others, predicted: seconds of the other and the MTP layers, all_recomputed: of a layer
+    that is recomputed, mixed: of one whose bytes are bought by recomputing [s]; bought: what all bytes are worth so
+    [s]. small, lean: layers that memory has room for, spared and recomputed [1]; none: it has none for these others.
     """
 
+    others: FloatArray
+    predicted: FloatArray
     all_recomputed: FloatArray
     bought: FloatArray
     mixed: FloatArray
