@@ -21,6 +21,7 @@ from optimizer.calibration.predict import batches
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts
 from optimizer.catalog import load_stack
+from optimizer.objectives.arrays import FloatArray
 
 MOST = 60  # runs of one stack, device, model and outcome
 
@@ -58,11 +59,18 @@ def _ratios(members: Sequence[Run], name: str) -> list[float]:
         rest = [members[place] for place in np.setdiff1d(np.arange(len(members)), part).tolist()]
         values = fit_memory(rest, start, free, guess={each: stack[each] for each in free}).parameters if rest else {}
         under = {**start.parameters, **values}
-        left = [members[place] for place in part.tolist()]
-        context = under.get("context_memory", stack["context_memory"])
-        usable = [run.job.usable_memory + run.job.stack["context_memory"] - context for run in left if run.job]
-        ratios[part] = predicted_memory(batches(left), len(left), under)[0] / np.array(usable)
+        ratios[part] = share_of_usable([members[place] for place in part.tolist()], under)
     return [float(ratio) for ratio in ratios]
+
+
+def share_of_usable(runs: Sequence[Run], under: Mapping[str, float]) -> FloatArray:
+    """What each run is predicted to reserve under some parameters over what is then usable [1]."""
+    usable = [
+        run.job.usable_memory + own - under.get("context_memory", own)
+        for run in runs
+        if run.job and (own := run.job.stack["context_memory"])
+    ]
+    return np.asarray(predicted_memory(batches(runs), len(runs), under)[0] / np.array(usable))
 
 
 def counted_verdicts(runs: Sequence[Run], ratios: Sequence[float]) -> Verdicts:
