@@ -129,9 +129,9 @@ class StageCapacity:
 
 
 class _Timeless(NamedTuple):
-    """Rows as those of `_capacities`. others, predicted: seconds of the other and the MTP layers, all_recomputed: of a layer
-    that is recomputed, mixed: of one whose bytes are bought by recomputing [s]; bought: what all bytes are worth so
-    [s]. small, lean: layers that memory has room for, spared and recomputed [1]; none: it has none for these others.
+    """Rows as those of `_capacities`. others, predicted: seconds of the other and the MTP layers, all_recomputed: of a
+    layer that is recomputed, mixed: of one whose bytes are bought by recomputing [s]; bought: what all bytes are worth
+    so [s]. small, lean: layers that memory has room for, spared and recomputed [1]; none: it has none for these others.
     """
 
     others: FloatArray
