@@ -72,8 +72,8 @@ def judged(runs: Sequence[Run], key: Callable[[Run], str] | None) -> Judged:
             ):
                 those = [place for place, tells in enumerate(known) if tells]
                 if those:
-                    told = errors_of([left[place] for place in those], {**stack.parameters, **values})
-                    errors[[places[part[place]] for place in those]] = told
+                    differences = errors_of([left[place] for place in those], {**stack.parameters, **values})
+                    errors[[places[part[place]] for place in those]] = differences
     return Judged(time=time, memory=memory, share=share)
 
 

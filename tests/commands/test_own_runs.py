@@ -81,7 +81,7 @@ def test_validate_says_what_the_given_runs_change(mine: str, tmp_path: Path) -> 
         json.loads(run("validate", "--runs", str(rows), *more, "--json").stdout) for more in ((), ("--given", mine))
     )
     errors = [each["groups"][0]["time"]["mape"] for each in (without, given)]
-    assert errors[1] < 0.6 * errors[0]
+    assert errors[1] < 0.65 * errors[0]
     shown = run("validate", "--runs", str(rows), "--given", mine).output
     assert "Given 1 run: mean error of each group's other runs" in shown
 

@@ -256,10 +256,10 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     spared, recomputed = (
         resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
     )
-    kept_whole = [np.zeros(len(plans))] * 2
+    gathered = [np.zeros(len(plans))] * 2
     if stack.features.keeps_gathered:
         width = 1.0 if job.quantised else 2.0
-        kept_whole = [gathered_inputs(model, shapes, moe, width, mode) for mode in (lean, plans.recompute)]
+        gathered = [gathered_inputs(model, shapes, moe, width, mode) for mode in (lean, plans.recompute)]
     hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
     operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
     layer = trained_layer(job, operators)
@@ -290,8 +290,8 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        resident=spared.each * factor + kept_whole[0],
-        resident_recomputed=recomputed.each * factor + kept_whole[1],
+        resident=spared.each * factor + gathered[0],
+        resident_recomputed=recomputed.each * factor + gathered[1],
         recomputing=spared.recomputing * factor,
         recomputing_whole=whole * recomputed.recomputing * factor,
         static=np.zeros(len(plans)),
