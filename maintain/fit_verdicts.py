@@ -65,11 +65,8 @@ def _ratios(members: Sequence[Run], name: str) -> list[float]:
 
 def share_of_usable(runs: Sequence[Run], under: Mapping[str, float]) -> FloatArray:
     """What each run is predicted to reserve under some parameters over what is then usable [1]."""
-    usable = [
-        run.job.usable_memory + own - under.get("context_memory", own)
-        for run in runs
-        if run.job and (own := run.job.stack["context_memory"])
-    ]
+    stacks = [(run.job.usable_memory, run.job.stack["context_memory"]) for run in runs if run.job]
+    usable = [memory + own - under.get("context_memory", own) for memory, own in stacks]
     return np.asarray(predicted_memory(batches(runs), len(runs), under)[0] / np.array(usable))
 
 

@@ -17,9 +17,10 @@ from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import stage_memory
 
 MEMORY_PARAMETERS = ("context_memory", "fragmentation", "workspace", "logit_memory", "activation_factor")
-# what the framework took from the device, what tensors took of that, and all that is used of it, with its context;
-# what software whose first rank alone prints its memory says it took, which is that of the first stage of a pipeline
-RESERVED, ALLOCATED, USED, FIRST = "reserved", "allocated", "used of the device", "reserved by the first stage"
+RESERVED = "reserved"  # what the framework took from the device
+ALLOCATED = "allocated"  # what tensors took of that
+USED = "used of the device"  # all that is used of it, with its context
+FIRST = "reserved by the first stage"  # of a pipeline, where the first rank alone prints its memory
 COUNTED = (RESERVED, ALLOCATED, USED, FIRST)
 FEWEST = 10  # peaks, or runs out of memory, that a fit needs
 SOFTNESS = 0.02  # log distance from the limit within which a verdict is not yet certain

@@ -564,6 +564,13 @@ def test_micro_batches_of_llm_foundry_are_no_larger_than_what_a_gpu_has() -> Non
     assert asked("train.yaml", text, gpus=1).plan.micro_batch == 16
 
 
+@pytest.mark.parametrize(("value", "keeps"), [("true", False), ("false", True)])
+def test_nanotron_keeps_what_it_gathers_once(value: str, keeps: bool) -> None:
+    text = launches.NANOTRON.replace("recompute_layer", f"tp_recompute_allgather: {value}\n  recompute_layer")
+    found = asked("nano.yaml", text)
+    assert (found.job.stack.features.keeps_gathered, found.launch.unpriced) == (keeps, [])
+
+
 def test_a_tpu_v7_is_known_by_its_names() -> None:
     assert {device_in("8k-bf16-tpu7x-4x4x4"), device_in("training/ironwood/run.sh")} == {"tpu-v7"}
 

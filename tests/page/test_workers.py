@@ -167,7 +167,7 @@ def test_work_ahead_that_is_not_done_when_the_server_ends_is_no_error(one: list[
     assert wrong == []
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone it is known how memory is given back")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
 def test_memory_that_was_freed_is_given_back() -> None:
     """100 MB in pieces that one more, which stays, keeps from being given back by themselves."""
 

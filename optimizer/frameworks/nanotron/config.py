@@ -41,6 +41,7 @@ KEYS = (
     ),
     ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False, lambda mode: mode == "full"),
     ConfigKey("grad_bytes", ("optimizer.accumulate_grad_in_fp32",), lambda wide: 4 if wide else 2),
+    ConfigKey("keeps_gathered", ("parallelism.tp_recompute_allgather",), lambda on: not on),
     ConfigKey("tp_overlap", (ASYNC,), lambda on: False if on is False else None),
     ConfigKey(
         "bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None

@@ -161,7 +161,10 @@ def activation_bytes(
 def gathered_inputs(model: Model, shapes: Shapes, moe: bool, input_bytes: float, recompute: IntArray) -> FloatArray:
     """What software that keeps what sequence parallelism gathers has of a layer besides, per micro-batch and rank [B].
 
-    The inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, but of a layer that is recomputed.
+    The inputs of attention and dense MLP whole, i t h (1 - 1 / tp) each, i the bytes of an element, t tokens and h the
+    hidden size, but of a layer that is recomputed.
+
+    Source: huggingface/nanotron @2cde8f63, src/nanotron/parallel/tensor_parallel/functional.py.
 
     >>> from optimizer.catalog import load_model
     >>> one = np.ones(1)
