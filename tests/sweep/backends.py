@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -32,21 +33,22 @@ def sqlite_without_wal(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[str]:
-    """The server that the environment names, empty again afterwards."""
-    url = os.environ.get(POSTGRESQL)
-    if not url:
+    """A database of its own on the server that the environment names: test processes run beside each other."""
+    server = os.environ.get(POSTGRESQL)
+    if not server:
         pytest.skip(f"{POSTGRESQL} names no server, such as postgresql://postgres@127.0.0.1/postgres")
     pytest.importorskip("psycopg")
-    yield url
-    from sqlalchemy import MetaData
+    from sqlalchemy import NullPool, create_engine, make_url, text
 
-    from optimizer.sweep.store import Store
-
-    store = Store(url)
-    known = MetaData()
-    known.reflect(store.engine)
-    known.drop_all(store.engine)
-    store.close()
+    url, database = make_url(server).set(drivername="postgresql+psycopg"), f"batches_{uuid.uuid4().hex}"
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {database}"))
+    try:
+        yield url.set(database=database).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {database} WITH (FORCE)"))
 
 
 class Serial:
