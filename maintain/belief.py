@@ -20,15 +20,16 @@ import click
 import numpy as np
 
 from maintain.left_out import CELL, LeftOut, left_out, sampled, usable
+from maintain.sweeps import sweeps
 from optimizer.calibration.fit import time_errors
 from optimizer.calibration.groups import source_name
 from optimizer.calibration.known import known_error, known_errors, thinned
 from optimizer.calibration.memory_fit import memory_errors
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, TUNING, published_errors
+from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, SWEEPS, TUNING, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
-from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
+from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError, SweptError
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import SEVERAL as TELLING
@@ -287,13 +288,11 @@ def believed(
     return chosen, Places.of(rows), errors, list(left_out(chosen, quantity))
 
 
-def belief_csv(rows: Sequence[RunError], files: Sequence[str]) -> str:
-    """presets/belief.csv."""
+def belief_csv(rows: Sequence[RunError] | Sequence[SweptError], about: str) -> str:
+    """A table of what is believed, under a line that says what it is."""
     text = StringIO()
-    text.write(
-        f"# Errors of the shipped stacks on {' and '.join(files)}, like runs together: python -m maintain.belief\n"
-    )
-    names = [field.name for field in fields(RunError)]
+    text.write(f"# {about}: python -m maintain.belief\n")
+    names = [field.name for field in fields(rows[0])]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
@@ -362,8 +361,15 @@ def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) ->
         for quantity, names in lenders.items():
             rows = known_errors([run for run in lent if run.row.get("stack") in names], source_name)
             known += [row for row in rows if row.quantity == quantity]
-    table, file = thinned(known), TUNING if tuning else RUNS
-    (presets_folder() / file).write_text(belief_csv(table, [each.name for each in files]), encoding="utf-8")
+    named = " and ".join(file.name for file in files)
+    tables: dict[str, tuple[str, Sequence[RunError] | Sequence[SweptError]]] = {
+        TUNING if tuning else RUNS: (f"Errors of the shipped stacks on {named}, like runs together", thinned(known))
+    }
+    if not tuning:
+        swept = tuple(sweeps(runs, likenesses.get(TIME, shipped(TIME))))
+        tables[SWEEPS] = f"What the sweeps of {named} say of plans among each other", swept
+    for file, (about, table) in tables.items():
+        (presets_folder() / file).write_text(belief_csv(table, about), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def choice(group: TrialGroup, prefer: str) -> int:
     """
     job, plans, values = replace(group.job, prefer=prefer), Plans.of(group.plans), group.seconds
     if prefer == EXPECTED:
-        values = values * parts_factor(job, plans) * layout_factor(job, plans, 0.0) * memory_factor(job, group.reserved)
+        values = values * group.longer * parts_factor(job, plans)
+        values = values * layout_factor(job, plans, 0.0) * memory_factor(job, group.reserved)
     for limit in (safe_memory(job), job.usable_memory):
         fits = group.reserved <= limit
         if fits.any():
@@ -84,7 +85,8 @@ def table(groups: Sequence[TrialGroup]) -> str:
 
 def _fitting(group: TrialGroup, count: int) -> list[int]:
     """The plans that are predicted to be the fastest of those that trained."""
-    order = np.argsort(np.where(np.isfinite(group.measured), group.seconds, np.inf), kind="stable")
+    seconds = group.seconds * group.longer
+    order = np.argsort(np.where(np.isfinite(group.measured), seconds, np.inf), kind="stable")
     return [int(place) for place in order[:count]]
 
 

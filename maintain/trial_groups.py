@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from maintain.sweeps import FEWEST_PLANS, errors_of_runs, swept, telling
 from optimizer.calibration.calibrate import informed
 from optimizer.calibration.fit import time_errors
-from optimizer.calibration.groups import gathered, plan_group
+from optimizer.calibration.groups import device_name, gathered, plan_group
 from optimizer.calibration.leave_out import refitted
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
 from optimizer.calibration.predict import batches, predict
@@ -19,10 +20,11 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.order import Sweep
+from optimizer.objectives.belief.places import EASY_MFU, place, plan_columns
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import chosen_trials, loss_left, winner
 
-FEWEST_PLANS = 4
 TRIALS = 3
 SURELY = -10.0  # log of reserved / usable memory of plans that are known to fit
 WRONG = 0.2  # share by which parameters are made wrong
@@ -33,7 +35,8 @@ Parameters = Mapping[str, float]
 class TrialGroup:
     """Runs of one job with different plans: what was measured [s], infinite where a plan ran out of memory.
 
-    seconds, reserved: as predicted [s, B].
+    seconds, reserved: as predicted [s, B]; longer: by how much more each is believed to take, by the sweeps that runs
+    outside of the group are (optimizer.objectives.belief.order) [1].
     """
 
     name: str
@@ -42,6 +45,7 @@ class TrialGroup:
     measured: FloatArray
     seconds: FloatArray
     reserved: FloatArray
+    longer: FloatArray
     belief: Belief
 
     @property
@@ -158,8 +162,12 @@ def groups_of(runs: Sequence[Run], *, wrong: int | None = None, oom: bool = Fals
             if len({run.plan for run in group if run.step_time}) >= FEWEST_PLANS
             and (not oom or any(run.out_of_memory for run in group))
         ]
+        known = {device_name(some[0]): some for some in telling(timed)}
         for key, group, values in _left_out(stack, timed, chosen):
-            yield _group(str(key), group, values if wrong is None else made_wrong(values, wrong), oom)
+            values = values if wrong is None else made_wrong(values, wrong)
+            rest = [run for run in known.get(device_name(group[0]), []) if plan_group(run) != key]
+            sweep = swept(errors_of_runs(rest, -time_errors(rest, values))) if rest else None
+            yield _group(str(key), group, values, oom, sweep)
 
 
 def _left_out(
@@ -186,7 +194,7 @@ def made_wrong(values: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> TrialGroup:
+def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool, sweep: Sweep | None) -> TrialGroup:
     """One run for each plan, at its median time."""
     by_plan = gathered([run for run in members if run.step_time or oom], lambda run: run.plan)
     runs = [same[0] for same in by_plan.values()]
@@ -200,6 +208,8 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
     if not oom:
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])
+    where = np.array(place(jobs[lead], plans[lead], EASY_MFU).size)
+    longer = sweep.longer(where, plan_columns(Plans.of(plans))) if sweep else np.ones(len(plans))
     return TrialGroup(
         name=name,
         job=jobs[lead],
@@ -207,5 +217,6 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool) -> 
         measured=measured,
         seconds=predicted.step_time,
         reserved=predicted.reserved,
+        longer=longer,
         belief=belief,
     )

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from maintain.sweeps import FEWEST_PLANS
 from maintain.trial_groups import (
-    FEWEST_PLANS,
     TRIALS,
     Policy,
     TrialGroup,

@@ -71,7 +71,8 @@ def plan_group(run: Run) -> str:
     optimizer.calibration.rows.cluster) another machine.
     """
     network = [f"{tier.bandwidth / 1e9:.3g}" for tier in run.job.cluster.tiers[1:]] if run.job else []
-    return "|".join((run.group, run.row.get("attention_kernel", ""), *network))
+    broken = "broken network" * on_broken_network(run)
+    return "|".join((run.group, run.row.get("attention_kernel", ""), *network, broken))
 
 
 def on_broken_network(run: Run) -> bool:

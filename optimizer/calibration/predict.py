@@ -32,6 +32,11 @@ class PlanBatch:
         """What the stages of the plans hold, whatever the parameters."""
         return stages_of(self.job.model, self.plans)
 
+    @property
+    def knobs(self) -> Knobs:
+        """Those of a launch that sets none."""
+        return Knobs(bucket=self.job.stack.features.default_bucket)
+
     def under(self, parameters: Mapping[str, float]) -> Job:
         """The job with some parameters of its stack replaced, but for those that its rows tell."""
         stated = stated_parameters(self.job.stack)
@@ -73,7 +78,7 @@ def predict(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str, f
     step, reserved, allocated = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
     time: dict[str, FloatArray] = {}
     for batch in grouped:
-        costs = price(batch.under(parameters or {}), batch.plans)
+        costs = price(batch.under(parameters or {}), batch.plans, batch.knobs)
         places = list(batch.places)
         step[places], reserved[places], allocated[places] = costs.step_time, costs.reserved, costs.allocated
         for term, seconds in costs.time.items():
@@ -86,7 +91,7 @@ def step_times(grouped: Sequence[PlanBatch], count: int, parameters: Mapping[str
     seconds = np.full(count, np.nan)
     for batch in grouped:
         layer_costs = layer_costs_of(batch.under(parameters), batch.plans)
-        seconds[list(batch.places)] = Step(layer_costs=layer_costs, stages=batch.stages, knobs=Knobs()).seconds
+        seconds[list(batch.places)] = Step(layer_costs=layer_costs, stages=batch.stages, knobs=batch.knobs).seconds
     return seconds
 
 

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 from optimizer.catalog.files import presets_folder
-from optimizer.job.known import RunError
+from optimizer.job.known import RunError, SweptError
 
-LIKENESS, RUNS, TUNING = "belief.toml", "belief.csv", "belief-tuning.csv"
+LIKENESS, RUNS, TUNING, SWEEPS = "belief.toml", "belief.csv", "belief-tuning.csv", "belief-sweeps.csv"
 SEVERAL = " "  # between the numbers of a cell
 
 
@@ -27,15 +27,25 @@ def likeness_numbers() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def published_errors(file: str = RUNS) -> tuple[RunError, ...]:
     """Errors of the shipped stacks on published runs, like ones together; fine-tuning has a file of its own."""
+    return tuple(map(known, _rows(file)))
+
+
+@cache
+def swept_errors() -> tuple[SweptError, ...]:
+    """What sweeps of published runs say of plans among each other."""
+    return tuple(SweptError(**_numbers(row, pull=float(row["pull"]))) for row in _rows(SWEEPS))
+
+
+def _rows(file: str) -> list[dict[str, str]]:
     with (presets_folder() / file).open(encoding="utf-8", newline="") as lines:
-        return tuple(map(known, csv.DictReader(line for line in lines if not line.startswith("#"))))
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
 def known(row: Mapping[str, str]) -> RunError:
     """A row of the table, whose columns are the fields of RunError."""
-    cells: dict[str, Any] = dict(row)
-    for name in ("size", "plan"):
-        cells[name] = tuple(map(float, cells[name].split(SEVERAL)))
-    for name in ("hardness", "error", "spread"):
-        cells[name] = float(cells[name])
-    return RunError(**cells)
+    return RunError(**_numbers(row, **{name: float(row[name]) for name in ("hardness", "error", "spread")}))
+
+
+def _numbers(row: Mapping[str, str], **numbers: float) -> dict[str, Any]:
+    """Cells with the places of a row and these as numbers."""
+    return {**row, **{name: tuple(map(float, row[name].split(SEVERAL))) for name in ("size", "plan")}, **numbers}

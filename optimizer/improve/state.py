@@ -13,7 +13,7 @@ from optimizer.catalog.offers import Offer
 from optimizer.frameworks.launch_as_read import LaunchAsRead, as_split, bucket_of, settings_of, with_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
-from optimizer.objectives.expected import layout_factor, memory_factor, parts_factor
+from optimizer.objectives.expected import layout_factor, memory_factor, plan_factor
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
@@ -47,7 +47,7 @@ class State:
     def parts(self) -> float:
         """What its moving parts multiply its expected step with [1]."""
         plans = Plans.of([self.plan])
-        return float((parts_factor(self.job, plans) * layout_factor(self.job, plans, self.knobs.offload))[0])
+        return float((plan_factor(self.job, plans) * layout_factor(self.job, plans, self.knobs.offload))[0])
 
     @property
     def chance(self) -> float:

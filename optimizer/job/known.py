@@ -34,6 +34,17 @@ class RunError:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweptError:
+    """What a run of a sweep tells of plans like its own, beside other plans of its software on its device."""
+
+    software: str  # as RunError has it
+    device: str  # the same
+    size: tuple[float, ...]  # the same [1]
+    plan: tuple[float, ...]  # the same [1]
+    pull: float  # by how much it moves log(measured / predicted) of a plan just like its own [1]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunsSource:
     """Where runs of a user's own come from, so that the same answer can be found again."""
 

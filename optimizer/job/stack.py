@@ -188,6 +188,7 @@ class Features:
     default_zero: int = 1  # ZeRO stage of a run that names none
     default_vpp: int = 1  # virtual stages of a run that names none
     default_dtype: str = ""  # number format of a run that names none
+    default_bucket: float = 160e6  # gradients in a bucket of a run that names none [B]
     accumulates: bool = True  # a run that names no micro-batch may deal its step in several; else it is one
     zero_stages: tuple[int, ...] = (0, 1)  # ZeRO stages that it offers
     # the same under a pipeline, whose micro-batches follow each other; empty: those of zero_stages but 2. FSDP that
@@ -220,6 +221,8 @@ class Features:
     # before what experts return travels back where it was weighed before
     stops_early: bool = False
     # communication
+    bucket_per_rank: float = 4e6  # least of a bucket of gradients for each rank of its group, whatever is set [B]
+    reduces_whole: bool = False  # ZeRO-1 reduces all gradients on every rank, in one call, and gathers weights in one
     overlap_sharded: bool = True  # collectives of ZeRO-1 and 2 run under the passes
     gathers_layers: bool = True  # ZeRO-3 gathers a layer at a time; else a matrix, as a compiler schedules it
     sharded_host: float = 0.0  # host time of a layer's hooks and allocations in a pass of ZeRO-3 [s]

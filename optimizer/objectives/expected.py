@@ -1,6 +1,8 @@
-"""What is expected of a plan: its value, with what its moving parts and its chance to run out of memory cost.
+"""What is expected of a plan: its value, with what its moving parts and its chance to run out of memory cost, and how
+much longer runs of like plans took than was priced.
 
-expected value = value x (1 + parts) x (1 + assigned layers) x (1 + optimizer on the host) x (1 + chance x failed start)
+expected value = value x (1 + parts) x order x (1 + assigned layers) x (1 + optimizer on the host)
+    x (1 + chance x failed start)
 
 Every factor is 1 or more, so that a bound of the value is one of its expectation. Chances count at the next of
 CHANCES: a plan's class of memory is a limit, for which search and proof are those of the value itself.
@@ -22,6 +24,7 @@ from optimizer.job.plan import IntArray, Placement, Plans, virtual_stages
 from optimizer.job.recomputation import MODES
 from optimizer.job.variables import SCHEDULES
 from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.belief.order import order_factor
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit, margin, risk_of
 
 TABLE: Mapping[str, Any] = content("optimizer.objectives", "moving_parts.toml")
@@ -56,6 +59,11 @@ def parts_factor(job: Job, plans: Plans) -> FloatArray:
     for name, part in PARTS.items():
         cost = cost + part["cost"] * HAS_PART[name](job, plans)
     return 1.0 + cost
+
+
+def plan_factor(job: Job, plans: Plans) -> FloatArray:
+    """What the moving parts of each plan cost, times how much longer runs of like plans took than is priced [1]."""
+    return parts_factor(job, plans) * order_factor(job, plans)
 
 
 def layout_factor(job: Job, plans: Plans, offload: FloatArray | float) -> FloatArray:

@@ -54,6 +54,7 @@ def group(predicted: list[float], measured: list[float], alike: float = 0.0) -> 
         measured=np.array(measured),
         seconds=np.array(predicted),
         reserved=np.full(count, 0.5 * JOB.usable_memory),
+        longer=np.ones(count),
         belief=Belief.untried(
             Gaussian(mean=np.log(predicted), covariance=covariance),
             Gaussian(mean=np.full(count, -5.0), covariance=1e-4 * np.eye(count)),

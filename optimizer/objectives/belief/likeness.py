@@ -37,10 +37,10 @@ class ErrorLikeness:
         Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.17 (Matérn 3/2) and
         4.24 (sums of kernels).
         """
-        far = _squares(a.size, b.size) / self.size**2
+        far = squares(a.size, b.size) / self.size**2
         far += (a.hardness[:, None] - b.hardness[None]) ** 2 / self.size**2
-        near = {name: _fading(far) for name in FADING[:2]}
-        near["plan"] = _fading(far + _squares(a.plan, b.plan) / self.plan**2)
+        near = {name: fading(far) for name in FADING[:2]}
+        near["plan"] = fading(far + squares(a.plan, b.plan) / self.plan**2)
         total = np.zeros(far.shape)
         for column, name in enumerate(SHARED):
             if deviation := self.parts.get(name, 0.0):
@@ -67,12 +67,13 @@ class ErrorLikeness:
         return np.asarray(scales * 2.0 ** (self.slope * places.hardness))
 
 
-def _squares(a: FloatArray, b: FloatArray) -> FloatArray:
+def squares(a: FloatArray, b: FloatArray) -> FloatArray:
     """Squared distance of every two rows."""
     norms = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1)[None]
     return np.asarray(np.maximum(norms - 2.0 * a @ b.T, 0.0))
 
 
-def _fading(squares: FloatArray) -> FloatArray:
-    far = np.sqrt(3.0 * squares)
+def fading(apart: FloatArray) -> FloatArray:
+    """What of a likeness is left at these squared distances [1]: Matérn 3/2."""
+    far = np.sqrt(3.0 * apart)
     return np.asarray((1.0 + far) * np.exp(-far))

@@ -74,6 +74,15 @@ def reduced_once(job: Job, plans: Plans) -> BoolArray:
     return np.asarray((plans.zero_stage == 3) & (plans.pp > 1) & job.stack.features.reduces_once)
 
 
+def reduced_whole(job: Job, plans: Plans) -> BoolArray:
+    """Plans of ZeRO-1 whose ranks reduce all gradients, in one call, and gather all weights in another.
+
+    Source: huggingface/nanotron @069c21c, src/nanotron/trainer.py (sync_gradients_across_dp: reduce_scatter=False),
+    src/nanotron/optim/gradient_accumulator.py (one all_reduce of the contiguous buffer).
+    """
+    return np.asarray((plans.zero_stage == 1) & job.stack.features.reduces_whole)
+
+
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
     """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
 

@@ -37,7 +37,7 @@ def objective(name: str, prefer: str = FAST) -> Objective:
         raise InputError(f"what is preferred must be one of {', '.join(PREFERRED)}, but got {prefer!r} (--prefer)")
     if prefer == FAST:
         return named
-    from optimizer.objectives.expected import ASSIGNED, layout_factor, memory_factor, parts_factor
+    from optimizer.objectives.expected import ASSIGNED, layout_factor, memory_factor, plan_factor
 
     return replace(
         named,
@@ -47,7 +47,7 @@ def objective(name: str, prefer: str = FAST) -> Objective:
         better="better",
         best="best",
         worse="worse",
-        weight=parts_factor,
+        weight=plan_factor,
         layout=layout_factor,
         memory=memory_factor,
         listed=1.0 + ASSIGNED,

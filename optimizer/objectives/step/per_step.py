@@ -20,7 +20,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
-from optimizer.objectives.layer.sharded import overlap_of, reduced_once
+from optimizer.objectives.layer.sharded import overlap_of, reduced_once, reduced_whole
 from optimizer.objectives.network.messages import DP, STEP, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages
@@ -40,7 +40,6 @@ from optimizer.objectives.step.time_terms import (
 
 FASTEST = Knobs(bucket=1e9, comm_sm_share=0.30)  # the corner of BOX where collectives take least
 COVERED = ("backward", "gather", "forward", "overlap", "vpp", "pp")
-BUCKET_PER_RANK = 4e6  # smallest bucket per rank of the group [B]
 REFERENCE_SM_SHARE = 0.12  # NCCL's 16 channels on the 132 SMs of an H100
 
 
@@ -293,7 +292,7 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
         )
         gather = gather + sliced_seconds(job, plans, group)
         columns[f"reduce_{group.part}"], columns[f"gather_{group.part}"] = reduce, gather
-        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, group, knobs)
+        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, plans, group, knobs)
         columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
     return ElementRates(**{f.name: spread(columns.get(f.name, nothing), shape) for f in fields(ElementRates)})
@@ -309,19 +308,20 @@ def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Kn
 def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
     """Gradients, reduced in the type in which they are kept.
 
-    ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once`: reduce-scatter; ZeRO-3 in groups (HSDP): all-reduce of the
-    group's shards among the groups. In buckets of `knobs.bucket` bytes, at least 4 MB per rank of the group, since a
-    ring's latency grows with its ranks, and at most what the mean stage holds.
+    ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once`: reduce-scatter, or an all-reduce where the software
+    `reduces_whole`; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the groups. In buckets of
+    `knobs.bucket` bytes, at least `bucket_per_rank` for each rank of the group (Megatron's 4 MB, since a ring's latency
+    grows with its ranks; none in PyTorch's DDP), and at most what the mean stage holds.
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.2.2; Li et al.,
     arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
     megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
     """
-    width, zero = float(job.grad_bytes), plans.zero_stage
-    yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, zero == 0)
-    scattered = (zero == 1) | reduced_once(job, plans)
-    yield from _bucketed(job, group, knobs, "gradients", "reduce_scatter", width, scattered)
-    yield from _bucketed(job, group, knobs, "gradients", "all_reduce", width, group.hybrid > 1, among=True)
+    width, whole = float(job.grad_bytes), reduced_whole(job, plans)
+    yield from _bucketed(job, plans, group, knobs, "gradients", "all_reduce", width, (plans.zero_stage == 0) | whole)
+    scattered = (plans.zero_stage == 1) & ~whole | reduced_once(job, plans)
+    yield from _bucketed(job, plans, group, knobs, "gradients", "reduce_scatter", width, scattered)
+    yield from _bucketed(job, plans, group, knobs, "gradients", "all_reduce", width, group.hybrid > 1, among=True)
 
 
 def weight_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
@@ -330,11 +330,12 @@ def weight_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobCol
     Source: Rajbhandari et al., arXiv 1910.02054, section 7.
     """
     once = (plans.zero_stage == 1) | (plans.zero_stage == 2)
-    yield from _bucketed(job, group, knobs, "weights", "all_gather", ELEMENT, once)
+    yield from _bucketed(job, plans, group, knobs, "weights", "all_gather", ELEMENT, once)
 
 
 def _bucketed(
     job: Job,
+    plans: Plans,
     group: Group,
     knobs: Knobs | KnobColumns,
     purpose: str,
@@ -349,7 +350,7 @@ def _bucketed(
     """
     if not np.any(sent):
         return
-    resident = group.reduced / buckets_of(job, group, knobs)
+    resident = group.reduced / buckets_of(job, plans, group, knobs)
     whole = resident * np.where(group.hybrid > 1, group.shards, 1.0)
     within = np.where(group.hybrid > 1, group.shards, group.ranks)
     ranks, stride = (group.hybrid, group.stride * group.shards) if among else (within, group.stride)
@@ -365,10 +366,11 @@ def _bucketed(
     )
 
 
-def buckets_of(job: Job, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
+def buckets_of(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
     """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
-    volume = group.reduced * job.grad_bytes
-    return np.maximum(1.0, volume / np.maximum(knobs.bucket, BUCKET_PER_RANK * group.ranks))
+    volume = np.where(reduced_whole(job, plans), 0.0, group.reduced * job.grad_bytes)
+    least = job.stack.features.bucket_per_rank * group.ranks
+    return np.maximum(1.0, volume / np.maximum(knobs.bucket, least))
 
 
 def sliced_seconds(job: Job, plans: Plans, group: Group) -> FloatArray:

@@ -1,0 +1,86 @@
+"""What sweeps of published runs say of the plans of a software among each other: which of them take longer than priced.
+
+Runs of one software on one device that differ in their plans err alike where their plans are alike. Parts of an error
+that all plans of a job share order nothing, and what a prediction makes of the GPUs does not count here: so that faster
+hardware makes every plan faster, whatever its neighbours measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log2
+
+import numpy as np
+
+from optimizer.catalog.belief import swept_errors
+from optimizer.job.job import Job
+from optimizer.job.known import TIME
+from optimizer.job.plan import Plans
+from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.belief.belief import likeness
+from optimizer.objectives.belief.likeness import fading, squares
+from optimizer.objectives.belief.places import plan_columns, software_of
+
+BLOCK = 1 << 12  # plans that are looked up together
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sweep:
+    """Runs of one software on one device, with different plans: one row each."""
+
+    size: FloatArray  # doublings of width, parameters, GPUs and tokens of a sequence [1]
+    plan: FloatArray  # as plan_columns has them [1]
+    pull: FloatArray  # by how much each moves what is believed of a plan just like its own [1]
+
+    def at(self, size: FloatArray, plans: FloatArray) -> FloatArray:
+        """What is believed of log(measured / predicted) by plans of jobs of a size, but for what all of them share [1].
+
+        sum_j pull_j m(r_ij), m being the Matérn function and r_ij the distance in size and in plan, as
+        optimizer.objectives.belief.likeness has it.
+        """
+        alike = likeness(TIME)
+        far = squares(size[None], self.size)[0] / alike.size**2
+        blocks = [plans[start : start + BLOCK] for start in range(0, len(plans), BLOCK)]
+        near = [fading(far + squares(block, self.plan) / alike.plan**2) @ self.pull for block in blocks]
+        return np.concatenate(near) if near else np.zeros(0)
+
+    def longer(self, size: FloatArray, plans: FloatArray) -> FloatArray:
+        """By how much more each plan takes than is priced, beside the plan of the sweep that errs least [1]: from 1."""
+        least = self.at(size, self.plan).min()
+        return np.asarray(np.exp(np.maximum(self.at(size, plans) - least, 0.0)))
+
+
+def order_factor(job: Job, plans: Plans) -> FloatArray:
+    """How much longer each plan is believed to take than is priced, beside that of which most is known to hold [1].
+
+    1 for software and devices of which nobody published a sweep.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("nanotron-2024"),
+    ...     gpus=256, seq_len=4096, global_batch=256)
+    >>> plans = Plans.of([Plan(tp=8, dp=32, micro_batch=8), Plan(tp=32, dp=8, micro_batch=8)])
+    >>> within, across = order_factor(job, plans)
+    >>> bool(across > within >= 1.0)
+    True
+    """
+    sweep = sweep_of(software_of(job.stack), job.cluster.device.name)
+    if sweep is None:
+        return np.ones(len(plans))
+    model = job.model
+    size = np.array([log2(model.hidden), log2(model.params), log2(job.gpus), log2(job.seq_len)])
+    return sweep.longer(size, plan_columns(plans))
+
+
+@lru_cache(maxsize=8)
+def sweep_of(software: str, device: str) -> Sweep | None:
+    """The published sweep of a software without its release on a device, None where there is none."""
+    rows = [row for row in swept_errors() if (row.software, row.device) == (software, device)]
+    if not rows:
+        return None
+    return Sweep(
+        size=np.array([row.size for row in rows]),
+        plan=np.array([row.plan for row in rows]),
+        pull=np.array([row.pull for row in rows]),
+    )

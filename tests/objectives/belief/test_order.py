@@ -1,0 +1,105 @@
+"""What sweeps say of plans among each other: by hand, whatever the speed of the hardware, and with its proof."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maintain.sweeps import swept
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.belief import swept_errors
+from optimizer.constraints.rules.every import structural
+from optimizer.job.job import Job
+from optimizer.job.known import RunError
+from optimizer.job.plan import Plan, Plans
+from optimizer.objectives.belief.likeness import ErrorLikeness
+from optimizer.objectives.belief.order import order_factor, sweep_of
+from optimizer.objectives.belief.places import plan_columns
+from optimizer.objectives.expected import parts_factor, plan_factor
+from optimizer.search.lattice.enumerate import lattice
+from tests.search.brute_force import compare
+
+ALIKE = ErrorLikeness(parts={"software": 0.1, "plan": 0.3}, noise=0.01, size=2.0, plan=2.0)
+SIZE = (11.0, 30.0, 3.0, 12.0)
+ONE, TWO, EIGHT = Plan(tp=1, dp=8), Plan(tp=2, dp=4), Plan(tp=8, dp=1)
+JOB = Job(
+    model=replace(load_model("llama3.2-1b"), layers=4),
+    cluster=load_cluster("dgx-h100"),
+    stack=load_stack("nanotron-2024"),
+    gpus=8,
+    seq_len=4096,
+    global_batch=16,
+    prefer="expected",
+)
+
+
+def row(plan: Plan, error: float) -> RunError:
+    return RunError(
+        quantity="time",
+        root="a",
+        software="a",
+        generation="X bf16",
+        device="x",
+        kind="dense",
+        model="m",
+        format="bf16",
+        site="s",
+        size=SIZE,
+        plan=tuple(plan_columns(Plans.of([plan]))[0].tolist()),
+        hardness=0.0,
+        error=error,
+    )
+
+
+def every_plan(job: Job) -> Plans:
+    return Plans.joined(list(lattice(job, structural(job))))
+
+
+def test_a_plan_that_took_longer_is_believed_to_take_longer() -> None:
+    """Most of an error is of the plan itself, part of it of plans nearby, and what all share orders nothing."""
+    sweep = swept([row(ONE, 0.05), row(EIGHT, 0.25)], ALIKE)
+    one, two, eight = sweep.longer(np.array(SIZE), plan_columns(Plans.of([ONE, TWO, EIGHT])))
+    assert one == 1.0 < two < eight
+    assert eight == pytest.approx(np.exp(0.2), rel=0.02)
+    alike = swept([row(ONE, 0.2), row(EIGHT, 0.2)], ALIKE)
+    assert alike.longer(np.array(SIZE), plan_columns(Plans.of([ONE, EIGHT]))) == pytest.approx(1.0)
+
+
+def test_what_is_far_away_tells_little() -> None:
+    sweep = swept([row(ONE, -0.2), row(EIGHT, 0.2)], ALIKE)
+    plans = plan_columns(Plans.of([ONE, EIGHT]))
+    near, far = (sweep.at(np.array(SIZE) + shift, plans) for shift in (0.0, 6.0))
+    assert np.ptp(far) < 0.05 * np.ptp(near)
+
+
+def test_software_without_a_sweep_is_taken_as_it_is_priced() -> None:
+    job = replace(JOB, stack=load_stack("megatron-core"))
+    assert set(order_factor(job, every_plan(job))) == {1.0}
+
+
+@pytest.mark.parametrize("software", sorted({each.software for each in swept_errors()}))
+def test_every_sweep_orders_and_none_by_more_than_half(software: str) -> None:
+    """Plans of the sweep itself, at the size of its first run."""
+    rows = [each for each in swept_errors() if each.software == software]
+    assert len(rows) >= 50
+    sweep = sweep_of(software, rows[0].device)
+    assert sweep is not None
+    longer = sweep.longer(np.array(rows[0].size), sweep.plan)
+    assert longer.min() == 1.0
+    assert 1.02 < longer.max() < 1.5
+
+
+def test_faster_hardware_orders_nothing() -> None:
+    """The order of plans hangs on the device's name, so that a better one makes every plan better."""
+    plans, device = every_plan(JOB), JOB.cluster.device
+    peaks = {name: 2.0 * peak for name, peak in device.peak_flops.items()}
+    faster = replace(device, peak_flops=peaks, memory=2.0 * device.memory)
+    better = replace(JOB, cluster=replace(JOB.cluster, device=faster))
+    assert np.array_equal(order_factor(better, plans), order_factor(JOB, plans))
+    assert np.array_equal(plan_factor(JOB, plans), parts_factor(JOB, plans) * order_factor(JOB, plans))
+    assert np.ptp(order_factor(JOB, plans)) > 0.01
+
+
+def test_the_optimum_under_a_sweep_is_that_of_brute_force() -> None:
+    assert compare(JOB)
+    assert compare(replace(JOB, gpus=4, global_batch=8))
