@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optimizer.calibration.calibrate import informed
 from optimizer.calibration.fit import time_errors
-from optimizer.calibration.groups import device_name, gathered, model_name, places_by, source_name
+from optimizer.calibration.groups import device_name, gathered, model_name, on_broken_network, places_by, source_name
 from optimizer.calibration.leave_out import LogErrors, devices_of, ranges_of, refitted
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
 from optimizer.calibration.runs import Run
@@ -136,9 +136,11 @@ def _without(
 
 
 def usable(runs: Sequence[Run], quantity: str) -> list[Run]:
-    """The clean runs that tell of a quantity."""
+    """The clean runs that tell of a quantity; of time those on whole networks."""
     clean = [run for run in runs if run.job is not None and run.plan is not None and not run.doubted]
-    return [run for run in clean if (run.step_time if quantity == TIME else run.memory)]
+    if quantity != TIME:
+        return [run for run in clean if run.memory]
+    return [run for run in clean if run.step_time and not on_broken_network(run)]
 
 
 def sampled(runs: Sequence[Run], most: int) -> list[Run]:

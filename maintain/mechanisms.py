@@ -20,7 +20,7 @@ import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.calibration.fit import time_errors
-from optimizer.calibration.groups import gathered
+from optimizer.calibration.groups import gathered, on_broken_network
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack
 from optimizer.job.variables import DISPATCHERS
@@ -91,6 +91,8 @@ MECHANISMS = (
 )
 DENSE_MECHANISMS = (
     Mechanism(name="ZeRO-1 slices each tensor for each rank", features={"sliced_host": 0.0}),
+    Mechanism(name="ZeRO-1 reduces all gradients, in one call", features={"reduces_whole": False}),
+    Mechanism(name="buckets of DDP, whatever the ranks", features={"bucket_per_rank": 4e6}),
     Mechanism(name="TP groups of several nodes wait", constants=((layer_costs, "SPANNED", 0.0),)),
     Mechanism(name="pipelines between nodes wait, and such groups", parameters={"pipelined_collective": 0.0}),
     Mechanism(name="a head that TP does not split", features={"unsplit_head_rate": 1.0}),
@@ -128,8 +130,11 @@ def moe_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def dense_runs(runs: Sequence[Run]) -> list[Run]:
-    """The clean runs of other models that have a step time, of software in which one of the mechanisms is at work."""
+    """The clean runs of other models that have a step time, of software in which one of the mechanisms is at work, on
+    whole networks.
+    """
     clean = [run for run in runs if run.job and not run.job.model.experts and run.step_time and not run.doubted]
+    clean = [run for run in clean if not on_broken_network(run)]
     moved = [mechanism for mechanism in DENSE_MECHANISMS if mechanism.features]
     stacks = gathered(clean, lambda run: run.stack_name)
     working = {name for name, (run, *_) in stacks.items() if any(each.off(run).job != run.job for each in moved)}

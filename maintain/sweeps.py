@@ -14,7 +14,7 @@ from optimizer.job.known import TIME, RunError, SweptError
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.likeness import ErrorLikeness
-from optimizer.objectives.belief.order import Sweep
+from optimizer.objectives.belief.order import PlanSweep
 from optimizer.objectives.belief.places import Places
 from optimizer.objectives.belief.posterior import Posterior
 
@@ -22,7 +22,7 @@ FEWEST_PLANS, FEWEST = 4, 50  # plans of a group of runs that differ in them alo
 LEAST = 1e-5  # pull that is worth a row [1]
 
 
-def swept(rows: Sequence[RunError], alike: ErrorLikeness | None = None) -> Sweep:
+def swept(rows: Sequence[RunError], alike: ErrorLikeness | None = None) -> PlanSweep:
     """The errors of one software on one device as what orders its plans.
 
     pull_j = s^2 g g_j w_j: s, the deviation of what like plans share, g, the growth at a place that is easy to predict,
@@ -33,7 +33,7 @@ def swept(rows: Sequence[RunError], alike: ErrorLikeness | None = None) -> Sweep
     known = Posterior.given(alike, places, errors, np.zeros(len(rows)))
     easy = alike.scales.get(places.roots[0], 1.0) * alike.own_scales.get(places.softwares[0], 1.0)
     pull = alike.parts["plan"] ** 2 * easy * alike.growth(places) * known.weights
-    return Sweep(size=places.size, plan=places.plan, pull=pull)
+    return PlanSweep(size=places.size, plan=places.plan, pull=pull)
 
 
 def errors_of_runs(runs: Sequence[Run], errors: FloatArray) -> list[RunError]:

@@ -20,7 +20,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.order import Sweep
+from optimizer.objectives.belief.order import PlanSweep
 from optimizer.objectives.belief.places import EASY_MFU, place, plan_columns
 from optimizer.trial.belief import Belief
 from optimizer.trial.choice import chosen_trials, loss_left, winner
@@ -194,7 +194,7 @@ def made_wrong(values: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool, sweep: Sweep | None) -> TrialGroup:
+def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool, sweep: PlanSweep | None) -> TrialGroup:
     """One run for each plan, at its median time."""
     by_plan = gathered([run for run in members if run.step_time or oom], lambda run: run.plan)
     runs = [same[0] for same in by_plan.values()]

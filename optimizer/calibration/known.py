@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.calibration.fit import time_errors
-from optimizer.calibration.groups import folds, gathered
+from optimizer.calibration.groups import folds, gathered, on_broken_network
 from optimizer.calibration.leave_out import DEFAULTS, devices_of, held_out, left_out_errors, ranges_of
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, memory_errors
 from optimizer.calibration.runs import Run, nothing_to_fit, read_run
@@ -33,11 +33,13 @@ def known_errors(runs: Sequence[Run], site: Callable[[Run], str] = lambda run: Y
     """What clean runs say of the errors of their stacks, in time and in memory.
 
     Args:
-        runs: Measured ones; those that are doubted or cannot be priced say nothing.
+        runs: Measured ones; those that are doubted or cannot be priced say nothing, those on broken networks nothing of
+            time.
         site: Whose machines a run was on.
     """
     clean = [run for run in runs if run.job is not None and run.plan is not None and not run.doubted]
-    timed, sized = [run for run in clean if run.step_time], [run for run in clean if run.memory]
+    timed = [run for run in clean if run.step_time and not on_broken_network(run)]
+    sized = [run for run in clean if run.memory]
     pairs = [*zip(timed, -time_errors(timed, {}), strict=True)] if timed else []
     peaks = [*zip(sized, -memory_errors(sized, {}), strict=True)] if sized else []
     return (

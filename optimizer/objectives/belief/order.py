@@ -26,7 +26,7 @@ BLOCK = 1 << 12  # plans that are looked up together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sweep:
+class PlanSweep:
     """Runs of one software on one device, with different plans: one row each."""
 
     size: FloatArray  # doublings of width, parameters, GPUs and tokens of a sequence [1]
@@ -74,12 +74,12 @@ def order_factor(job: Job, plans: Plans) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def sweep_of(software: str, device: str) -> Sweep | None:
+def sweep_of(software: str, device: str) -> PlanSweep | None:
     """The published sweep of a software without its release on a device, None where there is none."""
     rows = [row for row in swept_errors() if (row.software, row.device) == (software, device)]
     if not rows:
         return None
-    return Sweep(
+    return PlanSweep(
         size=np.array([row.size for row in rows]),
         plan=np.array([row.plan for row in rows]),
         pull=np.array([row.pull for row in rows]),

@@ -25,7 +25,7 @@ from tests.measured import MEASURED, measured_runs, published_runs
 ROOT = Path(__file__).resolve().parents[3]
 OF_TABLES = {  # columns that tables have anyway
     *("stack", "recompute", "attention_kernel", "seq_len", "global_batch", "micro_batch", "step_time_s", "sharding"),
-    *("tokens_per_s_per_gpu", "mem_kind", "gpu_mem_gb"),
+    *("tokens_per_s_per_gpu", "mem_kind", "gpu_mem_gb", "inter_link"),
 }
 ROW: dict[str, Any] = {
     "table": "25.11 NeMo Container / Pre-Training / DGX-GB200",
