@@ -209,7 +209,7 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool, swe
         belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])
     where = np.array(place(jobs[lead], plans[lead], EASY_MFU).size)
-    longer = sweep.longer(where, plan_columns(Plans.of(plans))) if sweep else np.ones(len(plans))
+    longer = np.exp(sweep.at(where, plan_columns(Plans.of(plans)))) if sweep else np.ones(len(plans))
     return TrialGroup(
         name=name,
         job=jobs[lead],

@@ -111,7 +111,7 @@ class Objective:
     rate: Callable[[Job], float]  # what any second of a step costs a job [unit/s]
     # what a second of COMPUTE and of STREAM on every GPU adds to that, by plan [unit/s]; never below 0
     phases: Callable[[LayerCosts], Phases] = seconds_alone
-    weight: Callable[[Job, Plans], FloatArray] = alike  # of all that, by plan [1]; at least 1
+    weight: Callable[[Job, Plans], FloatArray] = alike  # of all that, by plan [1]
     # of all that, by where the layers lie and the share of the optimizer on the host [1]; at least 1
     layout: Callable[[Job, Plans, FloatArray | float], FloatArray] = anywhere
     # of all that, by what plans are predicted to reserve [1]; at least 1, never less for more

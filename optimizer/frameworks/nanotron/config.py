@@ -31,6 +31,8 @@ COUNTS: Mapping[str, str] = key_tables("nanotron")["counts"]
 COUNTS_BEFORE: Mapping[str, str] = key_tables("nanotron")["counts_before"]
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
+# Bytes of gradients in fp32 in a bucket of "1 MB": PyTorch's DDP counts those in half precision. Its default is 25.
+BUCKET_MB = 2e6
 KEYS = (
     ConfigKey(
         "sequence_parallel",
@@ -44,7 +46,10 @@ KEYS = (
     ConfigKey("keeps_gathered", ("parallelism.tp_recompute_allgather",), lambda on: not on),
     ConfigKey("tp_overlap", (ASYNC,), lambda on: False if on is False else None),
     ConfigKey(
-        "bucket", ("model.ddp_bucket_cap_mb",), lambda size: size * 1e6 if isinstance(size, int | float) else None
+        "bucket",
+        ("model.ddp_bucket_cap_mb",),
+        lambda size: size * BUCKET_MB if isinstance(size, int | float) else None,
+        25,
     ),
     ConfigKey("tied_embeddings", ("model.model_config.tie_word_embeddings",), bool),
     ConfigKey("optimizer", ("optimizer.optimizer_factory.name",), optimizer_named),

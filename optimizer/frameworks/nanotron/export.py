@@ -14,6 +14,7 @@ from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.llama import unlike_llama
 from optimizer.frameworks.megatron.layout import stage_layers
+from optimizer.frameworks.nanotron.config import BUCKET_MB
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.frameworks.sbatch import config_script
 from optimizer.job.plan import Knobs
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from optimizer.job.model import Model
     from optimizer.job.plan import Plan
 
-MB = 1e6
 CONNECTIONS: Mapping[str, str] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 TASK = """exec torchrun --nnodes="$SLURM_NNODES" --node-rank="$SLURM_NODEID" --nproc-per-node={gpus} \\
         --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@\""""
@@ -43,7 +43,7 @@ def nanotron_yaml(answer: Answer) -> str:
     values: dict[str, object] = {
         "general": {"project": "optimize", "run": job.model.name, "seed": 42},
         "model": {
-            "ddp_bucket_cap_mb": round(answer.knobs.bucket / MB),
+            "ddp_bucket_cap_mb": round(answer.knobs.bucket / BUCKET_MB),
             "dtype": "bfloat16",
             "init_method": {"std": 0.02},
             "make_vocab_size_divisible_by": 1,
@@ -133,7 +133,7 @@ def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]
         "dropout": features.dropout,
         "activations on the host": plan.activation_offload > 0,
         "a share of the optimizer on the host": knobs.offload > 0,
-        f"gradient buckets of {knobs.bucket / MB:.6g} MB (whole ones)": knobs.bucket % MB > 0,
+        f"gradient buckets of {knobs.bucket / BUCKET_MB:.6g} MB (whole ones)": knobs.bucket % BUCKET_MB > 0,
         "a share of the multiprocessors for gradients": replicas > 1 and knobs.comm_sm_share != Knobs().comm_sm_share,
     }
     return lacks(missing)

@@ -68,7 +68,7 @@ class Contenders:
         self, layer_costs: LayerCosts, value: FloatArray, paper: FloatArray
     ) -> tuple[LayerCosts, FloatArray, FloatArray]:
         """Without what is above the best plan so far; the lowest by either bound stay."""
-        keep = paper < self.below
+        keep = np.minimum(value, paper) < self.below
         for each in (value, paper):
             keep[np.argsort(each, kind="stable")[:FASTEST]] = True
         rows = np.flatnonzero(keep)
