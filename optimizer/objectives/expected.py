@@ -4,9 +4,9 @@ much longer runs of like plans took than was priced.
 expected value = value x (1 + parts) x order x (1 + assigned layers) x (1 + optimizer on the host)
     x (1 + chance x failed start)
 
-Every factor but the order is 1 or more, and parts and order are known of a plan before its layers lie anywhere, so that a
-bound of the value times both is one of its expectation. Chances count at the next of
-CHANCES: a plan's class of memory is a limit, for which search and proof are those of the value itself.
+Every factor but the order is 1 or more, and parts and order are known of a plan before its layers lie anywhere, so that
+a bound of the value times both is one of its expectation. Chances count at the next of CHANCES: a plan's class of
+memory is a limit, for which search and proof are those of the value itself.
 """
 
 from __future__ import annotations
