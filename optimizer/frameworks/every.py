@@ -38,6 +38,7 @@ from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.export import FILES as NANOTRON_FILES
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
+from optimizer.frameworks.nemo.automodel_log import LOG as AUTOMODEL_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
 from optimizer.frameworks.olmo.log import LOG as OLMO_LOG
 from optimizer.frameworks.picotron import config as picotron
@@ -234,6 +235,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(name="LLaMA-Factory", targets={"llama-factory": LLAMA_FACTORY_FILES}),
     Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
+    Framework(name="NeMo AutoModel", log=AUTOMODEL_LOG),
     Framework(name="verl", log=VERL_LOG),
     Framework(name="OLMo", log=OLMO_LOG),
     Framework(name="MLPerf", log=MLPERF_LOG),
