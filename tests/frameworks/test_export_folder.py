@@ -277,6 +277,27 @@ def test_a_script_like_the_user_s_own_keeps_what_its_site_asks_for(gpt3_answer: 
         subprocess.run([bash, "-n", str(tmp_path / "out" / "megatron.sbatch")], check=True)
 
 
+@pytest.mark.parametrize(
+    ("lines", "written"),
+    [
+        ("IMG=/c/x.sqsh\nsrun --container-image=$IMG", ': "${CONTAINER:=/c/x.sqsh}"\n'),
+        ('D="/c"\nexport IMG=${D}/x.sqsh\nsrun --container-image "${IMG}"', ': "${CONTAINER:=/c/x.sqsh}"\n'),
+        ("srun --container-mounts=$HOME:$HOME,/data", ': "${MOUNTS:=$HOME:$HOME,/data}"\n'),
+        ("IMG=$(ls /c | head -n 1)\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+        ("IMG=a\nIMG=b\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+        ("IMG=$IMG\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+    ],
+)
+def test_a_container_that_a_variable_names_is_kept_or_asked_for(
+    gpt3_answer: Answer, tmp_path: Path, lines: str, written: str
+) -> None:
+    script = alike(batch_scripts(gpt3_answer)["megatron.sbatch"], f"#SBATCH -A me\n{lines} python x.py\n", "own.sh")
+    assert written in script
+    (path := tmp_path / "a.sh").write_text(script)
+    if bash := shutil.which("bash"):
+        subprocess.run([bash, "-n", str(path)], check=True)
+
+
 def test_scripts_of_every_program_are_like_the_user_s_own(gpt3_answer: Answer, tmp_path: Path) -> None:
     for name, text in batch_scripts(gpt3_answer).items():
         script = alike(text, OWN, "own.sh")
