@@ -30,6 +30,7 @@ from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEE
 from optimizer.frameworks.megatron.kubernetes import pytorchjob
 from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
+from optimizer.frameworks.megatron.skypilot import skypilot_task
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
 from optimizer.frameworks.mlperf.log import LOG as MLPERF_LOG
@@ -164,6 +165,7 @@ EVERY: tuple[Framework, ...] = (
                     COMMUNICATORS: communicators_file,
                     "megatron.sbatch": sbatch_script,
                     "megatron-pytorchjob.yaml": pytorchjob,
+                    "megatron-skypilot.yaml": skypilot_task,
                 },
                 companions=(COMMUNICATORS,),
             )

@@ -19,7 +19,8 @@ from optimizer.job.plan import Plan
 
 CHECKOUT = Path(__file__).parents[2]
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
-NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml", *BRIDGES}
+JOBS = ("megatron-pytorchjob.yaml", "megatron-skypilot.yaml")
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", *JOBS, *BRIDGES}
 
 
 def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
