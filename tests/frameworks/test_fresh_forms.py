@@ -647,6 +647,11 @@ def test_experts_of_a_token_that_nobody_gives_are_one_before_there_was_the_flag(
     assert "one expert for each token: this Megatron has no --moe-router-topk" in own.assumed
 
 
+def test_how_many_groups_a_fork_routes_to_is_not_priced_in_silence() -> None:
+    for flag in ("--routing-mode top2", "--moe-router-topk-limited-devices 4"):
+        assert flag in asked("run.sh", f"{SWITCH} --moe-router-topk 2 {flag}").launch.unpriced
+
+
 def test_routers_are_understood() -> None:
     text = f"{SWITCH} --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias "
     found = asked("run.sh", text + "--moe-router-num-groups 4 --moe-router-group-topk 2")
