@@ -77,9 +77,11 @@ def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[L
     spans: list[tuple[LogFormat, list[tuple[LoggedLine, Record]]]] = []
     taken: list[tuple[int, int]] = []
     for program in formats:
-        rows = [row for row in _rows(program, text) if not any(a <= row[0].number <= b for a, b in taken)]
+        every = _rows(program, text)
+        rows = [row for row in every if not any(a <= row[0].number <= b for a, b in taken)]
         steps = [line.number for line, record in rows if _is_step(record)]
-        if not steps or (taken and len(steps) < FEW):
+        among = sum(_is_step(record) for _, record in every) - len(steps)  # lines of the engine of a run that counts
+        if not steps or (taken and len(steps) < FEW) or among > len(steps):
             continue
         taken.append((steps[0], steps[-1]))
         spans.append((program, rows))

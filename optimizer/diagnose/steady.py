@@ -17,6 +17,7 @@ from optimizer.base.units import count_in
 from optimizer.diagnose.attempts import Record
 from optimizer.diagnose.log import LoggedRun
 from optimizer.frameworks.log_line import LogLine
+from optimizer.job.plan import IntArray
 from optimizer.objectives.arrays import FloatArray
 
 PRINTED, RATE, CLOCK = "printed", "rate", "clock"
@@ -108,6 +109,18 @@ def noise(values: FloatArray) -> float:
     if len(values) < 2:
         return 0.0
     return float(TO_SIGMA * np.median(np.abs(np.diff(values))) / np.sqrt(2.0))
+
+
+def median_of(values: FloatArray, counts: IntArray) -> float:
+    """The median of the steps that lines tell of, each line's value counted as often as it has steps [as the values].
+
+    >>> median_of(np.array([9.0, 1.0, 2.0]), np.array([1, 1, 200])), median_of(np.array([1.0, 2.0]), np.array([5, 5]))
+    (2.0, 1.5)
+    """
+    order = np.argsort(values, kind="stable")
+    reached, half = np.cumsum(counts[order]), np.sum(counts) / 2
+    low, high = int(np.searchsorted(reached, half)), int(np.searchsorted(reached, half, side="right"))
+    return float((values[order[low]] + values[order[min(high, len(values) - 1)]]) / 2)
 
 
 def winsorised(values: FloatArray, widths: float = 4.0) -> FloatArray:
@@ -219,14 +232,16 @@ def steady_part(steps: Sequence[Timed]) -> Steady | None:
     logs = np.log([timed.seconds for timed in warm])
     starts = [*level_starts(logs), len(warm)]
     parts = [warm[a:b] for a, b in pairwise(starts)]
-    levels = tuple(
-        PaceLevel(first=part[0].step, last=part[-1].step, seconds=float(np.median([timed.seconds for timed in part])))
-        for part in parts
-    )
+    levels = tuple(PaceLevel(first=part[0].step, last=part[-1].step, seconds=_pace(part)) for part in parts)
     longest = max(parts, key=lambda part: (_covered(part), part[0].step))
     if _covered(longest) < HOLDS * _covered(warm):  # the pace wanders: no part stands for the run
         longest = warm
     return _described(longest, warm, len(steps) - len(warm), levels)
+
+
+def _pace(part: Sequence[Timed]) -> float:
+    """The median step of a part [s]."""
+    return median_of(np.array([timed.seconds for timed in part]), np.array([timed.steps for timed in part]))
 
 
 def _covered(part: Sequence[Timed]) -> int:
@@ -262,11 +277,12 @@ def _warm(attempt: list[Timed]) -> list[Timed]:
 
 def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, levels: tuple[PaceLevel, ...]) -> Steady:
     times = np.array([timed.seconds for timed in part])
-    middle = float(np.median(times))
-    deviation = TO_SIGMA * float(np.median(np.abs(times - middle)))
+    counts = np.array([timed.steps for timed in part])
+    middle = _pace(part)
+    deviation = TO_SIGMA * median_of(np.abs(times - middle), counts)
     stands = times > max(STALL * middle, middle + 6.0 * deviation)
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
-    lost = float(np.sum((times - middle)[stands] * np.array([timed.steps for timed in part])[stands]))
+    lost = float(np.sum((times - middle)[stands] * counts[stands]))
     calm = winsorised(np.log(times))
     fast, median, slow = np.quantile(times, (0.05, 0.5, 0.95))
     return Steady(
@@ -275,11 +291,11 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
         last=part[-1].step,
         seconds=middle,
         spread=deviation / middle,
-        steps_used=sum(timed.steps for timed in part),
-        steps_each=int(np.median([timed.steps for timed in part])),
+        steps_used=int(np.sum(counts)),
+        steps_each=int(np.median(counts)),
         warm_up=warm_up,
         stalls=stalls,
-        stalled=lost / float(np.sum(times * [timed.steps for timed in part])),
+        stalled=lost / float(np.sum(times * counts)),
         period=_period(stalls),
         trend=_trend(np.log([timed.seconds for timed in warm])),
         wander=_wander(calm),

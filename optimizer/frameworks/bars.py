@@ -12,6 +12,7 @@ from optimizer.frameworks.log_line import LogLine
 
 SMOOTHING = 0.3  # weight of the last step in a bar's running mean
 FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
+STALL = 1.5  # times the mean, from which a step moves it for long
 DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
 OPEN = 8  # bars of one length that may go on side by side, as those of ranks
 SEVERAL = 3  # losses between states of a bar, which tell that it is training's
@@ -128,17 +129,23 @@ def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], f
     Older releases of tqdm begin with the first step as the mean; newer ones correct for that.
     """
     steps: list[float] = []
-    begun, drawn, before, seconds, sum_of_steps, off = 0, 0, 0.0, 0.0, 0.0, 0.0
+    begun, drawn, before, shown, seconds, sum_of_steps, off = 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0
     for reading in states:
         state, mean = reading.bar[0] if reading.bar else 0, reading.seconds or 0.0
         if not drawn and state > FORGOTTEN:  # an excerpt, which begins with a mean of steps before it
             begun = drawn = state
-            before = mean
-        elif state == drawn + 1 and state - begun <= FORGOTTEN and mean >= DRAWN:
+            before = shown = mean
+        elif state == drawn + 1 and mean >= DRAWN:
             total = mean * (1.0 - (1.0 - SMOOTHING) ** state) if corrected else mean
             first = not corrected and state == 1
-            drawn, before, seconds = state, total, mean if first else (total - (1.0 - SMOOTHING) * before) / SMOOTHING
-            sum_of_steps += seconds
-            off = abs(sum_of_steps - (reading.elapsed or sum_of_steps))
+            seconds = mean if first else (total - (1.0 - SMOOTHING) * before) / SMOOTHING
+            if state > FORGOTTEN and seconds > STALL * shown:  # the mean has it for as long as it had the first step
+                begun = state
+            drawn, before, shown = state, total, mean
+            if state - begun > FORGOTTEN:
+                seconds = 0.0
+            elif not begun:  # of the steps from the first on
+                sum_of_steps += seconds
+                off = abs(sum_of_steps - (reading.elapsed or sum_of_steps))
         steps.append(max(0.0, seconds) if state == drawn else 0.0)
     return steps, off

@@ -30,6 +30,7 @@ from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEE
 from optimizer.frameworks.megatron.kubernetes import pytorchjob
 from optimizer.frameworks.megatron.log import LOG as MEGATRON_LOG
 from optimizer.frameworks.megatron.sbatch import sbatch_script
+from optimizer.frameworks.megatron.skypilot import skypilot_task
 from optimizer.frameworks.megatron_bridge.export import FILES as BRIDGE_FILES
 from optimizer.frameworks.megatron_bridge.log import LOG as BRIDGE_LOG
 from optimizer.frameworks.mlperf.log import LOG as MLPERF_LOG
@@ -38,6 +39,7 @@ from optimizer.frameworks.nanogpt.log import LOG as NANOGPT_LOG
 from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.export import FILES as NANOTRON_FILES
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
+from optimizer.frameworks.nemo.automodel_log import LOG as AUTOMODEL_LOG
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
 from optimizer.frameworks.olmo.log import LOG as OLMO_LOG
 from optimizer.frameworks.picotron import config as picotron
@@ -163,6 +165,7 @@ EVERY: tuple[Framework, ...] = (
                     COMMUNICATORS: communicators_file,
                     "megatron.sbatch": sbatch_script,
                     "megatron-pytorchjob.yaml": pytorchjob,
+                    "megatron-skypilot.yaml": skypilot_task,
                 },
                 companions=(COMMUNICATORS,),
             )
@@ -234,6 +237,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(name="LLaMA-Factory", targets={"llama-factory": LLAMA_FACTORY_FILES}),
     Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
+    Framework(name="NeMo AutoModel", log=AUTOMODEL_LOG),
     Framework(name="verl", log=VERL_LOG),
     Framework(name="OLMo", log=OLMO_LOG),
     Framework(name="MLPerf", log=MLPERF_LOG),

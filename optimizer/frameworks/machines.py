@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.base.content import content
@@ -13,6 +13,24 @@ from optimizer.frameworks.bash.pieces import Piece, Word
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 PBS = re.compile(rb"^#PBS[ \t]+-l[ \t]+select=(\d+)(?:\S*?:ngpus=(\d+))?", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
+STEP, STEP_OPTION = "srun", re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?:=?(.+))?$", re.DOTALL)
+# Options without a value.
+ALONE = (
+    "-l",
+    "-u",
+    "-v",
+    "-Q",
+    "-K",
+    "-k",
+    "-O",
+    "-E",
+    "-H",
+    "-W",
+    "--label",
+    "--unbuffered",
+    "--exclusive",
+    "--overlap",
+)
 TABLES: Mapping[str, Any] = content("optimizer.frameworks", "machines.toml")
 LAUNCHER: Mapping[str, str] = TABLES["launcher"]
 NAMED = "|".join(f"(?P<{name.replace('-', '_')}>{text})" for name, text in TABLES["devices"].items())
@@ -39,23 +57,57 @@ def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
     for line in SBATCH.finditer(data):
         for match in OPTION.finditer(data, line.start(1), line.end(1)):
             option, text = match[1].decode(), match[2].decode("utf-8", "replace")
-            name = TABLES["options"].get(option)
-            number = re.search(r"(\d+)(?:-\d+)?$", text.split("(")[0])
-            if (
-                name is None
-                or number is None
-                or not is_count(number[1])
-                or (option == "--gres" and not text.startswith("gpu"))
-            ):
-                continue
-            start = match.start(2) + number.start(1)
-            asked[name] = (int(number[1]), f"#SBATCH {option}", Piece(number[1], ((start, start + len(number[1])),)))
+            if number := _number(option, text):
+                start = match.start(2) + number.start(1)
+                place = Piece(number[1], ((start, start + len(number[1])),))
+                asked[TABLES["options"][option]] = (int(number[1]), f"#SBATCH {option}", place)
+    return _with_tasks(asked)
+
+
+def step_options(
+    texts: Sequence[str], batch: Mapping[str, tuple[int, str, Piece]] = {}
+) -> dict[str, tuple[int, str, Piece]]:
+    """The same of srun's own options in the words of a command, which go before those of the batch script.
+
+    >>> words = "srun -l -N 4 --ntasks-per-node=1 --gpus-per-task 8 python pretrain_gpt.py -n 3".split()
+    >>> {name: value for name, (value, *_) in step_options(words).items()}
+    {'nodes': 4, 'tasks_per_node': 1, 'gpus_per_task': 8, 'tasks': 4, 'gpus_per_node': 8}
+    """
+    asked: dict[str, tuple[int, str, Piece]] = {}
+    names = [text.rpartition("/")[2] for text in texts]
+    place = names.index(STEP) + 1 if STEP in names else len(texts)
+    while place < len(texts) and texts[place].startswith("-"):
+        match = STEP_OPTION.match(texts[place])
+        place += 1
+        if match is None:
+            continue
+        option, text = match.groups()
+        if text is None and option not in ALONE and place < len(texts) and not texts[place].startswith("-"):
+            text, place = texts[place], place + 1
+        if number := _number(option, text or ""):
+            asked[TABLES["options"][option]] = (int(number[1]), f"{STEP} {option}", Piece(number[1]))
+    return _with_tasks({**batch, **asked})
+
+
+def _number(option: str, text: str) -> re.Match[str] | None:
+    """The number that an option asks for, None for one that asks for none of these."""
+    number = re.search(r"(\d+)(?:-\d+)?$", text.split("(")[0])
+    counts = number is not None and is_count(number[1]) and (option != "--gres" or text.startswith("gpu"))
+    return number if counts and option in TABLES["options"] else None
+
+
+def _with_tasks(asked: dict[str, tuple[int, str, Piece]]) -> dict[str, tuple[int, str, Piece]]:
+    """What follows from the others: tasks of a node, all tasks, and GPUs of a node by those of a task."""
     if "tasks" in asked and "nodes" in asked and "tasks_per_node" not in asked:
         per_node = asked["tasks"][0] // max(1, asked["nodes"][0])
-        asked["tasks_per_node"] = (per_node, "#SBATCH --ntasks", Piece(str(per_node)))
+        asked["tasks_per_node"] = (per_node, asked["tasks"][1], Piece(str(per_node)))
     if "tasks" not in asked and {"nodes", "tasks_per_node"} <= asked.keys():
         tasks = asked["nodes"][0] * asked["tasks_per_node"][0]
-        asked["tasks"] = (tasks, "#SBATCH --ntasks-per-node", Piece(str(tasks)))
+        asked["tasks"] = (tasks, asked["tasks_per_node"][1], Piece(str(tasks)))
+    if {"tasks_per_node", "gpus_per_task"} <= asked.keys() and "gpus_per_node" not in asked:
+        each, option, _ = asked["gpus_per_task"]
+        gpus = asked["tasks_per_node"][0] * each
+        asked["gpus_per_node"] = (gpus, option, Piece(str(gpus)))
     return asked
 
 

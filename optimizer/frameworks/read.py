@@ -21,7 +21,7 @@ from optimizer.frameworks.config.precedence import contradictions, kind, merged,
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
-from optimizer.frameworks.machines import device_in, family_in, site_in
+from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
@@ -292,12 +292,13 @@ def _keyed_launch(
 ) -> Source:
     """A launch by configs with the keys of a script's command over them."""
     configs = [replace(c, function=command.function or c.function) if c.kind == PYTHON else c for c in configs]
-    machines = {name: value for name, (value, *_) in options.items()} | dict(command.machines)
+    asked = step_options(command.step, options)
+    machines = {name: value for name, (value, *_) in asked.items()} | dict(command.machines)
     if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
         machines["gpus_per_node"] = machines["tasks_per_node"]
     if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines):
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
-    gpus = gpus or machines.get("gpus")
+    gpus = gpus or machines.get("gpus") or (machines["tasks"] if machines.get("tasks", 1) > 1 else None)
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
     if known and not keys.section:  # flags of the program itself are no keys of its config

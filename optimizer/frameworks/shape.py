@@ -20,6 +20,7 @@ OWN = (
 )
 SPECIAL = ("indexer", "attention_sinks", "parallel_block", "recurrence", "mixers")  # what a launch says if it has it
 OWN_NUMBERS = ("mtp_layers",)
+ROUTER = ("router", "router_bias", "groups", "group_limit")  # of layers with experts
 
 
 def model_of(launch: Launch, asked: str = "") -> Model | None:
@@ -106,6 +107,7 @@ def built(values: Mapping[str, Any]) -> Model:
             shared_ffn_hidden=values.get("shared_ffn", 0),
             first_dense_layers=values.get("first_dense", 0),
             every=values.get("every", 1),
+            **{name: values[name] for name in ROUTER if name in values},
         )
     latent = None
     if "kv_rank" in values:
@@ -155,4 +157,7 @@ def _with_own(model: Model, settings: Mapping[str, Any]) -> Model:
         del changes["norm"]
     if settings.get("max_seq_len", 0) > model.max_seq_len:
         changes["max_seq_len"] = settings["max_seq_len"]
+    router = {name: settings[name] for name in ROUTER if name in settings}
+    if model.experts and router:
+        changes["experts"] = replace(model.experts, **router)
     return replace(model, **changes) if changes else model

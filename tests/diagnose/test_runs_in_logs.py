@@ -55,6 +55,11 @@ def test_megatron_on_deepspeed_is_one_run(tmp_path: Path) -> None:
     pairs = zip(written.deepspeed(times())[2::2], written.megatron(times())[3:], strict=False)
     (found,) = runs(write(tmp_path / "a.log", [line for pair in pairs for line in pair]))
     assert found["program"] == "Megatron-LM"
+    engine = [line for line in written.engine(times(60)) if "skipped=" in line]
+    pairs = zip(engine[2:], written.megatron(times())[3:], strict=False)
+    lines = [*engine[:2], *(line for pair in pairs for line in pair), engine[-1]]  # the engine's begin and end
+    (found,) = runs(write(tmp_path / "b.log", lines))
+    assert found["program"] == "Megatron-LM"
 
 
 @pytest.mark.parametrize("label", ["[rank{}]:", "{}: ", "[default{}]:"])
@@ -244,6 +249,23 @@ def test_the_mean_of_older_bars_is_told_by_their_clock(tmp_path: Path) -> None:
     assert first(write(tmp_path / "a.log", [*rows, bar(4, 4, 872, 218.03)]))["step_time_s"] == pytest.approx(
         215, rel=0.01
     )
+
+
+def test_evaluations_between_states_of_a_bar_are_no_steps(tmp_path: Path) -> None:
+    """Every eleventh step stands behind an evaluation of 250 s, which the running mean has for twenty states."""
+    mean, weight, clock, rows = 0.0, 0.0, 0.0, []
+    for step in range(1, 441):
+        each = 19.6 + 250 * (step % 11 == 0) + 0.1 * (step % 3)
+        mean, weight, clock = 0.7 * mean + 0.3 * each, 0.7 * weight + 0.3, clock + each
+        rows.append(bar(step, 440, int(clock), mean / weight))
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(19.7, rel=0.01)
+
+
+def test_a_line_of_many_steps_counts_as_many(tmp_path: Path) -> None:
+    """Nine lines of one step with 64 ms, four of 2,000 with 64 to 75."""
+    clocks = [(step, 64 * step) for step in range(1, 11)] + [(2000, 128919), (4000, 277104), (6000, 428170)]
+    rows = [f"step:{step}/9000 train_loss:2.1 train_time:{clock}ms step_avg:1ms" for step, clock in clocks]
+    assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(0.074, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,14 @@ def nemo(times: Times, *, batch: int = 64) -> list[str]:
     ]
 
 
+def automodel(times: Times) -> list[str]:
+    return [
+        f'{{"step": {place}, "epoch": 0, "timestamp": "2026-01-02T10:00:00.803Z", "loss": {loss(place):.4f}, '
+        f'"grad_norm": 1.5, "lr": 0.0001, "mem": 41.9, "tps": {524288 / seconds}, "num_tokens_per_step": 524288}}'
+        for place, seconds in enumerate(times)
+    ]
+
+
 def torchtitan(times: Times, *, tokens: float = 8192.0, told: bool = True) -> list[str]:
     lines = []
     if told:
@@ -244,6 +252,7 @@ PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "Megatron-Bridge": bridge,
     "Primus": primus,
     "NeMo": nemo,
+    "NeMo AutoModel": automodel,
     "torchtitan": torchtitan,
     "DeepSpeed": deepspeed,
     "nanotron": nanotron,

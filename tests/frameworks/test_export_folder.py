@@ -19,7 +19,8 @@ from optimizer.job.plan import Plan
 
 CHECKOUT = Path(__file__).parents[2]
 BRIDGES = {f"megatron-bridge-{release}.overrides" for release in ("0.3.1", "0.6.0", "main")}
-NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml", *BRIDGES}
+JOBS = ("megatron-pytorchjob.yaml", "megatron-skypilot.yaml")
+NAMES = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", *JOBS, *BRIDGES}
 
 
 def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path: Path) -> None:
@@ -275,6 +276,27 @@ def test_a_script_like_the_user_s_own_keeps_what_its_site_asks_for(gpt3_answer: 
     assert ': "${CONTAINER:=nvcr.io#nvidia/pytorch:25.04}"\n: "${MOUNTS:=/data:/data,/work:/work}"\n' in script
     if bash := shutil.which("bash"):
         subprocess.run([bash, "-n", str(tmp_path / "out" / "megatron.sbatch")], check=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "written"),
+    [
+        ("IMG=/c/x.sqsh\nsrun --container-image=$IMG", ': "${CONTAINER:=/c/x.sqsh}"\n'),
+        ('D="/c"\nexport IMG=${D}/x.sqsh\nsrun --container-image "${IMG}"', ': "${CONTAINER:=/c/x.sqsh}"\n'),
+        ("srun --container-mounts=$HOME:$HOME,/data", ': "${MOUNTS:=$HOME:$HOME,/data}"\n'),
+        ("IMG=$(ls /c | head -n 1)\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+        ("IMG=a\nIMG=b\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+        ("IMG=$IMG\nsrun --container-image=$IMG", "# CONTAINER is yours to set: own.sh computes it\n"),
+    ],
+)
+def test_a_container_that_a_variable_names_is_kept_or_asked_for(
+    gpt3_answer: Answer, tmp_path: Path, lines: str, written: str
+) -> None:
+    script = alike(batch_scripts(gpt3_answer)["megatron.sbatch"], f"#SBATCH -A me\n{lines} python x.py\n", "own.sh")
+    assert written in script
+    (path := tmp_path / "a.sh").write_text(script)
+    if bash := shutil.which("bash"):
+        subprocess.run([bash, "-n", str(path)], check=True)
 
 
 def test_scripts_of_every_program_are_like_the_user_s_own(gpt3_answer: Answer, tmp_path: Path) -> None:

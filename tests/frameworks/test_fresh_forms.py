@@ -595,3 +595,94 @@ def test_a_key_that_flagscales_megatron_may_not_have_is_not_written() -> None:
     assert source.lacking(new) == ""
     backend = replace(new[0], flag="system.moe_flex_dispatcher_backend", before=None)
     assert "may not have --moe-flex-dispatcher-backend: the newest" in source.lacking((backend,))
+
+
+MEGATRON = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --bf16 "
+MEGATRON += "--micro-batch-size 1 --global-batch-size 512"
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus"),
+    [
+        ("srun -N 4 --ntasks-per-node=8 python", 32),
+        ("srun --nodes=2 --gpus-per-node=a100:4 --ntasks-per-node 4 python", 8),
+        ("srun -l --ntasks=64 python", 64),
+        ("#SBATCH --nodes=8\nsrun --gres=gpu:4 --ntasks-per-node=4 python", 32),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=1\nsrun --gpus-per-task=8 python", 16),
+        ("#SBATCH --nodes=2\nsrun --gres=gpu:8 torchrun --nnodes 2 --nproc_per_node 4", 8),
+        ("#SBATCH --nodes=2\nHOST=$(srun -N 1 --ntasks=1 hostname)\nsrun --gpus-per-node=8 python", 16),
+    ],
+)
+def test_options_of_srun_count_the_gpus_of_the_command_that_it_starts(lines: str, gpus: int) -> None:
+    launch = launch_of("run.sh", f"#!/bin/bash\n{lines} {MEGATRON}\n", gpus=None)
+    assert launch.settings["gpus"] == gpus
+    keys = f"#!/bin/bash\n{lines} train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B\n"
+    assert question({"run.sh": keys}).job.gpus == gpus
+
+
+def test_options_of_srun_count_for_a_script_that_it_starts(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(f"python {MEGATRON}\n")
+    (tmp_path / "job.sh").write_text("#!/bin/bash\nsrun -N 4 --ntasks-per-node=8 bash train.sh\n")
+    assert read_launch(read_files([str(tmp_path / "job.sh")])).launch.settings["gpus"] == 32
+
+
+SWITCH = f"torchrun --nproc_per_node 8 {MEGATRON} --num-experts 8 --expert-model-parallel-size 8"
+
+
+def test_experts_of_a_token_that_nobody_gives_are_one_before_there_was_the_flag(tmp_path: Path) -> None:
+    old = asked("run.sh", SWITCH)
+    assert old.job.model.experts is not None
+    assert old.job.model.experts.top_k == 1
+    assert old.launch.unpriced == ["experts of a token, one as before --moe-router-topk, which is not given"]
+    new = asked("run.sh", f"{SWITCH} --moe-router-score-function softmax")
+    assert new.job.model.experts is not None
+    assert (new.job.model.experts.top_k, new.launch.unpriced) == (2, [])
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "arguments.py").write_text(
+        "add_argument('--num-experts')\nadd_argument('--routing-mode')\n"
+    )
+    (tmp_path / "run.sh").write_text(SWITCH)
+    own = read_launch(read_files([str(tmp_path / "run.sh")])).launch
+    assert (own.settings["top_k"], own.unpriced) == (1, [])
+    assert "one expert for each token: this Megatron has no --moe-router-topk" in own.assumed
+
+
+def test_how_many_groups_a_fork_routes_to_is_not_priced_in_silence() -> None:
+    for flag in ("--routing-mode top2", "--moe-router-topk-limited-devices 4"):
+        assert flag in asked("run.sh", f"{SWITCH} --moe-router-topk 2 {flag}").launch.unpriced
+
+
+def test_routers_are_understood() -> None:
+    text = f"{SWITCH} --moe-router-topk 2 --moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+    found = asked("run.sh", text + "--moe-router-num-groups 4 --moe-router-group-topk 2")
+    assert found.job.model.experts is not None
+    experts = found.job.model.experts
+    assert (experts.router, experts.router_bias, experts.groups, experts.group_limit) == ("sigmoid", True, 4, 2)
+    assert not {each for each in found.launch.ignored if "router" in each}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "program"),
+    [
+        (
+            "sft.yaml",
+            "train: {accelerator: {ulysses_size: 1}, micro_batch_size: 1}\n",
+            "VeOmni",
+        ),
+        ("run.sh", "bash train.sh tasks/train_text.py a.yaml\ntorchrun tasks/train_text.py a.yaml\n", "VeOmni"),
+        (
+            "run.sh",
+            "torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=20\n",
+            "nanochat",
+        ),
+        (
+            "llama.yaml",
+            "trainer: {devices: 32, num_nodes: 1}\ndistributed_strategy: {tensor_model_parallel_size: 8}\n"
+            "data: {micro_batch_size: 1, global_batch_size: 8}\nmodel: {num_layers: 2, hidden_size: 64}\n",
+            "NeuronX Distributed Training",
+        ),
+    ],
+)
+def test_programs_are_refused_by_their_names(name: str, text: str, program: str) -> None:
+    with pytest.raises(InvalidFile, match=f"{program}: "):
+        launch_of(name, text)

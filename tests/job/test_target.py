@@ -108,7 +108,13 @@ def test_the_command_keeps_to_its_target(tmp_path: Path) -> None:
     found = CliRunner().invoke(cli, [*SMALL, "--target", "megatron-lm", "--json", "--export", str(folder)])
     assert found.exit_code == 0
     assert json.loads(found.stdout)["job"]["stack"] == "megatron-core@megatron-lm"
-    names = {"megatron.args", "megatron-nccl.json", "megatron.sbatch", "megatron-pytorchjob.yaml"}
+    names = {
+        "megatron.args",
+        "megatron-nccl.json",
+        "megatron.sbatch",
+        "megatron-pytorchjob.yaml",
+        "megatron-skypilot.yaml",
+    }
     assert {path.name for path in folder.iterdir()} == names
 
 

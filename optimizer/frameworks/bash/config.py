@@ -193,7 +193,7 @@ def _behind(data: bytes, reach: Site) -> int:
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
     """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, the
-    function of a Python config, and the keys and options whose values nobody gave.
+    function of a Python config, the keys and options whose values nobody gave, and all its words, srun's ahead.
     """
 
     keys: CommandKeys
@@ -203,6 +203,7 @@ class TrainingCommand:
     module: str
     machines: Mapping[str, int]
     opened: tuple[str, ...] = ()
+    step: tuple[str, ...] = ()
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
@@ -246,6 +247,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             else _processes(command, reading, "NPROC_PER_NODE", "1")
             if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
             else _machines(texts),
+            step=(*command.starter, *texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
             best = candidate

@@ -36,6 +36,7 @@ OURS = (
 SITE = re.compile(r"^(?:module|ml|spack load|conda activate|micromamba activate|source|\.)[ \t]+\S.*$", re.MULTILINE)
 CONTAINER = re.compile(r"--container-(image|mounts)[= \t]+(\"[^\"\n]*\"|'[^'\n]*'|[^\s\\]+)")
 VARIABLES: Mapping[str, str] = {"image": "CONTAINER", "mounts": "MOUNTS"}
+DEEPEST = 4  # variables that hold one another
 STRICT, CONTAINED = "set -euo pipefail\n", "container=()\n"
 
 
@@ -74,7 +75,7 @@ def alike(text: str, own: str, name: str) -> str:
     if site:
         block = "".join(f"{line}\n" for line in (f"# as {name} has them", *site))
         written = written.replace(STRICT, block + STRICT, 1)
-    usual = "".join(f': "${{{variable}:={value}}}"\n' for variable, value in _container(own))
+    usual = "".join(f"{line}\n" for line in _container(own, name))
     return written.replace(CONTAINED, usual + CONTAINED, 1)
 
 
@@ -125,8 +126,30 @@ def _options(text: str) -> Iterator[tuple[str, str]]:
                 yield long, f"{start}={shlex.quote(value)}" if equals else word
 
 
-def _container(own: str) -> Iterator[tuple[str, str]]:
-    """Image and mounts of pyxis, where they are written out."""
-    for kind, value in dict(CONTAINER.findall(own)).items():
-        if "$" not in value and "`" not in value:
-            yield VARIABLES[kind], value.strip("\"'")
+def _container(own: str, name: str) -> Iterator[str]:
+    r"""Image and mounts of pyxis, as bash takes them for what nobody set; one that is computed is left to the user.
+
+    >>> script = "IMG=/x/$USER.sqsh\nsrun --container-image=$IMG --container-mounts=$(pwd):/w python train.py\n"
+    >>> print("\n".join(_container(script, "own.sh")))
+    : "${CONTAINER:=/x/$USER.sqsh}"
+    # MOUNTS is yours to set: own.sh computes it
+    """
+    for kind, text in dict(CONTAINER.findall(own)).items():
+        variable, value = VARIABLES[kind], _written_out(text.strip("\"'"), own)
+        yield f': "${{{variable}:={value}}}"' if value else f"# {variable} is yours to set: {name} computes it"
+
+
+def _written_out(value: str, own: str) -> str:
+    """A value with the variables that a script sets filled in, those of the environment left; "" for a computed one."""
+    for _ in range(DEEPEST):
+        names = dict.fromkeys(re.findall(r"\$\{?(\w+)\}?", value))
+        lines = {each: re.findall(rf"^[ \t]*(?:export[ \t]+)?{each}=(.*?)[ \t]*$", own, re.MULTILINE) for each in names}
+        if re.search(r"\$(?![\w{])|\$\{\w*[^\w}]|[`\"\\]", value) or any(len(found) > 1 for found in lines.values()):
+            return ""
+        if not any(lines.values()):
+            return value
+        for each, found in lines.items():
+            for text in found:
+                held = text.strip("\"'").replace("\\", r"\\")
+                value = re.sub(rf"\$(?:{each}\b|\{{{each}\}})", held, value)
+    return ""

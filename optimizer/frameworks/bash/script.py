@@ -41,10 +41,13 @@ BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_g
 
 @dataclass(frozen=True)
 class Command:
-    """One command that the script would run, its words in order; environment: variables set before it alone."""
+    """One command that the script would run, its words in order; environment: variables set before it alone; starter:
+    the words that started the script in which it stands.
+    """
 
     words: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    starter: tuple[str, ...] = ()
 
     @cached_property
     def flat(self) -> list[Word]:
@@ -239,11 +242,7 @@ class _Walker(Words):
             self.call(*self.functions[called], words[1:], depth)
         elif called in SOURCES and len(words) > 1:
             self.source(known_text(words[1]), depth)
-        elif (
-            (at := script_in(words)) is not None
-            and not primus
-            and self.started(known_text(words[at]), words[at + 1 :], depth)
-        ):
+        elif (at := script_in(words)) is not None and not primus and self.started(words, at, depth):
             return
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
@@ -278,13 +277,17 @@ class _Walker(Words):
         with self.within(data):
             self.run(_parsed(data), depth + 1)
 
-    def started(self, path: str, arguments: Sequence[Word], depth: int) -> bool:
-        """Read another script as it is started with these arguments; False where nobody has it."""
+    def started(self, words: Sequence[Word], at: int, depth: int) -> bool:
+        """Read another script, one word of a command, as that starts it; False where nobody has it."""
+        path, commands = known_text(words[at]), self.seen.commands
         self.seen.started.append(path)
         data = self.find(path) if len(self.seen.started) < DEEPEST else None
         if data is None:
             return False
-        self.call(data, _parsed(data), arguments, depth)
+        before = len(commands)
+        self.call(data, _parsed(data), words[at + 1 :], depth)
+        starter = tuple(map(text_of, words[:at]))
+        commands[before:] = [replace(each, starter=starter + each.starter) for each in commands[before:]]
         return True
 
     @contextmanager

@@ -19,7 +19,7 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables
+from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables, step_options
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
@@ -32,6 +32,7 @@ QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
+TOP_K = "--moe-router-topk"
 DEEPSPEED_CONFIG = "--deepspeed-config"
 BOTH = {  # what flags and that config say, by setting
     "zero_stage": "--zero-stage",
@@ -142,9 +143,13 @@ def bash_launch(
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
     note_sources(launch, reading)
+    options = step_options((*command.starter, *command.texts), options)
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
+    launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
+    if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
+        asked["gpus"] = options["tasks"]  # each task has one
     for key, (number, option, _) in asked.items():
         launch.say(key, number, option)
     device = device_in(" ".join(sbatch_lines(data)))
@@ -173,6 +178,8 @@ def bash_launch(
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
+    if launch.program == MEGATRON and launch.settings.get("experts", 0) > 1 and "top_k" not in launch.written:
+        _note_top_k(launch, parser)
     return BashLaunch(
         name=name,
         data=data,
@@ -182,6 +189,18 @@ def bash_launch(
         placed=placed,
         parser=parser,
     )
+
+
+def _note_top_k(launch: Launch, parser: Parser) -> None:
+    """Note how many experts a token has where no flag says it: two, but one before there was the flag."""
+    if TOP_K in parser.flags:
+        launch.assumed.append(f"two experts for each token, as Megatron-LM has it without {TOP_K}")
+        return
+    launch.settings["top_k"] = 1
+    if parser.known_by == OWN_SOURCE:
+        launch.assumed.append(f"one expert for each token: this Megatron has no {TOP_K}")
+    else:
+        launch.unpriced.append(f"experts of a token, one as before {TOP_K}, which is not given")
 
 
 def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:

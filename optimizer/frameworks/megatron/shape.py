@@ -19,7 +19,7 @@ from optimizer.frameworks.megatron.flag_names import (
     note_flags,
     whole_number,
 )
-from optimizer.frameworks.shape import named
+from optimizer.frameworks.shape import ROUTER, named
 
 POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
 # Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
@@ -42,6 +42,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--num-query-groups", "kv_heads", whole_number),
     ("--num-key-value-heads", "kv_heads", whole_number),
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
+    ("--moe-router-score-function", "router", lambda _, flag: flag.value if flag.value != "softmax" else None),
     ("--window-size", "window", lambda _, flag: _window(flag.value)),
 )
 # What Megatron takes where no flag says otherwise.
@@ -90,7 +91,7 @@ def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Note the layers with experts; Megatron-DeepSpeed's are every second one, with one expert for each token."""
     settings = launch.settings
     if settings.get("experts", 0) <= 1:
-        for key in ("experts", "top_k", "expert_ffn"):
+        for key in ("experts", "top_k", "expert_ffn", *ROUTER):
             settings.pop(key, None)
             launch.written.pop(key, None)
         return
