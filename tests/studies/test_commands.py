@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 from optimizer.answer.answer import Answer
 from optimizer.cli import cli
 
-pytestmark = pytest.mark.usefixtures("planned_once")
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = ("--model", "llama3-8b", "--seq-len", "2048", "--global-batch", "64")
 COMMUNICATION = ("communication", *LLAMA, "--gpus", "16")
