@@ -21,7 +21,6 @@ from optimizer.job import fields
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
-pytestmark = pytest.mark.usefixtures("planned_once")
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plan.py"
 SMALL: dict[str, Any] = {"model": "llama3.2-1b", "gpus": 8, "trials": 0}
 # What Python may give where a text is typed, by kind of field; whole numbers that people write with k are texts too.
