@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -114,7 +114,7 @@ def _answers() -> Callable[..., Answer]:
     """The planner, which keeps what it has answered."""
     from optimizer.search.plan.planner import plan
 
-    return cache(plan)
+    return lru_cache(maxsize=64)(plan)
 
 
 @pytest.fixture
@@ -123,6 +123,14 @@ def planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from optimizer.search.plan import planner
 
     monkeypatch.setattr(planner, "plan", _answers())
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is done with a `Robustness`: of 8 draws of the parameters, which take an eighth of the time."""
+    from optimizer.search.why.robustness import robustness
+
+    monkeypatch.setattr(robustness, "__defaults__", (8,))
 
 
 @pytest.fixture

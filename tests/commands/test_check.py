@@ -116,6 +116,7 @@ def test_a_launch_that_may_run_already_is_ruled_out_only_by_a_risk_that_was_aske
     assert "does not hold: memory" in risky.stdout
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_robust_is_checked_with_the_rest() -> None:
     text = run(*PLAN, "--robust", "--top", "2", "--json").stdout
     document = json.loads(text)

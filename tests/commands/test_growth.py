@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.cli import cli
 from optimizer.commands import waiting as told
+from tests.thorough import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--trials", "0")
@@ -111,8 +113,14 @@ def test_every_command_that_may_take_long_says_what_it_does(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("delay", [0.15, 0.5, 2.0])
+@pytest.mark.parametrize(
+    ("name", "delay"),
+    [
+        (name, delay)
+        for name, delay in product(("SIGINT", "SIGTERM", "SIGHUP"), (0.15, 0.5, 2.0))
+        if THOROUGH or name == "SIGINT" or (name, delay) in (("SIGTERM", 0.5), ("SIGHUP", 2.0))
+    ],
+)
 def test_whoever_asks_for_an_end_gets_it(name: str, delay: float) -> None:
     """During the first imports, those of a library, and the search: no traceback, the exit code of shells."""
     job = (

@@ -16,6 +16,7 @@ from optimizer.cli import cli
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 DATA = Path(__file__).resolve().parents[1] / "catalog" / "readers" / "data"
 
 

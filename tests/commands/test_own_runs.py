@@ -13,6 +13,7 @@ from optimizer.cli import cli
 from optimizer.trial.folder import read_folder
 from tests.diagnose import written
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 HEADER = "model,gpu,gpus,tp,micro_batch,global_batch,seq_len,step_time_s,stack,source\n"
 ASKED = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "tp=1,micro_batch=1")
 

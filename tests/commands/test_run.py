@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from optimizer.cli import cli
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 QLORA = ["--model", "llama3.1-8b", "--gpus", "1", "--device", "rtx-4090", "--train", "qlora", "--seq-len", "2048"]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 ONE = ("sensitivity", "--model", "llama3-8b", "--gpus", "1", "--seq-len", "2048", "--global-batch", "64")
 
 

@@ -11,6 +11,7 @@ from optimizer.base.units import GB
 from optimizer.constraints.given_layout import given_layouts, placements
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import Program
+from optimizer.constraints.rules.context_parallel import ContextParallel
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
 from optimizer.constraints.space import domains
@@ -213,3 +214,15 @@ def test_software_that_cuts_evenly_takes_no_other_counts(counts: str, uneven: bo
     job = small_job(features=Features(uneven_stages=uneven), fixed={"layers_per_stage": counts})
     (rule,) = given_layouts(job)
     assert says(rule, job, Plan(pp=2, dp=4, num_microbatches=12)) == (possible, possible)
+
+
+@pytest.mark.parametrize(("counts", "stages"), [("12", "one stage"), ("6,6", "2 stages or virtual stages")])
+def test_layers_that_were_asked_for_are_told_with_their_stages(counts: str, stages: str) -> None:
+    job = small_job(fixed={"layers_per_stage": counts})
+    (rule,) = given_layouts(job)
+    assert rule.explain(job) == f"you asked for layers_per_stage={counts}: 12 layers on {stages}"
+
+
+def test_contexts_move_a_limit_from_two_ranks_on() -> None:
+    plans = Plans.of([Plan(cp=cp) for cp in (1, 2, 4)])
+    assert ContextParallel().required(small_job(), plans).tolist() == [0.0, 2 / 4096, 4 / 4096]

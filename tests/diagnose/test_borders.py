@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optimizer.diagnose.attempts import Record, Stream, _continues, _interleaved
+from optimizer.diagnose.attempts import Record, Stream, _continues, _interleaved, streams_of
 from optimizer.diagnose.causes.cause import Cause, SlowStep
 from optimizer.diagnose.causes.every import no_network
 from optimizer.diagnose.causes.signs import ENOUGH, _tail, signs_of
@@ -42,6 +42,12 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
         read_log(_write(tmp_path / name, text)) for name, text in (("whole.log", whole), ("cut.log", cut))
     )
     assert len(short.stream.records) == len(complete.stream.records) - 1
+
+
+def test_a_log_without_steps_that_says_how_full_memory_was_is_a_run() -> None:
+    """A line of memory, of a fact; one of nothing is none."""
+    told = [LogLine(reserved=7e9), LogLine(allocated=6e9), LogLine()]
+    assert [len(streams_of([Record(reading=reading, line=1)])) for reading in told] == [1, 1, 0]
 
 
 def test_a_rate_is_the_basis_only_where_no_seconds_are_printed(tmp_path: Path) -> None:

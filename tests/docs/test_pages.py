@@ -31,6 +31,7 @@ def run(words: list[str], stdin: str) -> Ran:
     return Ran(output=result.stdout, messages=result.stderr, code=result.exit_code)
 
 
+@pytest.mark.usefixtures("planned_once")
 @pytest.mark.parametrize(
     "name", [name for name in TEXTS if any(block.runs or block.command for block in blocks(TEXTS[name]))]
 )

@@ -86,6 +86,7 @@ def test_presets_and_examples_keep_their_schemas() -> None:
     validator("study").validate(tomllib.loads((ROOT / "examples" / "study.toml").read_text(encoding="utf-8")))
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     ("words", "code"),
     [

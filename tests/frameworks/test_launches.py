@@ -164,6 +164,11 @@ def test_a_deepspeed_json_goes_with_a_script() -> None:
     assert found.settings["offload"] == 1.0
 
 
+def test_a_bucket_of_deepspeed_is_of_elements_of_two_bytes() -> None:
+    found = question({"ds.json": launches.DEEPSPEED, "acc.yaml": launches.ACCELERATE, "args.yaml": launches.TRAINER})
+    assert found.settings["bucket"] == 2 * 200_000_000
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

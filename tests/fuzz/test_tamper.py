@@ -31,6 +31,7 @@ def test_no_change_of_an_answer_passes_unsaid() -> None:
     assert counts["found"] > 15
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_layers_that_cannot_lie_so_are_found_where_more_than_a_price_hangs_on_them() -> None:
     document = typed("at most")
     assert document is not None

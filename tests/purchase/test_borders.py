@@ -101,6 +101,13 @@ def test_failures_cost_energy_as_they_cost_time() -> None:
     assert 500 < fewer.energy / (8192 * fewer.time_to_train) < 2000
 
 
+def test_what_is_advised_cheapest_and_fastest_is_shown_however_long_the_front_is() -> None:
+    found = pareto(campaign(), Grid(kinds=kinds("h100"), gpus=tuple(range(1024, 16385, 1024))), planner=quick_planner)
+    made = dossier(found, (), planner=quick_planner)
+    assert len(found.front) > len(made.shown)
+    assert {id(made.advised), id(made.cheapest), id(made.fastest), id(made.frugal)} <= set(map(id, made.shown))
+
+
 def test_a_month_of_a_kilowatt_is_a_twelfth_of_a_year() -> None:
     factor, unit = FACTORS["colocation"]  # from USD/J
     assert (factor, unit) == (pytest.approx(1e3 * 365.25 / 12 * DAY, rel=1e-3), "USD/kW-month")

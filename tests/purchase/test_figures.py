@@ -64,6 +64,15 @@ def test_buying_counts_whole_racks_and_the_network() -> None:
     assert node.figures.capex == pytest.approx(128 * 270_000 + 1.4 * 4_349_440)
 
 
+def test_a_place_in_a_data_centre_is_paid_by_the_rated_power_of_every_gpu_bought() -> None:
+    free, paid = (
+        point(campaign(buy=True, assumptions=assumptions(True, {"colocation": price})), "h100", 1024)
+        for price in ("0", f"{365.25 / 12}")  # a dollar a day for a kilowatt
+    )
+    added = (paid.figures.running - free.figures.running) * DAY
+    assert added == pytest.approx(1024 * provisioned_power(paid.design) / 1e3)
+
+
 def test_prices_come_with_their_source() -> None:
     design = kinds("h100")[0]
     offer = rent_offer(campaign(), design)

@@ -25,7 +25,7 @@ from optimizer.purchase.price.goodput import blocked, cheapest_count, checkpoint
 from optimizer.purchase.price.run_cost import usual_reliability, wall_time
 from optimizer.purchase.staged import Delivery, course, staged
 from optimizer.purchase.uncertainty.inputs import own_assumptions
-from optimizer.purchase.words import checkpoint_sentence, probability_sentences, spares_sentence, summary
+from optimizer.purchase.words import _outcome, checkpoint_sentence, probability_sentences, spares_sentence, summary
 from tests.purchase.campaigns import campaign, grid, kinds, quick_planner
 
 DAY = 86400.0
@@ -185,7 +185,9 @@ def test_deliveries_end_between_all_at_once_and_the_first_alone() -> None:
         assert found.ranges["cost"].low < found.course.cost < found.ranges["cost"].high
         assert [each.gpus for each in found.course.stretches] == [2048, 4096]
     assert many.figures.time_to_train < ends[0] < ends[1] < ends[2] < few.figures.time_to_train
+    assert "too late" not in _outcome(question, found)
     late = staged(question, (Delivery(gpus=2048, at=0), Delivery(gpus=2048, at=9000 * DAY)), (few, many))
+    assert "; the last comes too late" in _outcome(question, late)
     assert late.course.time_to_train == pytest.approx(few.figures.time_to_train)
     assert late.course.cost == pytest.approx(few.figures.cost)
     missed = replace(question, bounds=Requirements(deadline=0.9 * ends[0]))

@@ -1,6 +1,7 @@
 """The report of one answer as a page: its numbers add up, nothing comes from elsewhere, no plan is a page too."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ JOBS = {
 }
 
 
+@cache
 def answer(name: str):
     return plan(job_of(JOBS[name])[0], trials=0)
 

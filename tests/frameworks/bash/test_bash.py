@@ -2,8 +2,9 @@
 
 import pytest
 
+from optimizer.frameworks.bash.documents import Trace
 from optimizer.frameworks.bash.flags import flags_of, flat
-from optimizer.frameworks.bash.pieces import Piece, text_of
+from optimizer.frameworks.bash.pieces import Piece, Site, text_of
 from optimizer.frameworks.bash.script import read_bash
 
 
@@ -84,3 +85,22 @@ def test_nothing_is_run(tmp_path: object) -> None:
 
 def test_endless_scripts_end() -> None:
     assert read_bash(b"f() { f; f; f; }\nf\n", {}).commands == []
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        ((0, 1), ((10, 11),)),
+        ((1, 2), ((11, 12),)),
+        ((2, 5), ((20, 23),)),
+        ((3, 5), ((21, 23),)),
+        ((1, 3), ()),  # of two pieces
+        ((5, 6), ((30, 34),)),  # a variable's value, written otherwise
+        ((6, 7), ()),
+        ((7, 8), ()),  # nothing of the text
+        ((-11, -13), ((10, 12),)),  # set aside
+    ],
+)
+def test_a_place_in_a_document_is_one_of_the_outer_script(inside: Site, outside: tuple[Site, ...]) -> None:
+    trace = Trace((Piece("ab", ((10, 12),)), Piece("cde", ((20, 23),)), Piece("x", ((30, 34),)), Piece("y")))
+    assert trace.outer(Piece("?", (inside,))).sites == outside

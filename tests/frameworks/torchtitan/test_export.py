@@ -12,7 +12,7 @@ from optimizer.catalog.targets import aimed
 from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
-from optimizer.frameworks.torchtitan.export import torchtitan_toml, unexpressed
+from optimizer.frameworks.torchtitan.export import parallelism, torchtitan_toml, unexpressed
 from optimizer.frameworks.torchtitan.export_python import torchtitan_python
 from optimizer.frameworks.torchtitan.models import MAIN, MODELS, NEW, OLD, flavor_of
 from optimizer.frameworks.torchtitan.python import titan_values
@@ -52,6 +52,16 @@ def test_a_pipelined_plan(titan_answer: Answer) -> None:
     training = config["training"]
     assert (training["local_batch_size"], training["global_batch_size"], training["seq_len"]) == (384, 1536, 8192)
     assert config["activation_checkpoint"]["mode"] == "full"
+
+
+@pytest.mark.parametrize(("tp", "overlap", "on"), [(8, 0.5, True), (8, 0.0, None), (1, 0.5, None)])
+def test_tensor_parallel_collectives_run_under_products_where_the_price_says_so(
+    titan_answer: Answer, tp: int, overlap: float, on: bool | None
+) -> None:
+    assert titan_answer.plan is not None
+    job = replace(titan_answer.job, stack=replace(titan_answer.job.stack, parameters={"tp_overlap": overlap}))
+    values = parallelism(job, replace(titan_answer.plan, tp=tp), OLD)
+    assert values.get("enable_async_tensor_parallel") is on
 
 
 def test_releases_in_python_name_the_head_otherwise_and_the_last_counts_tokens(titan_answer: Answer) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optimizer.answer.answer import Answer
@@ -21,13 +23,15 @@ from optimizer.answer.reading import read_answer
 from optimizer.answer.saved import SavedAnswer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.explain import explain
 from optimizer.reports.answer_json import json_text
 from optimizer.search.check.plan_rules import priced, rule_findings
-from optimizer.search.check.verification import UNCHECKED, verify
+from optimizer.search.check.verification import UNCHECKED, _missing, disagreements, verify
 from optimizer.search.infeasible.conflict import conflict
+from optimizer.search.lattice.oracle import sweep
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
 from optimizer.search.why.comparison import why_not
@@ -37,7 +41,7 @@ from tests.thorough import cases
 
 ROOT = Path(__file__).resolve().parents[3]
 Path_ = tuple[str | int, ...]
-CHANGES = cases(300, sample=28)  # four of each kind of answer
+CHANGES = cases(300, sample=24)  # three of each kind of answer
 PARTS = cases(60, sample=14)
 KINDS = ("compared", "mixture", "formats", "given", "energy", "infeasible", "clashing", "hurried")
 # Where another value makes another question or plan, of which everything else may be true as well.
@@ -207,6 +211,31 @@ def _change(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+# Values that nothing else follows from: each is named, though others beside it are wrong as well.
+LEAVES: tuple[tuple[Path_, Any, set[str]], ...] = (
+    (("estimate", "step_time_s"), 5.0, {"estimate.step_time_s"}),
+    (("estimate", "time_s", "gemm"), 1.0, {"estimate.time_s.gemm"}),
+    (("estimate", "memory_bytes", "peak_reserved"), 1e9, {"estimate.memory_bytes.peak_reserved"}),
+    (("estimate", "mfu"), 0.9, {"estimate.mfu"}),
+    (("certificate", "lower_bound_s"), 7.0, {"certificate.lower_bound_s"}),
+    (("certificate", "gap"), 0.5, {"certificate.gap"}),
+    (("certificate", "best_s"), 7.0, {"certificate.best_s"}),
+    (("certificate", "space"), 17, {"certificate.space"}),
+    (("certificate", "even_split_s"), 1.0, {"certificate.even_split_s"}),
+    (("certificate", "knob_bound_s"), 1.0, {"certificate.knob_bound_s"}),
+    (("certificate", "colour"), "red", {"certificate.colour"}),
+    (("estimate", "interval_s"), [0.0, 1.0], {"estimate.interval_s[0]", "estimate.interval_s[1]"}),
+    (("estimate", "interval_kind"), "measured", {"estimate.interval_kind"}),
+    (("estimate", "hfu"), "high", {"estimate.hfu"}),
+    (("estimate", "mfu_by_convention", "causal"), 0.9, {"estimate.mfu_by_convention.causal"}),
+    (("near_ties", "within_1_percent"), 99, {"near_ties.within_1_percent"}),
+    (("flags",), ["too good"], {"flags"}),
+    (("conflict",), [{"rule": "memory"}], {"conflict"}),
+    (("alternatives", 0, "slower"), 0.5, {"alternatives[0].slower"}),
+    (("novelty",), 1, {"novelty"}),
+)
+
+
 @pytest.mark.parametrize(
     ("tamper", "names"),
     [
@@ -219,32 +248,12 @@ def _change(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (_change("job", "limits", "hbm", value=40e9), {"memory"}),
         (_change("job", "limits", "bubble", value=0.001), {"bubble"}),
         (_change("job", "limits", "fixed", value={"pp": 64}), {"fix pp=64"}),
-        (_change("estimate", "step_time_s", value=5.0), {"estimate.step_time_s"}),
-        (_change("estimate", "time_s", "gemm", value=1.0), {"estimate.time_s.gemm"}),
-        (_change("estimate", "memory_bytes", "peak_reserved", value=1e9), {"estimate.memory_bytes.peak_reserved"}),
-        (_change("estimate", "mfu", value=0.9), {"estimate.mfu"}),
-        (_change("certificate", "lower_bound_s", value=7.0), {"certificate.lower_bound_s"}),
-        (_change("certificate", "gap", value=0.5), {"certificate.gap"}),
-        (_change("certificate", "best_s", value=7.0), {"certificate.best_s"}),
-        (_change("certificate", "space", value=17), {"certificate.space"}),
         (_change("certificate", "proven", value=False), {"status", "certificate.method"}),
-        (_change("certificate", "even_split_s", value=1.0), {"certificate.even_split_s"}),
-        (_change("certificate", "knob_bound_s", value=1.0), {"certificate.knob_bound_s"}),
-        (_change("certificate", "colour", value="red"), {"certificate.colour"}),
         (_change("certificate", value=None), {"certificate"}),
         (_change("status", value="feasible"), {"status"}),
         (_change("status", value="splendid"), {"status"}),
         (_change("job", "device", value="a100-80"), {"job.device"}),
         (_change("estimate", value=None), {"estimate"}),
-        (_change("estimate", "interval_s", value=[0.0, 1.0]), {"estimate.interval_s[0]", "estimate.interval_s[1]"}),
-        (_change("estimate", "interval_kind", value="measured"), {"estimate.interval_kind"}),
-        (_change("estimate", "hfu", value="high"), {"estimate.hfu"}),
-        (_change("estimate", "mfu_by_convention", "causal", value=0.9), {"estimate.mfu_by_convention.causal"}),
-        (_change("near_ties", "within_1_percent", value=99), {"near_ties.within_1_percent"}),
-        (_change("flags", value=["too good"]), {"flags"}),
-        (_change("conflict", value=[{"rule": "memory"}]), {"conflict"}),
-        (_change("alternatives", 0, "slower", value=0.5), {"alternatives[0].slower"}),
-        (_change("novelty", value=1), {"novelty"}),
     ],
 )
 def test_tampering_is_named(
@@ -254,20 +263,27 @@ def test_tampering_is_named(
     assert names <= broken(document)
 
 
+def test_every_value_that_was_changed_is_named(document: dict[str, Any]) -> None:
+    assert broken(document) == set()
+    for path, value, _ in LEAVES:
+        _change(*path, value=value)(document)
+    assert set().union(*(names for _, _, names in LEAVES)) <= broken(document)
+
+
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
-    ("place", "name", "rule"),
+    "rules",
     [
-        (("alternatives", 4, "plan"), "vpp", "alternatives[4] interleaving"),
-        (("plan",), "vpp", "interleaving"),
-        (("plan",), "tp", "gpu-product"),
-        (("plan",), "zero_stage", "zero-stage"),
+        {"interleaving": ("plan", "vpp"), "alternatives[4] interleaving": ("alternatives", 4, "plan", "vpp")},
+        {"gpu-product": ("plan", "tp"), "zero-stage": ("plan", "zero_stage")},
     ],
 )
-def test_a_plan_of_absurd_size_is_refused_at_once(printed: str, place: Path_, name: str, rule: str) -> None:
-    document = json.loads(printed) | {"robust": {}}
-    _change(*place, name, value=4000)(document)
+def test_a_plan_of_absurd_size_is_refused_at_once(document: dict[str, Any], rules: dict[str, Path_]) -> None:
+    document |= {"robust": {}}
+    for place in rules.values():
+        _change(*place, value=4000)(document)
     with patience():
-        assert {rule, "robust"} <= {part.partition(".")[0] for part in broken(document)}
+        assert {*rules, "robust"} <= {part.partition(".")[0] for part in broken(document)}
 
 
 @pytest.mark.parametrize("section", ["estimate", "certificate", "alternatives", "near_ties", "flags", "status"])
@@ -291,6 +307,23 @@ def test_a_runner_up_that_was_passed_over_is_named(document: dict[str, Any]) -> 
     (finding,) = verify(read_answer(json.dumps(document))).broken
     assert finding.name == "alternatives"
     assert "faster than the slowest" in finding.reason
+
+
+def test_a_plan_that_does_not_fit_or_is_no_better_was_not_passed_over() -> None:
+    """Whatever the sweep's values are, which may be bounds: what is named was priced, and fits."""
+    job = small_job(2, max_micro_batch=1, max_vpp=1)
+    answer, swept = plan(job, trials=0, top=1, priced_risk=False, read_twice=False), sweep(job, structural(job))
+    assert answer.plan is not None
+    assert swept.points is not None
+    points = replace(swept.points, values=0 * swept.points.values, fits=np.ones_like(swept.points.fits))
+    main = SimpleNamespace(job=job, swept=replace(swept, points=points))
+    assert _missing(main, answer.plan, answer.alternatives) is None  # type: ignore[arg-type]
+
+
+def test_noise_is_what_is_little_beside_the_largest_number_of_its_table() -> None:
+    assert not [*disagreements({"a": 1e-13, "b": 1.0}, {"a": 0.0, "b": 1.0}, ())]
+    assert [*disagreements({"a": 1e-13, "b": "x"}, {"a": 0.0, "b": "x"}, ())]
+    assert [*disagreements([1e-13], [0.0], ())]
 
 
 def test_runners_up_stand_in_their_order(document: dict[str, Any]) -> None:

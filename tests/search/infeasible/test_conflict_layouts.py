@@ -156,7 +156,7 @@ def test_plans_that_are_left_out_unsolved_have_no_layout_that_fits(job: Job) -> 
 
 
 @settings(
-    max_examples=cases(30, sample=8),
+    max_examples=cases(30, sample=4),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -17,7 +17,7 @@ from optimizer.objectives.step.price import price, price_layer_costs
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
-from optimizer.search.lattice.oracle import Tuning, fold, sweep
+from optimizer.search.lattice.oracle import STRUCTURE, Tuning, firsts, fold, sweep
 from optimizer.search.lattice.proof import prove
 from tests.search.jobs import MIXTURE, jobs, small_job
 from tests.thorough import cases
@@ -62,7 +62,7 @@ def test_memory_forces_the_state_to_the_host_or_the_model_to_be_split() -> None:
     assert (none.best, none.fitting) == (-1, 0)
 
 
-@settings(max_examples=cases(200, sample=30), deadline=None)
+@settings(max_examples=cases(200, sample=20), deadline=None)
 @given(jobs())
 def test_cp_sat_finds_the_optimum_of_the_oracle(job: Job) -> None:
     candidates = sample(job)
@@ -109,6 +109,13 @@ def test_the_lattice_is_exactly_what_the_rules_leave_of_the_whole() -> None:
     joined = Plans.joined(list(lattice(job, rules)))
     for name in FIELDS:
         assert getattr(joined, name).tolist() == getattr(kept, name).tolist()
+
+
+def test_the_first_plan_of_every_structure_is_found_in_the_order_of_structures() -> None:
+    job = small_job(8)
+    plans = Plans.joined(list(lattice(job, structural(job))))
+    columns = np.column_stack([np.asarray(getattr(plans, name), dtype=np.int64) for name in STRUCTURE])
+    assert firsts(plans).tolist() == np.unique(columns, axis=0, return_index=True)[1].tolist()
 
 
 def test_chunks_do_not_change_the_sweep() -> None:

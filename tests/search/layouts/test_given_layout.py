@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -28,10 +29,12 @@ from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import why_not
 from optimizer.studies.strategies import pinned_plan
 from tests.search.jobs import DENSE, MIXED, jobs, saved, small_job
-from tests.thorough import cases
+from tests.thorough import THOROUGH, cases
 
 EVEN = {"layout": "even"}
 FOUR_STAGES = {"layers_per_stage": "2,4,4,2"}
+PINS = (EVEN, FOUR_STAGES, FOUR_STAGES | {"recompute_layers": "1,0,0,0"})
+EXPERTS = (None, MIXED, replace(MIXED, first_dense_layers=1), replace(MIXED, every=2))
 
 
 def fixed(job: Job, **more: str) -> Job:
@@ -39,7 +42,7 @@ def fixed(job: Job, **more: str) -> Job:
 
 
 @settings(
-    max_examples=cases(40, sample=12),
+    max_examples=cases(40, sample=8),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -66,9 +69,14 @@ def test_without_other_layouts_the_sweep_is_the_whole_search(job: Job) -> None:
     assert free.certificate.best <= best * (1 + 1e-7)
 
 
-@pytest.mark.parametrize("experts", [None, MIXED, replace(MIXED, first_dense_layers=1), replace(MIXED, every=2)])
-@pytest.mark.parametrize("mtp_layers", [0, 1])
-@pytest.mark.parametrize("pins", [EVEN, FOUR_STAGES, FOUR_STAGES | {"recompute_layers": "1,0,0,0"}])
+@pytest.mark.parametrize(
+    ("experts", "mtp_layers", "pins"),
+    [
+        (EXPERTS[kind], mtp_layers, PINS[pinned])
+        for kind, mtp_layers, pinned in product(range(4), range(2), range(3))
+        if THOROUGH or (kind + pinned + mtp_layers) % 2  # every kind under every pin, every second with an MTP layer
+    ],
+)
 def test_every_kind_of_model_is_priced_stage_by_stage(experts: object, mtp_layers: int, pins: dict[str, str]) -> None:
     model = replace(DENSE, experts=experts, mtp_layers=mtp_layers)
     answer = plan(small_job(8, model=model, bubble=1.0, fixed=pins), trials=8, top=3)

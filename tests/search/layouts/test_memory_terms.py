@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from optimizer.search.layouts.solve.least_memory import fitting_layout, least_me
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE as SMALL
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
-from tests.thorough import cases
+from tests.thorough import THOROUGH, cases
 
 EVERYTHING = Features(
     selective="qkv",
@@ -108,8 +109,13 @@ def term(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mem
     return added
 
 
-def drawn(job: Job, count: int, seed: int) -> Iterator[tuple[Plan, Knobs]]:
+@cache
+def drawn(job: Job, count: int, seed: int) -> tuple[tuple[Plan, Knobs], ...]:
     """Random plans of the lattice with random layouts: cuts, recomputed layers, MTP layers before the last stage."""
+    return tuple(_drawn(job, count, seed))
+
+
+def _drawn(job: Job, count: int, seed: int) -> Iterator[tuple[Plan, Knobs]]:
     random, free = np.random.default_rng(seed), job.with_limits(bubble=1.0, hbm=1e12)
     every = Plans.joined(list(lattice(free, structural(free))))
     for index in random.integers(0, len(every), count).tolist():
@@ -142,17 +148,25 @@ def test_layouts_have_the_bytes_that_their_price_says(
     term: MemoryTerm | None, model: Model, features: Features
 ) -> None:
     job = small_job(8, model=model, features=replace(features, recompute_by="stage"), max_vpp=3)
-    for some, knobs in drawn(job, cases(12, sample=5), seed=len(model.name)):
+    for some, knobs in drawn(job, cases(12, sample=3), seed=len(model.name)):
         layout = placed_layout(layout_problem(job, some, knobs), some.placement)
         assert layout.memory == pytest.approx(reserved(job, some, knobs), rel=1e-9), some
         there = float(on_host(layer_costs_of(job, Plans.of([some])), knobs)[0])
         assert max(layout.on_host) == pytest.approx(there, rel=1e-9), some
 
 
-@pytest.mark.parametrize("features", [Features(), EVERYTHING], ids=["plain", "everything"])
+@pytest.mark.parametrize(
+    ("term", "features"),
+    [
+        pytest.param(name, features, id=f"{name}-{'plain' if features == Features() else 'everything'}")
+        for number, name in enumerate(("none", *TERMS))
+        for features in ((Features(), EVERYTHING) if THOROUGH else ((Features(), EVERYTHING)[number % 2],))
+    ],
+    indirect=["term"],
+)
 def test_an_answer_fits_as_surely_as_asked(term: MemoryTerm | None, features: Features) -> None:
     """Its price, its layout and its chance agree, where memory binds."""
-    question = small_job(4, model=MIXTURE, features=features, bubble=1.0, oom_risk=0.1, max_vpp=2)
+    question = small_job(4, model=MIXTURE, features=features, bubble=1.0, oom_risk=0.1, max_vpp=2, max_micro_batch=1)
     least, _ = LeastMemory(knobs=Knobs()).least(question, lattice(question, structural(question)))
     usable = 1.1 * least * question.usable_memory / safe_memory(question)
     job = question.with_limits(hbm=usable + question.stack["context_memory"])

@@ -1,0 +1,50 @@
+"""What stages need, by hand: how many layers they have room for, and where it may be chosen what is recomputed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import Features
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.step.linear_stage import linear_stage
+from optimizer.search.layouts.bounds.stage_needs import Needs, needs_of
+from tests.search.jobs import small_job
+
+
+def needs(*plans: Plan) -> Needs:
+    job, every = small_job(4, features=Features(recompute_by="stage")), Plans.of(plans)
+    return needs_of(job, every, linear_stage(layer_costs_of(job, every)))
+
+
+def test_layers_need_not_be_recomputed_under_full_recomputation_alone() -> None:
+    recomputing = [Plan(pp=2, dp=2, num_microbatches=24, recompute=mode) for mode in ("none", "full", "selective")]
+    assert needs(*recomputing).chosen.tolist() == [False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "usable"),
+    [
+        ({}, 2 + 3 * 2),  # what a stage has anyhow, and three layers
+        ({"obliged_recompute": 1}, 2 + 1 + 3 * 2),  # what is held while a layer is recomputed, once
+        ({"spare": 1}, 2 - 1 + 3 * 2),
+        ({"chosen": True, "whole": 0.5, "obliged_recompute": 1}, 2 + 3 * 0.5),  # nothing recomputed
+        ({"whole": 1, "obliged_recompute": 1}, 2 + 1 + 3 * 2),
+    ],
+)
+def test_a_stage_has_room_for_three_layers_from_so_many_bytes_on(changes: dict[str, float], usable: float) -> None:
+    values = {"bare": 2, "layer": 2, "whole": 4, "obliged_recompute": 0, "spare": 0, "chosen": False} | changes
+    stage = replace(needs(Plan(dp=4, num_microbatches=12)), count=3, **{k: np.array([v]) for k, v in values.items()})
+    assert stage.have_capacity(usable).tolist() == [True]
+    assert stage.have_capacity(usable - 0.01).tolist() == [False]
+
+
+def test_a_stage_without_room_for_a_layer_holds_none_but_is_no_hindrance() -> None:
+    values = {"bare": [2, 7.5], "layer": [2, 2], "whole": [4, 4], "obliged_recompute": [1, 1], "spare": [0, 0]}
+    stages = {name: np.array(each) for name, each in values.items()}
+    pair = replace(needs(Plan(pp=2, dp=2, num_microbatches=24)), **stages, chosen=np.array([False, False]))
+    assert replace(pair, count=2).have_capacity(8).tolist() == [True]
+    assert replace(pair, count=3).have_capacity(8).tolist() == [False]
