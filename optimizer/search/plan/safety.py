@@ -9,6 +9,7 @@ from optimizer.base.errors import TimeLimit
 from optimizer.job.fields import FAST
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Plans
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.deadline import Deadline
@@ -26,11 +27,12 @@ def safety_of(
     space: Space,
     swept: Sweep,
     best: Candidate,
+    estimate: Estimate,
     tuning: Tuning,
     time_limit: float | None = None,
     contenders: Contenders | None = None,
 ) -> Safety | None:
-    """The best plan on paper of a job, beside the job's own `best`.
+    """The best plan on paper of a job, beside the job's own `best`, of which there is an `estimate`.
 
     It is searched as the best is, over every layout; the plans are priced already. None where the job itself asks for
     that plan, or the time is over before every plan was seen.
@@ -39,7 +41,7 @@ def safety_of(
     if (risk_of(job) == EVEN_RISK and job.prefer == FAST) or time_limit == 0.0:
         return None
     deadline = Deadline.after(time_limit)
-    own = value_of(bold, best.plan, best.knobs, estimate_of(bold, price(bold, Plans.of([best.plan]), best.knobs), 0))
+    own = value_of(bold, best.plan, best.knobs, estimate)
     every = (
         contenders.batches(space, bold, own, deadline) if contenders and not job.layout_given else space.until(deadline)
     )
@@ -64,9 +66,9 @@ def safety_of(
     if layouts.best.value >= own * (1 - SAME):
         return Safety(fastest=None)
     plan, knobs = layouts.best.plan, layouts.best.knobs
-    estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
-    slower = value_of(bold, plan, knobs, estimate) / own - 1
-    return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=slower))
+    fastest = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
+    slower = value_of(bold, plan, knobs, fastest) / own - 1
+    return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=fastest, slower=slower))
 
 
 def on_paper(job: Job) -> Job:
