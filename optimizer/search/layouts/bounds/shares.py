@@ -79,13 +79,12 @@ class PlanFloors(Rows):
         return bounds
 
 
-def plan_floors(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> PlanFloors:
-    """The floors of plans, each at its own settings or all at the same."""
+def plan_floors(layer_costs: LayerCosts, knobs: Knobs | KnobColumns, unhosted: StepFloor | None = None) -> PlanFloors:
+    """The floors of plans, each at its own settings or all at the same; `unhosted` at others where they are known."""
     own = columns(knobs, len(layer_costs)) if isinstance(knobs, Knobs) else knobs
     own = replace(own, offload=np.zeros(len(layer_costs)))
-    return PlanFloors(
-        layer_costs=layer_costs, knobs=own, floor=step_floor(layer_costs, own), costs=stage_costs(layer_costs, own)
-    )
+    floor = unhosted.at(layer_costs, own) if unhosted else step_floor(layer_costs, own)
+    return PlanFloors(layer_costs=layer_costs, knobs=own, floor=floor, costs=stage_costs(layer_costs, own))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -180,6 +180,12 @@ class StepFloor(Rows):
             least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
         )
 
+    def at(self, layer_costs: LayerCosts, knobs: KnobColumns) -> StepFloor:
+        """The floors of the same plans at other settings, with as much of the optimizer state on the host as here."""
+        per_step = work_per_step(work_of(layer_costs, mean_stage(self.job.model, self.plans)), knobs).total[0]
+        once = per_step + self.job.stack["step_overhead"]
+        return self.changed(per_step=per_step, once=once).of(layer_costs)
+
     def host_share(self, job: Job) -> FloatArray:
         """Share of the optimizer state that is on the host in every layout that fits a job's room, or less [1]."""
         alone = HostNeed(reserved=self.alone[None], offloadable=self.alone_offloadable[None], most=self.alone_most)
