@@ -94,7 +94,9 @@ class Program:
         self.exactly_one(self.points)
         literals = np.array(self.points)
         for name, column in columns.items():
-            values = np.array(self.domains[name])
+            values = np.unique(column)
+            if len(values) < len(self.domains[name]):
+                self.restrict(name, values)
             for value in values if len(values) > 1 else ():
                 equal = self.variable(0, 1)
                 self.restrict(name, [value], equal)

@@ -50,13 +50,13 @@ def prove(
     fitting = values if fits is None or not fits.any() else values[fits]
     unit = float(fitting.min()) / RESOLUTION
     costs = np.floor(values / unit).astype(np.int64)
-    held = np.flatnonzero(costs <= costs[hint]) if hint >= 0 else np.arange(len(costs))
-    program = program_of(job, rules, plans, fits, held)
+    no_worse = np.flatnonzero(costs <= costs[hint]) if hint >= 0 else np.arange(len(costs))
+    program = program_of(job, rules, plans, fits, no_worse)
     _compare(job, rules, plans, program)
     program.enforce()
-    program.minimise(list(zip(program.points, costs[held].tolist(), strict=True)))
+    program.minimise(list(zip(program.points, costs[no_worse].tolist(), strict=True)))
     if hint >= 0:
-        program.hint({literal: int(point == hint) for point, literal in zip(held, program.points, strict=True)})
+        program.hint({literal: int(point == hint) for point, literal in zip(no_worse, program.points, strict=True)})
     # One of the points is true: propagation decides them in less time than presolve takes.
     solution = program.solve(seed, time_limit, prepare=False)
     if solution.status == INFEASIBLE and hint >= 0:
@@ -64,7 +64,7 @@ def prove(
     if solution.values is None or solution.status != OPTIMAL:
         infeasible = solution.status == INFEASIBLE
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)
-    literals = zip(held.tolist(), program.points, strict=True)
+    literals = zip(no_worse.tolist(), program.points, strict=True)
     point = next(point for point, literal in literals if solution.values[literal])
     ties = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
     return Proof(proven=True, bound=float(costs[point]) * unit, point=point, ties=ties)
@@ -86,17 +86,17 @@ def program_of(
     rules: Sequence[Rule],
     plans: Plans,
     fits: BoolArray | None = None,
-    held: IntArray | slice = slice(None),
+    rows: IntArray | slice = slice(None),
 ) -> Program:
-    """Variables over the plans' values, a literal for each plan that is held, and every rule."""
+    """Variables over the plans' values, a literal for every plan or for those of some rows, and every rule."""
     columns = _columns(plans)
     program = Program({name: np.unique(column).tolist() for name, column in columns.items()})
-    program.hold({name: column[held] for name, column in columns.items()})
+    program.hold({name: column[rows] for name, column in columns.items()})
     for rule in rules:
         if isinstance(rule, Memory):
-            rule = replace(rule, fits=(rule.check(job, plans) if fits is None else fits)[held])
+            rule = replace(rule, fits=(rule.check(job, plans) if fits is None else fits)[rows])
         elif isinstance(rule, HostActivations):
-            rule = replace(rule, fits=rule.check(job, plans)[held])
+            rule = replace(rule, fits=rule.check(job, plans)[rows])
         rule.post(job, program, program.literal(rule.name))
     return program
 

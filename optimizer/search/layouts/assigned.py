@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.search.lattice.enumerate import alike
+from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds
+from optimizer.search.layouts.solve.layout import Solved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,7 @@ class AssignedLayouts:
     layout of any plan is better at the plan's own knobs, knob_bound: at any setting of the knobs [unit of objective].
     band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
     layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
-    the plan without a layout.
+    the plan without a layout. lattice: what no layout of any plan beats, layouts: the problems that were solved.
     """
 
     best: Candidate | None
@@ -61,6 +67,15 @@ class AssignedLayouts:
     solved: int
     complete: bool
     placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
+    lattice: LatticeBounds | None = field(default=None, compare=False)
+    layouts: Solved = field(default_factory=Solved, compare=False)
+
+    def layer_costs(self, job: Job, plan: Plan) -> LayerCosts:
+        """What layers cost of one of the plans, as it lies; worked out where CP-SAT is not given it."""
+        rows = np.flatnonzero(alike(self.proof.plans, plan)) if self.proof else ()
+        if self.proof is None or not len(rows):
+            return layer_costs_of(job, Plans.of([plan]))
+        return self.proof.layer_costs.take(rows[:1]).placed((plan.placement,))
 
 
 @dataclass(frozen=True, kw_only=True)

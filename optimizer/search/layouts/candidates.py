@@ -79,22 +79,25 @@ def lay_out(
     time_limit: float | None = None,
     below: float = np.inf,
     own: OwnSettings | None = None,
+    lattice: LatticeBounds | None = None,
+    layouts: Solved | None = None,
     with_knob_bound: bool = True,
     size: int = 0,
 ) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
-    job's plans as far as they are known. with_knob_bound: else the bound is left at 0. size: plans of the lattice,
-    where the batches are what is left of it.
+    job's plans as far as they are known, lattice: bounds of the plans, layouts: of problems that are solved.
+    with_knob_bound: else the bound is left
+    at 0. size: plans of the lattice, where the batches are what is left of it.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
     than the best step.
     """
-    search = _search(job, tuning, time_limit, own=own)
+    search = _search(job, tuning, time_limit, own=own, layouts=layouts)
     split = even.value if even else np.inf
-    lattice = LatticeBounds.of(job, cost_batches, tuning, split, size)
+    lattice = lattice or LatticeBounds.of(job, cost_batches, tuning, split, size)
     bounds = lattice.bounds
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
@@ -121,6 +124,8 @@ def lay_out(
         band=int(np.sum(bounds * classes[-1].factor < split)),
         solved=len(search.solved),
         complete=bound >= value * (1 - SAME),
+        lattice=lattice,
+        layouts=search.layouts,
     )
 
 
@@ -234,9 +239,14 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
 
 
 def _search(
-    job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT, own: OwnSettings | None = None
+    job: Job,
+    tuning: Tuning,
+    time_limit: float | None,
+    effort: float = EFFORT,
+    own: OwnSettings | None = None,
+    layouts: Solved | None = None,
 ) -> _Search:
-    layouts, deadline = Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
+    layouts, deadline = layouts or Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
 
 

@@ -97,7 +97,15 @@ def proven(
     with clock.phase("safety"):
         safety = (
             safety_of(
-                job, unproven.space, swept, layouts.best, unproven.estimate, tuning, unproven.left, unproven.contenders
+                job,
+                unproven.space,
+                swept,
+                layouts,
+                layouts.best,
+                unproven.estimate,
+                tuning,
+                unproven.left,
+                unproven.contenders,
             )
             if priced_risk
             else None

@@ -15,7 +15,7 @@ from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.assigned import Candidate
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.one_layout import as_given
@@ -26,6 +26,7 @@ def safety_of(
     job: Job,
     space: Space,
     swept: Sweep,
+    searched: AssignedLayouts,
     best: Candidate,
     estimate: Estimate,
     tuning: Tuning,
@@ -56,6 +57,8 @@ def safety_of(
             even=even,
             time_limit=time_limit,
             own=swept.own,
+            lattice=searched.lattice.by(bold) if searched.lattice else None,
+            layouts=searched.layouts.decided,
             with_knob_bound=False,
             size=swept.space,
         )

@@ -180,6 +180,11 @@ class StepFloor(Rows):
             least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
         )
 
+    def by(self, layer_costs: LayerCosts) -> StepFloor:
+        """The floors of the same plans, none with anything on the host, by what another job minimises."""
+        job = layer_costs.job
+        return self.changed(job=job, **_worth(layer_costs, 0.0, self.host_share(job))).of(layer_costs)
+
     def at(self, layer_costs: LayerCosts, knobs: KnobColumns) -> StepFloor:
         """The floors of the same plans at other settings, with as much of the optimizer state on the host as here."""
         per_step = work_per_step(work_of(layer_costs, mean_stage(self.job.model, self.plans)), knobs).total[0]
@@ -254,14 +259,10 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     none, every = (update_time(layer_costs, np.asarray(share)) for share in (0.0, 1.0))
     states, offloadable = states_of_model(layer_costs), states_of_model(layer_costs, offloadable=True)
     alone = _only_stages(layer_costs)
-    share, surplus = host_share(job, plans, states, offloadable, alone), objective_of(job).surplus(layer_costs)
-    obliged = surplus.recomputing(
-        {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
-    )
+    share = host_share(job, plans, states, offloadable, alone)
     return StepFloor(
         job=job,
         plans=plans,
-        rate=objective_of(job).rates(job, plans),
         layer=usual.mean(dense, moe),
         less=usual.less(dense, moe, apart(job, plans)),
         head=seconds[HEAD],
@@ -271,21 +272,36 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         once=per_step + overhead,
         tuned=per_step - (collectives + updated * least_update_time(layer_costs, share)),
         hosted=once.inputs["updated"][0] * (every - none),
-        surplus=surplus.spared(knobs.offload) + obliged,
-        least_surplus=surplus.spared(share, 1.0) + obliged,
-        hosted_surplus=surplus.spared(1.0) - surplus.spared(0.0),
         alternates=((plans.schedule == ONE_F_ONE_B) & (plans.pp > 1)).astype(np.float64),
         forward=_forward_share(layer_costs),
         per_step=per_step,
         collectives=collectives,
         updated=updated,
-        obliged=spread(obliged, (len(plans),)),
         states=states,
         offloadable=offloadable,
         alone=alone.reserved[0],
         alone_offloadable=alone.offloadable[0],
         alone_most=alone.most,
+        **_worth(layer_costs, knobs.offload, share),
     )
+
+
+def _worth(layer_costs: LayerCosts, offload: FloatArray | float, share: FloatArray) -> dict[str, FloatArray]:
+    """What the objective makes of plans with a share `offload` of the optimizer state on the host, and no less than
+    `share` in any layout that fits: columns of StepFloor.
+    """
+    job, counts = layer_costs.job, kinds_of(layer_costs.job.model)
+    objective, surplus = objective_of(job), objective_of(job).surplus(layer_costs)
+    obliged = surplus.recomputing(
+        {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
+    )
+    return {
+        "rate": objective.rates(job, layer_costs.plans),
+        "surplus": surplus.spared(offload) + obliged,
+        "least_surplus": surplus.spared(share, 1.0) + obliged,
+        "hosted_surplus": surplus.spared(1.0) - surplus.spared(0.0),
+        "obliged": spread(obliged, (len(layer_costs),)),
+    }
 
 
 def _forward_share(layer_costs: LayerCosts) -> FloatArray:
