@@ -16,6 +16,7 @@ from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, IntArray, Plans
+from optimizer.objectives.arrays import different
 
 RESOLUTION = 10**8  # integer steps of the least value of a plan that fits: bounds are rounded down by at most 1e-8
 
@@ -90,7 +91,7 @@ def program_of(
 ) -> Program:
     """Variables over the plans' values, a literal for every plan or for those of some rows, and every rule."""
     columns = _columns(plans)
-    program = Program({name: np.unique(column).tolist() for name, column in columns.items()})
+    program = Program({name: different(column).tolist() for name, column in columns.items()})
     program.hold({name: column[rows] for name, column in columns.items()})
     for rule in rules:
         if isinstance(rule, Memory):
