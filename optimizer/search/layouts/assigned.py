@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
-from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
-from optimizer.search.lattice.enumerate import alike
+from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds
 from optimizer.search.layouts.solve.layout import Solved
 
@@ -69,13 +65,6 @@ class AssignedLayouts:
     placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
     lattice: LatticeBounds | None = field(default=None, compare=False)
     layouts: Solved = field(default_factory=Solved, compare=False)
-
-    def layer_costs(self, job: Job, plan: Plan) -> LayerCosts:
-        """What layers cost of one of the plans, as it lies; worked out where CP-SAT is not given it."""
-        rows = np.flatnonzero(alike(self.proof.plans, plan)) if self.proof else ()
-        if self.proof is None or not len(rows):
-            return layer_costs_of(job, Plans.of([plan]))
-        return self.proof.layer_costs.take(rows[:1]).placed((plan.placement,))
 
 
 @dataclass(frozen=True, kw_only=True)
