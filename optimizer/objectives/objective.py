@@ -18,7 +18,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of_plan
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, kinds_of, mean_stage, placed_stages
 from optimizer.objectives.step.formula import STREAM
 from optimizer.objectives.step.per_step import FASTEST, per_step_inputs, update_time, work_of
@@ -159,10 +159,10 @@ class Objective:
 
     def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float, reserved: float) -> float:
         """The value of one plan whose step takes so long and reserves so much [unit]."""
-        plans, of_plan = Plans.of([plan]), (np.array([seconds]), np.array([reserved]))
+        of_plan = np.array([seconds]), np.array([reserved])
         if self.phases is seconds_alone:
-            return float(self._value(job, plans, knobs, *of_plan)[0])
-        return float(self.value(layer_costs_of(job, plans), knobs, *of_plan)[0])
+            return float(self._value(job, Plans.of([plan]), knobs, *of_plan)[0])
+        return float(self.value(layer_costs_of_plan(job, plan), knobs, *of_plan)[0])
 
     def bound(self, layer_costs: LayerCosts, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
         """What no plan stays below with layers evenly split that takes at least so long [unit].

@@ -126,17 +126,14 @@ def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
     some = floors.take(plan)
     high = np.round(most_offload(some.layer_costs) / OFFLOAD_STEP).astype(np.int64)
     low = np.maximum(np.floor(least_share(some) / OFFLOAD_STEP).astype(np.int64), 1)
-    possible = low <= high
-    plan, low, high = plan[possible], low[possible], high[possible]
-    bounds = _between(floors, plan, low, high, limit)
+    open_ = low <= high
     for _ in range(ROUNDS):
-        open_ = bounds < limit
         plan, low, high = _cut(plan[open_], low[open_], high[open_])
         bounds = _between(floors, plan, low, high, limit)
+        open_ = bounds < limit
     plans, row = np.unique(plan, return_inverse=True)
     least_bound, first, last = np.full(len(plans), np.inf), np.full(len(plans), np.inf), np.zeros(len(plans))
     np.minimum.at(least_bound, row, bounds)
-    open_ = bounds < limit
     np.minimum.at(first, row[open_], low[open_])
     np.maximum.at(last, row[open_], high[open_])
     open_plans = np.flatnonzero(least_bound < limit)
