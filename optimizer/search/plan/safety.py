@@ -58,7 +58,7 @@ def safety_of(
             time_limit=time_limit,
             own=swept.own,
             lattice=searched.lattice.by(bold) if searched.lattice else None,
-            layouts=searched.layouts.decided,
+            layouts=searched.layouts.ruled_out,
             with_knob_bound=False,
             size=swept.space,
         )
