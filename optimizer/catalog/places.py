@@ -21,6 +21,7 @@ from optimizer.base.names import refusal
 ENDINGS = (".toml", ".json")
 VARIABLE = "OPTIMIZE_PRESETS"
 OWN_ENDINGS = {"model": (".toml", ".json"), "cluster": (".toml",), "stack": (".toml",)}
+UNSPELLED = str.maketrans("", "", "-_ ")  # what does not matter of a name
 
 
 def file_of(name: str | Path, folder: str | Path = "") -> Path | None:
@@ -106,4 +107,4 @@ def spelling(name: str) -> str:
     >>> spelling("GPT-3 175B")
     'gpt3175b'
     """
-    return name.lower().translate({ord(character): None for character in "-_ "})
+    return name.lower().translate(UNSPELLED)

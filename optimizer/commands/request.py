@@ -204,6 +204,8 @@ def _as_read(typed: str, model: Model) -> list[str]:
 
     path = file_of(typed)
     if path is None or not path.exists():
+        if spelling(typed) == spelling(model.name):
+            return []
         known = {spelling(name) for name in model_spellings()}
         as_base = f"model {typed} has the architecture of {model.name} (--model)"
         return [as_base] if model.family and spelling(typed) not in known and spelling(model.name) in known else []

@@ -28,27 +28,30 @@ def allowed(program: Program, columns: Columns) -> dict[str, BoolArray]:
     rules = {literal: name for name, literal in program.literals.items()}
     rows = len(next(iter(columns.values())))
     holds = {name: np.ones(rows, dtype=np.bool_) for name in program.literals}
+    ranks = {name: np.searchsorted(domain, columns[name]) for name, domain in program.domains.items()}
     for constraint in program.message.constraints:
         rule = rules.get(next(iter(constraint.enforcement_literal), -1))
         if rule is None:
             continue
         if constraint.has_table():
-            holds[rule] &= _in_table(constraint.table, program, names, columns)
+            holds[rule] &= _in_table(constraint.table, program, names, ranks)
         elif constraint.has_linear():
             holds[rule] &= _in_domain(constraint.linear, names, columns)
     return holds
 
 
-def _in_table(table: Any, program: Program, names: Mapping[int, str], columns: Columns) -> BoolArray:
-    """Rows of the columns that the table lists, compared as one number each."""
+def _in_table(table: Any, program: Program, names: Mapping[int, str], ranks: Columns) -> BoolArray:
+    """Rows of values that the table lists, compared as one number each; `ranks` are their places in the domains."""
     variables = [names[expression.vars[0]] for expression in table.exprs]
     listed = np.array(list(table.values), dtype=np.int64).reshape(-1, len(variables))
-    mine, theirs = np.zeros(len(columns[variables[0]]), dtype=np.int64), np.zeros(len(listed), dtype=np.int64)
+    mine, theirs = np.zeros(len(ranks[variables[0]]), dtype=np.int64), np.zeros(len(listed), dtype=np.int64)
+    possible = np.ones(len(listed), dtype=np.bool_)
     for name, column in zip(variables, listed.T, strict=True):
-        values = np.union1d(program.domains[name], column)
-        mine = mine * len(values) + np.searchsorted(values, columns[name])
-        theirs = theirs * len(values) + np.searchsorted(values, column)
-    return np.isin(mine, theirs)
+        domain = np.array(program.domains[name])
+        rank = np.minimum(np.searchsorted(domain, column), len(domain) - 1)
+        possible &= domain[rank] == column
+        mine, theirs = mine * len(domain) + ranks[name], theirs * len(domain) + rank
+    return np.isin(mine, theirs[possible])
 
 
 def _in_domain(linear: Any, names: Mapping[int, str], columns: Columns) -> BoolArray:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optimizer.objectives.arrays import different
+
 FEASIBLE, OPTIMAL, INFEASIBLE, UNKNOWN = "FEASIBLE", "OPTIMAL", "INFEASIBLE", "UNKNOWN"
 LIMIT = 2**60
 Term = tuple[int, int]
@@ -94,7 +96,9 @@ class Program:
         self.exactly_one(self.points)
         literals = np.array(self.points)
         for name, column in columns.items():
-            values = np.array(self.domains[name])
+            values = different(column)
+            if len(values) < len(self.domains[name]):
+                self.restrict(name, values)
             for value in values if len(values) > 1 else ():
                 equal = self.variable(0, 1)
                 self.restrict(name, [value], equal)
@@ -168,7 +172,7 @@ class Program:
 
     def restrict(self, variable: Variable, values: Iterable[int], literal: int | None = None) -> None:
         """The variable takes one of these values."""
-        allowed = np.unique(np.asarray(list(values), dtype=np.int64))
+        allowed = np.array(sorted(set(values)), dtype=np.int64)
         if allowed.size == 0:
             return self._never(literal)
         linear = self._constraint(literal).linear

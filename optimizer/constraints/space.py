@@ -13,6 +13,7 @@ from optimizer.constraints.rules.tp_scale_up import ceiling
 from optimizer.job.job import PLACING, Job
 from optimizer.job.plan import SCHEDULES, IntArray
 from optimizer.job.recomputation import RECOMPUTE
+from optimizer.objectives.arrays import different
 from optimizer.objectives.layer.module_sets import searched_modes
 
 WIDEST_TP = 64
@@ -32,7 +33,7 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     counts = np.array([job.gpus]) if gpus is None else gpus
     degrees = _degrees(job, counts)
     # Numbers of GPUs of more than a node count as one: their ranks share experts alike.
-    unlike = np.unique(np.minimum(counts, job.cluster.gpus_per_node)).tolist()
+    unlike = different(np.minimum(counts, job.cluster.gpus_per_node)).tolist()
     modes = {mode for count in unlike for mode in searched_modes(replace(job, gpus=count))}
     experts = model.experts.count if model.experts else 1
     values: dict[str, set[int]] = {

@@ -35,7 +35,7 @@ class Rows:
 
     def take(self: R, index: Any) -> R:
         """The rows at these positions (indices, mask or slice)."""
-        state, kind = vars(self), _kind(self)
+        state, kind = self.__dict__, _kind(self)
         if isinstance(index, list):
             index = np.array(index, dtype=np.int64)
         elif isinstance(index, np.ndarray) and index.dtype == np.bool_:
@@ -61,12 +61,13 @@ class Rows:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            state = vars(self)
-            if _OF not in state or name not in _names(type(self)):
+            state = self.__dict__
+            if _OF not in state or name not in self.__dataclass_fields__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             value = getattr(state[_OF], name)
             if name not in self.WHOLE:
-                value = taken(value, state[_AT])
+                at = state[_AT]
+                value = value[at] if type(value) is np.ndarray else taken(value, at)
             state[name] = value
             return value
 
@@ -77,7 +78,7 @@ def taken(value: Any, index: Any) -> Any:
         return value[index]
     if isinstance(value, Rows):
         return value.take(index)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {name: taken(part, index) for name, part in value.items()}
     return tuple(taken(part, index) for part in value) if isinstance(value, tuple) else value[index]
 
@@ -96,7 +97,7 @@ def _kind(rows: Rows) -> Any:
 
 def _rows(kind: Any, state: dict[str, Any]) -> Any:
     made = object.__new__(kind)
-    vars(made).update(state)
+    made.__dict__.update(state)
     return made
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of_plan
 from optimizer.objectives.pipeline.stages import FULL, LAYERS, kinds_of, mean_stage, placed_stages
 from optimizer.objectives.step.formula import STREAM
 from optimizer.objectives.step.per_step import FASTEST, per_step_inputs, update_time, work_of
@@ -139,20 +139,30 @@ class Objective:
             seconds: of a step of each plan at these knobs [s].
             reserved: what the fullest stage of each plan is predicted to reserve [B].
         """
-        job, plans = layer_costs.job, layer_costs.plans
         surplus = self.surplus(layer_costs)
         added = surplus.spared(knobs.offload)
         if surplus.phases:
             added = added + surplus.recomputing(recomputed_layers(layer_costs))
+        return self._value(layer_costs.job, layer_costs.plans, knobs, seconds, reserved, added)
+
+    def _value(
+        self,
+        job: Job,
+        plans: Plans,
+        knobs: Knobs | KnobColumns,
+        seconds: FloatArray,
+        reserved: FloatArray,
+        added: FloatArray | float = 0.0,
+    ) -> FloatArray:
         on_paper = self.rates(job, plans) * seconds + added
         return np.asarray(on_paper * self.layout(job, plans, knobs.offload) * self.memory(job, reserved))
 
     def value_of(self, job: Job, plan: Plan, knobs: Knobs, seconds: float, reserved: float) -> float:
         """The value of one plan whose step takes so long and reserves so much [unit]."""
-        if self.phases is seconds_alone and self.weight is alike:
-            return self.rate(job) * seconds
-        layer_costs = layer_costs_of(job, Plans.of([plan]))
-        return float(self.value(layer_costs, knobs, np.array([seconds]), np.array([reserved]))[0])
+        of_plan = np.array([seconds]), np.array([reserved])
+        if self.phases is seconds_alone:
+            return float(self._value(job, Plans.of([plan]), knobs, *of_plan)[0])
+        return float(self.value(layer_costs_of_plan(job, plan), knobs, *of_plan)[0])
 
     def bound(self, layer_costs: LayerCosts, seconds: FloatArray, *offloads: FloatArray) -> FloatArray:
         """What no plan stays below with layers evenly split that takes at least so long [unit].

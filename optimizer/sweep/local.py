@@ -19,6 +19,7 @@ from optimizer.sweep.work import ATTEMPTS, Attempts, work
 
 Work = Callable[[Task], JobOutcome]
 FORKING = "forkserver"
+SELDOM = 100_000  # objects between two looks for circles of them
 # Imported once, by the process that the workers are forked from, so that they share its memory.
 PRELOADED = ["optimizer.sweep.work", "optimizer.search.plan.planner", "ortools.sat.python.cp_model", "optuna"]
 
@@ -150,7 +151,9 @@ def _hire(context: Any, work: Work) -> Worker:
 
 def _serve(pipe: Connection, work: Work) -> None:
     """The life of a worker: tasks in, outcomes out, until the other side hangs up."""
-    gc.freeze()  # what was imported is never garbage, and is not looked at again after every few plans
+    # What was imported is never garbage, and a plan makes many objects and few circles of them.
+    gc.freeze()
+    gc.set_threshold(SELDOM)
     # Ctrl-C reaches the whole terminal; what to stop is the parent's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

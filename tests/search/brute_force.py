@@ -24,7 +24,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.lattice.enumerate import alike as alike_plans
 from optimizer.search.lattice.enumerate import lattice
-from optimizer.search.lattice.knobs import at_most_offload, at_risk, columns, least_offload, tuned
+from optimizer.search.lattice.knobs import HostNeed, at_most_offload, at_risk, columns, tuned
 from optimizer.search.plan.alternatives import value_of
 from optimizer.search.plan.best import best_plan
 from optimizer.search.plan.planner import plan
@@ -125,7 +125,7 @@ def at_least(job: Job, plans: list[Plan], knobs: KnobColumns, risk: float) -> Kn
     needs = []
     for start in range(0, len(plans), AT_ONCE):
         layer_costs = at_risk(layer_costs_of(job, Plans.of(plans[start : start + AT_ONCE])), risk)
-        needs.append(least_offload(layer_costs, stages_of(job.model, layer_costs.plans))[0])
+        needs.append(HostNeed.of(layer_costs, stages_of(job.model, layer_costs.plans)).least(layer_costs.job)[0])
     return replace(knobs, offload=np.concatenate(needs))
 
 

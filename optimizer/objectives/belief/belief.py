@@ -24,6 +24,7 @@ COARSE = 2.0  # doublings of size within which jobs share them
 SEVERAL = 2  # runs that together show an unlike site: one alone may be a mistake
 
 
+@lru_cache(maxsize=64)  # an answer says an error several times
 def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site: str = YOURS) -> tuple[float, float]:
     """Mean and standard deviation of log(measured / predicted) of one prediction [1].
 

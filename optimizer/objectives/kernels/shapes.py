@@ -12,7 +12,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
 from optimizer.job.recomputation import RECOMPUTE
 from optimizer.job.variables import DISPATCHERS
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, different
 
 LAYER_KEYS = ("tp", "cp", "ep", "etp", "micro_batch", "sequence_parallel", "dispatcher", "overlap_exchange")
 SHAPE_KEYS = (*LAYER_KEYS, "recompute", "activation_offload")
@@ -80,7 +80,7 @@ def by_dispatcher(shapes: Shapes, value: Callable[[str], FloatArray | float]) ->
     """
     if shapes.dispatcher is None or not shapes.dispatcher.size:
         return value(DISPATCHERS[0]) + np.zeros_like(shapes.tp)
-    used = np.unique(shapes.dispatcher).tolist()
+    used = different(shapes.dispatcher).tolist()
     chosen = value(DISPATCHERS[used[0]]) + np.zeros_like(shapes.tp)
     for number in used[1:]:
         chosen = np.where(shapes.dispatcher == number, value(DISPATCHERS[number]), chosen)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import IntArray, Placement, Plans
+from optimizer.job.plan import IntArray, Placement, Plan, Plans
 from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray, distinct, joined, nothing
 from optimizer.objectives.kernels.shapes import COST_KEYS, REPLICA_KEYS, SHAPE_KEYS, TRANSFER_KEYS, layer_keys
@@ -219,6 +219,12 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
         stage_terms=stage_extras(job, plans, senders, sent[at]),
         replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
+
+
+@lru_cache(maxsize=8)
+def layer_costs_of_plan(job: Job, plan: Plan) -> LayerCosts:
+    """The same of one plan, which an answer asks for several times."""
+    return layer_costs_of(job, Plans.of([plan]))
 
 
 def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, Covers]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from optimizer.job.model import NOTHING, Model
 from optimizer.job.plan import IntArray, Plans
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import FloatArray, joined, mapped
+from optimizer.objectives.arrays import BoolArray, FloatArray, joined, mapped
 from optimizer.objectives.kernels.operators import keys_values_width, padded_vocab
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, kinds_of
 
@@ -173,6 +174,21 @@ class Group:
     shards: FloatArray  # over how many of them states are sharded
     hybrid: FloatArray  # groups over which ZeRO-3 repeats these shards, 0 where it does not
     reduced: FloatArray  # trained elements that a rank of the mean stage reduces [elements]
+
+    @cached_property
+    def divided(self) -> BoolArray:
+        """Where they are several sharding groups."""
+        return np.asarray(self.hybrid > 1)
+
+    @cached_property
+    def parts(self) -> FloatArray:
+        """Shards of a sharding group that is one of several, else 1."""
+        return np.where(self.divided, self.shards, 1.0)
+
+    @cached_property
+    def within(self) -> FloatArray:
+        """Replicas of a sharding group, all where there is one."""
+        return np.where(self.divided, self.shards, self.ranks)
 
 
 def groups_of(plans: Plans, whole: LocalParameters) -> tuple[Group, ...]:

@@ -12,9 +12,9 @@ from optimizer.catalog.economics import default_price, find_price
 from optimizer.catalog.offers import PriceBook
 from optimizer.job.hardware import Cluster
 from optimizer.job.job import Job
-from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of_plan
 from optimizer.objectives.network.fabric import PORT, fabric
 from optimizer.objectives.objective import Objective, Phases, Surplus, all_layers, recomputed_layers, seconds_in
 from optimizer.objectives.pipeline.stages import mean_stage
@@ -74,7 +74,7 @@ def utilisation(layer_costs: LayerCosts) -> FloatArray:
 
 def busy_seconds(job: Job, plan: Plan, knobs: Knobs) -> BusySeconds:
     """What the mean GPU does in a step of a plan: the seconds that the energy of the plan counts."""
-    layer_costs = layer_costs_of(job, Plans.of([plan]))
+    layer_costs = layer_costs_of_plan(job, plan)
     seconds = {}
     for phase in (COMPUTE, STREAM):
         of_phase = Surplus(layer_costs=layer_costs, phases={phase: 1.0})

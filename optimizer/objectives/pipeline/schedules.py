@@ -56,9 +56,9 @@ def in_flight(plans: Plans, stage: FloatArray) -> FloatArray:
     resident = ONE_F_ONE_B.in_flight(plans.pp, plans.vpp, stage)
     for code, schedule in enumerate(IN_ORDER):
         chosen = plans.schedule == code
-        if schedule is not ONE_F_ONE_B and np.any(chosen):
+        if schedule is not ONE_F_ONE_B and chosen.any():
             resident = np.where(chosen, schedule.in_flight(plans.pp, plans.vpp, stage), resident)
-    if np.any(plans.overlap_exchange):
+    if plans.overlap_exchange.any():
         resident = resident + np.where(both_ways(plans), 0.0, plans.overlap_exchange / plans.vpp)
     return np.minimum(plans.num_microbatches, resident)
 

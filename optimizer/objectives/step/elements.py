@@ -16,14 +16,14 @@ from optimizer.objectives.pipeline.stages import Stages
 
 def counted(stages: Stages, each: Mapping[str, FloatArray]) -> FloatArray:
     """Sum over the kinds of layers on each stage x what one of the kind has."""
-    parts = (stages.counts[kind] * values for kind, values in each.items() if np.any(values))
+    parts = (stages.counts[kind] * values for kind, values in each.items() if values.any())
     return sum(parts, np.zeros(stages.exists.shape))
 
 
 def elements_on(layer_costs: LayerCosts, stages: Stages, part: str) -> FloatArray:
     """Elements of one sort, of LocalParameters, on each stage, of every copy there [elements]."""
     elements = counted(stages, {kind: getattr(kind_costs, part) for kind, kind_costs in layer_costs.by_kind.items()})
-    return elements * copies(layer_costs.plans) if np.any(both_ways(layer_costs.plans)) else elements
+    return elements * copies(layer_costs.plans) if both_ways(layer_costs.plans).any() else elements
 
 
 def weight_size(job: Job) -> float:

@@ -286,13 +286,14 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
     nothing = np.zeros(len(plans))
     columns: dict[str, FloatArray] = {}
     for group in groups:
+        buckets = buckets_of(job, plans, group, knobs)
         reduce, gather = (
             sum((message.seconds(job) for message in messages), nothing) / share
-            for messages in (gradient_messages(job, plans, group, knobs), weight_messages(job, plans, group, knobs))
+            for messages in (gradient_messages(job, plans, group, buckets), weight_messages(plans, group, buckets))
         )
         gather = gather + sliced_seconds(job, plans, group)
         columns[f"reduce_{group.part}"], columns[f"gather_{group.part}"] = reduce, gather
-        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets_of(job, plans, group, knobs)
+        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets
         columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
     return ElementRates(**{f.name: spread(columns.get(f.name, nothing), shape) for f in fields(ElementRates)})
@@ -301,11 +302,12 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
 def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Iterator[Message]:
     """Everything that travels once per step; `times` of a message is for each element that a rank holds."""
     for group in groups:
-        yield from gradient_messages(job, plans, group, knobs)
-        yield from weight_messages(job, plans, group, knobs)
+        buckets = buckets_of(job, plans, group, knobs)
+        yield from gradient_messages(job, plans, group, buckets)
+        yield from weight_messages(plans, group, buckets)
 
 
-def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
+def gradient_messages(job: Job, plans: Plans, group: Group, buckets: FloatArray) -> Iterator[Message]:
     """Gradients, reduced in the type in which they are kept.
 
     ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once`: reduce-scatter, or an all-reduce where the software
@@ -318,26 +320,24 @@ def gradient_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobC
     megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
     """
     width, whole = float(job.grad_bytes), reduced_whole(job, plans)
-    yield from _bucketed(job, plans, group, knobs, "gradients", "all_reduce", width, (plans.zero_stage == 0) | whole)
+    yield from _bucketed(group, buckets, "gradients", "all_reduce", width, (plans.zero_stage == 0) | whole)
     scattered = (plans.zero_stage == 1) & ~whole | reduced_once(job, plans)
-    yield from _bucketed(job, plans, group, knobs, "gradients", "reduce_scatter", width, scattered)
-    yield from _bucketed(job, plans, group, knobs, "gradients", "all_reduce", width, group.hybrid > 1, among=True)
+    yield from _bucketed(group, buckets, "gradients", "reduce_scatter", width, scattered)
+    yield from _bucketed(group, buckets, "gradients", "all_reduce", width, group.divided, among=True)
 
 
-def weight_messages(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> Iterator[Message]:
+def weight_messages(plans: Plans, group: Group, buckets: FloatArray) -> Iterator[Message]:
     """Weights that ZeRO-1 and 2 gather after the update, in the buckets of the gradients.
 
     Source: Rajbhandari et al., arXiv 1910.02054, section 7.
     """
     once = (plans.zero_stage == 1) | (plans.zero_stage == 2)
-    yield from _bucketed(job, plans, group, knobs, "weights", "all_gather", ELEMENT, once)
+    yield from _bucketed(group, buckets, "weights", "all_gather", ELEMENT, once)
 
 
 def _bucketed(
-    job: Job,
-    plans: Plans,
     group: Group,
-    knobs: Knobs | KnobColumns,
+    buckets: FloatArray,
     purpose: str,
     kind: str,
     width: float,
@@ -348,12 +348,11 @@ def _bucketed(
     """The message of one bucket where it is `sent`: whole within the replicas, or within each sharding group, of which
     `among` the groups travels the shard that a rank keeps.
     """
-    if not np.any(sent):
+    if not sent.any():
         return
-    resident = group.reduced / buckets_of(job, plans, group, knobs)
-    whole = resident * np.where(group.hybrid > 1, group.shards, 1.0)
-    within = np.where(group.hybrid > 1, group.shards, group.ranks)
-    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (within, group.stride)
+    resident = group.reduced / buckets
+    whole = resident * group.parts
+    ranks, stride = (group.hybrid, group.stride * group.shards) if among else (group.within, group.stride)
     yield Message(
         parallelism=DP,
         purpose=purpose + " of experts" * (group.part == "experts"),

@@ -129,9 +129,9 @@ class Step:
         layer_costs, stages = self.layer_costs, self.stages
         total = layer_costs.stage_seconds
         for kind, kind_costs in layer_costs.by_kind.items():
-            if np.any(kind_costs.seconds):
+            if kind_costs.seconds.any():
                 total = total + stages.counts[kind] * kind_costs.seconds
-            if kind in LAYERS and np.any(kind_costs.recompute):
+            if kind in LAYERS and kind_costs.recompute.any():
                 total = total + stages.recomputed[kind] * kind_costs.recompute
         return stages.exists * total
 

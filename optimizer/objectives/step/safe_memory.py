@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import exp
 from statistics import NormalDist
 
 import numpy as np
 
-from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.known import MEMORY
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import error_of
@@ -80,12 +81,16 @@ def chances(job: Job, reserved: FloatArray) -> FloatArray:
     return np.array([NORMAL.cdf(value) for value in deviations.tolist()])
 
 
-@lru_cache(maxsize=256)
 def memory_error(job: Job) -> tuple[float, float]:
     """Mean and standard deviation of log(reserved / predicted) of any plan of the job [1].
 
-    One pair for all of them, as their margin must be; intervals are those of a plan.
+    One pair for all of them, as their margin must be, and for all limits on them; intervals are those of a plan.
     """
+    return _memory_error(replace(job, limits=Limits()))
+
+
+@lru_cache(maxsize=256)
+def _memory_error(job: Job) -> tuple[float, float]:
     return error_of(job, None, 1.0, MEMORY)
 
 

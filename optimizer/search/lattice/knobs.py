@@ -63,12 +63,16 @@ def tuned(layer_costs: LayerCosts, knobs: KnobColumns | None = None) -> Tuned:
     As much of the optimizer state is on the host as memory asks for, of the classes of risk that of the least value;
     the other settings are `knobs`, or those of `unhosted` without trials.
     """
-    stages = stages_of(layer_costs.job.model, layer_costs.plans)
     knobs = knobs or unhosted(layer_costs)
+    offloads, fits = zip(*_offloads(layer_costs), strict=True)
+    settings = joined_knobs([replace(knobs, offload=offload) for offload in offloads])
+    # Every share of every plan is priced at once.
+    every = layer_costs.take(np.tile(np.arange(len(layer_costs)), len(offloads)))
+    values = valued(every, stages_of(every.job.model, every.plans), settings)
+    parts = (np.split(column, len(offloads)) for column in (values, np.concatenate(fits) & fits_host(every, settings)))
     options = [
-        Tuned(knobs=each, values=valued(layer_costs, stages, each), fits=fits & fits_host(layer_costs, each))
-        for offload, fits in _offloads(layer_costs, stages)
-        for each in (replace(knobs, offload=offload),)
+        Tuned(knobs=replace(knobs, offload=offload), values=value, fits=fit)
+        for offload, value, fit in zip(offloads, *parts, strict=True)
     ]
     return reduce(_better, options)
 
@@ -92,18 +96,19 @@ def valued(layer_costs: LayerCosts, stages: Stages, knobs: Knobs | KnobColumns) 
     return objective_of(layer_costs.job).value(layer_costs, knobs, step.seconds, reserved)
 
 
-def _offloads(layer_costs: LayerCosts, stages: Stages) -> list[tuple[FloatArray, BoolArray]]:
+def _offloads(layer_costs: LayerCosts) -> list[tuple[FloatArray, BoolArray]]:
     """Shares of the optimizer state on the host, the best of each plan among them, and whether a plan fits with each.
 
     What fits with the least share for the largest risk fits with those for smaller ones, which are no less.
     """
     job, (largest, *smaller) = layer_costs.job, risk_classes(layer_costs.job)
-    offload, fits = least_offload(at_risk(layer_costs, largest.risk), stages)
+    need = HostNeed.of(layer_costs, stages_of(job.model, layer_costs.plans))
+    offload, fits = need.least(job.with_limits(oom_risk=largest.risk))
     options = [(offload, fits)]
     if job.prefer == EXPECTED and not slower_on_host(job):
-        options.append((0.0 * offload, _needed(layer_costs, stages) == 0))
+        options.append((0.0 * offload, need.share(job) == 0))
     for each in smaller:
-        less_risk = least_offload(at_risk(layer_costs, each.risk), stages)[0]
+        less_risk = need.least(job.with_limits(oom_risk=each.risk))[0]
         if np.any(less_risk != options[-1][0]):
             options.append((less_risk, fits))
     return options
@@ -137,29 +142,40 @@ def at_most_offload(layer_costs: LayerCosts) -> KnobColumns:
     return replace(columns(Knobs(), len(layer_costs)), offload=most_offload(layer_costs))
 
 
-def least_offload(layer_costs: LayerCosts, stages: Stages) -> tuple[FloatArray, BoolArray]:
-    """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
+@dataclass(frozen=True, kw_only=True)
+class HostNeed:
+    """What decides how much of the optimizer state plans have on the host, but for the room that a risk leaves."""
 
-    All that may be where even that is too much, or updates are faster there.
-    """
-    share, most = _needed(layer_costs, stages), most_offload(layer_costs)
-    fits = share <= most
-    if not slower_on_host(layer_costs.job):
-        return most, fits
-    whole = np.ceil(np.minimum(share, most) / OFFLOAD_STEP) * OFFLOAD_STEP
-    return np.minimum(whole, most), fits
+    reserved: FloatArray  # by every stage (rows) with nothing there [B]
+    offloadable: FloatArray  # what may lie there of each stage [B]
+    most: FloatArray  # share of each plan that may [1]
 
+    @staticmethod
+    def of(layer_costs: LayerCosts, stages: Stages) -> HostNeed:
+        """Of plans with such stages."""
+        memory = stage_memory(layer_costs, stages)
+        return HostNeed(reserved=memory.reserved, offloadable=memory.offloadable, most=most_offload(layer_costs))
 
-def _needed(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
-    """Share of the optimizer state that must leave every stage: (reserved - safe memory) / optimizer bytes [1]."""
-    memory = stage_memory(layer_costs, stages, Knobs())
-    excess = np.maximum(memory.reserved - safe_memory(layer_costs.job), 0.0)
-    return np.asarray(np.where(excess > 0, excess / np.maximum(memory.offloadable, 1e-9), 0.0).max(axis=0))
+    def share(self, job: Job) -> FloatArray:
+        """Share of the optimizer state that must leave every stage: (reserved - safe memory) / optimizer bytes [1]."""
+        excess = np.maximum(self.reserved - safe_memory(job), 0.0)
+        return np.asarray(np.where(excess > 0, excess / np.maximum(self.offloadable, 1e-9), 0.0).max(axis=0))
 
+    def least(self, job: Job) -> tuple[FloatArray, BoolArray]:
+        """Share of the optimizer state that must be on the host for a plan to fit, and whether it then does.
 
-def needed_offload(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
-    """Share of the optimizer state that no smaller one replaces: `least_offload` before it is rounded, or less [1]."""
-    return np.maximum(least_offload(layer_costs, stages)[0] - OFFLOAD_STEP, 0.0)
+        All that may be where even that is too much, or updates are faster there.
+        """
+        share = self.share(job)
+        fits = share <= self.most
+        if not slower_on_host(job):
+            return self.most, fits
+        whole = np.ceil(np.minimum(share, self.most) / OFFLOAD_STEP) * OFFLOAD_STEP
+        return np.minimum(whole, self.most), fits
+
+    def needed(self, job: Job) -> FloatArray:
+        """Share of the optimizer state that no smaller one replaces: `least` before it is rounded, or less [1]."""
+        return np.maximum(self.least(job)[0] - OFFLOAD_STEP, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,11 @@ from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.knobs import (
     NAMES,
+    HostNeed,
     OwnSettings,
     at_most_offload,
     columns,
     joined_knobs,
-    needed_offload,
     tuned,
     valued,
 )
@@ -162,7 +162,7 @@ def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
         if np.any(rescued):
             some = layer_costs.take(rescued)
             values[rescued] = offloaded_value(some)
-            needed[rescued] = needed_offload(some, stages_of(job.model, some.plans))
+            needed[rescued] = HostNeed.of(some, stages_of(job.model, some.plans)).needed(job)
             chosen = replace(chosen, offload=np.where(rescued, most, chosen.offload))
             fits = fits | rescued
         lowest = least_per_step(work_of(layer_costs, mean_stage(job.model, layer_costs.plans)), needed)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds
+from optimizer.search.layouts.solve.layout import Solved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class AssignedLayouts:
     layout of any plan is better at the plan's own knobs, knob_bound: at any setting of the knobs [unit of objective].
     band: plans whose bound is below the best even split, `solved` of them got the best of their layouts. `complete`: no
     layout that could be better was left out for want of time or effort. placed: what `place` found for runners-up, by
-    the plan without a layout.
+    the plan without a layout. lattice: what no layout of any plan beats, layouts: the problems that were solved.
     """
 
     best: Candidate | None
@@ -61,6 +63,8 @@ class AssignedLayouts:
     solved: int
     complete: bool
     placed: Mapping[Plan, Candidate | None] = field(default_factory=dict)
+    lattice: LatticeBounds | None = field(default=None, compare=False)
+    layouts: Solved = field(default_factory=Solved, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,22 +79,25 @@ def lay_out(
     time_limit: float | None = None,
     below: float = np.inf,
     own: OwnSettings | None = None,
+    lattice: LatticeBounds | None = None,
+    layouts: Solved | None = None,
     with_knob_bound: bool = True,
     size: int = 0,
 ) -> AssignedLayouts:
     """The best plan with its best layout that fits, or `even`, the best even split, where none is better.
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
-    job's plans as far as they are known. with_knob_bound: else the bound is left at 0. size: plans of the lattice,
-    where the batches are what is left of it.
+    job's plans as far as they are known, lattice: bounds of the plans, layouts: of problems that are solved.
+    with_knob_bound: else the bound is left
+    at 0. size: plans of the lattice, where the batches are what is left of it.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
     than the best step.
     """
-    search = _search(job, tuning, time_limit, own=own)
+    search = _search(job, tuning, time_limit, own=own, layouts=layouts)
     split = even.value if even else np.inf
-    lattice = LatticeBounds.of(job, cost_batches, tuning, split, size)
+    lattice = lattice or LatticeBounds.of(job, cost_batches, tuning, split, size)
     bounds = lattice.bounds
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
@@ -121,6 +124,8 @@ def lay_out(
         band=int(np.sum(bounds * classes[-1].factor < split)),
         solved=len(search.solved),
         complete=bound >= value * (1 - SAME),
+        lattice=lattice,
+        layouts=search.layouts,
     )
 
 
@@ -152,7 +157,7 @@ def _class(
         values[part] = np.maximum(bounds[part], fitting)
         low = part[values[part] * factor < search.limit]
         if len(low):
-            own = _known(search, layer_costs.take(low), numbers[low])
+            own = _known(search, layer_costs.take(low), floor.take(low), numbers[low])
             values[low] = _visit(search, _prospects(search, own, numbers[low], factor), numbers[low]) / factor
     search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
     return values
@@ -197,6 +202,8 @@ def place(
     alone = [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers]
     for floors, prospects_of, scale in every:
         search.limit = max((each.limit for each in alone), default=np.inf)
+        if all(floors.least[index] * scale >= of_plan.limit for index, of_plan in enumerate(alone)):
+            continue
         some = prospects_of()
         for index, of_plan in enumerate(alone):
             if search.expired():
@@ -221,9 +228,9 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
             in_class, floor = lattice.at(low, each.risk if number else None)
             fitting = hosted.fitting(low, in_class, floor, search.limit / each.factor) * each.factor
             left = fitting < search.limit
-            low, in_class = low[left], in_class.take(left)
+            low, in_class, floor = low[left], in_class.take(left), floor.take(left)
         if len(low):
-            open_plans |= set(low[list(_undecided(search, in_class, low, each.factor))].tolist())
+            open_plans |= set(low[list(_undecided(search, in_class, floor, low, each.factor))].tolist())
     return LayoutBounds(
         band=int(np.sum(bounds * classes[-1].factor < even)),
         undecided=len(open_plans),
@@ -232,9 +239,14 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
 
 
 def _search(
-    job: Job, tuning: Tuning, time_limit: float | None, effort: float = EFFORT, own: OwnSettings | None = None
+    job: Job,
+    tuning: Tuning,
+    time_limit: float | None,
+    effort: float = EFFORT,
+    own: OwnSettings | None = None,
+    layouts: Solved | None = None,
 ) -> _Search:
-    layouts, deadline = Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
+    layouts, deadline = layouts or Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
     return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
 
 
@@ -249,9 +261,11 @@ def _proof_plans(search: _Search, lattice: LatticeBounds, fitting: FloatArray) -
     return ProofPlans(layer_costs=layer_costs.take(chosen).copied(), values=values[chosen], fits=fits[chosen])
 
 
-def _undecided(search: _Search, layer_costs: LayerCosts, numbers: IntArray, factor: float) -> set[int]:
+def _undecided(
+    search: _Search, layer_costs: LayerCosts, floor: StepFloor, numbers: IntArray, factor: float
+) -> set[int]:
     """Plans of which the bounds alone do not say that no layout is below the limit of a search."""
-    own = _own(search, layer_costs)
+    own = _own(search, layer_costs, floor)
     return {
         int(plan)
         for prospects, scale in _prospects(search, own, numbers, factor)
@@ -338,18 +352,20 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
         search.best, search.limit = candidate, candidate.value
 
 
-def _own(search: _Search, layer_costs: LayerCosts) -> PlanFloors:
-    """The plans at their own settings, or all at the fixed ones."""
-    return plan_floors(layer_costs, search.tuning.fixed or search.own.of(layer_costs))
+def _own(search: _Search, layer_costs: LayerCosts, floor: StepFloor | None = None) -> PlanFloors:
+    """The plans at their own settings, or all at the fixed ones; `floor` is theirs at the default or the fixed ones."""
+    if (fixed := search.tuning.fixed) is not None:
+        return plan_floors(layer_costs, fixed)
+    return plan_floors(layer_costs, search.own.of(layer_costs), floor)
 
 
-def _known(search: _Search, layer_costs: LayerCosts, numbers: IntArray) -> PlanFloors:
+def _known(search: _Search, layer_costs: LayerCosts, floor: StepFloor, numbers: IntArray) -> PlanFloors:
     """The floors of plans with these numbers in the lattice, found once for all classes of risk."""
     for known, floors in search.floors:
         place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
         if (known[place] == numbers).all():
             return floors.take(place).of(layer_costs)
-    floors, order = _own(search, layer_costs), np.argsort(numbers)
+    floors, order = _own(search, layer_costs, floor), np.argsort(numbers)
     search.floors.append((numbers[order], floors.take(order)))
     return floors
 

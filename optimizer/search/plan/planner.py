@@ -96,7 +96,17 @@ def proven(
         ties = near_ties(points, best, value, others) if points else NearTies()
     with clock.phase("safety"):
         safety = (
-            safety_of(job, unproven.space, swept, layouts.best, tuning, unproven.left, unproven.contenders)
+            safety_of(
+                job,
+                unproven.space,
+                swept,
+                layouts,
+                layouts.best,
+                unproven.estimate,
+                tuning,
+                unproven.left,
+                unproven.contenders,
+            )
             if priced_risk
             else None
         )

@@ -9,12 +9,13 @@ from optimizer.base.errors import TimeLimit
 from optimizer.job.fields import FAST
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.plan import Plans
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
-from optimizer.search.layouts.assigned import Candidate
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.one_layout import as_given
@@ -25,12 +26,14 @@ def safety_of(
     job: Job,
     space: Space,
     swept: Sweep,
+    searched: AssignedLayouts,
     best: Candidate,
+    estimate: Estimate,
     tuning: Tuning,
     time_limit: float | None = None,
     contenders: Contenders | None = None,
 ) -> Safety | None:
-    """The best plan on paper of a job, beside the job's own `best`.
+    """The best plan on paper of a job, beside the job's own `best`, of which there is an `estimate`.
 
     It is searched as the best is, over every layout; the plans are priced already. None where the job itself asks for
     that plan, or the time is over before every plan was seen.
@@ -39,7 +42,7 @@ def safety_of(
     if (risk_of(job) == EVEN_RISK and job.prefer == FAST) or time_limit == 0.0:
         return None
     deadline = Deadline.after(time_limit)
-    own = value_of(bold, best.plan, best.knobs, estimate_of(bold, price(bold, Plans.of([best.plan]), best.knobs), 0))
+    own = value_of(bold, best.plan, best.knobs, estimate)
     every = (
         contenders.batches(space, bold, own, deadline) if contenders and not job.layout_given else space.until(deadline)
     )
@@ -54,6 +57,8 @@ def safety_of(
             even=even,
             time_limit=time_limit,
             own=swept.own,
+            lattice=searched.lattice.by(bold) if searched.lattice else None,
+            layouts=searched.layouts.ruled_out,
             with_knob_bound=False,
             size=swept.space,
         )
@@ -64,9 +69,9 @@ def safety_of(
     if layouts.best.value >= own * (1 - SAME):
         return Safety(fastest=None)
     plan, knobs = layouts.best.plan, layouts.best.knobs
-    estimate = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
-    slower = value_of(bold, plan, knobs, estimate) / own - 1
-    return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=estimate, slower=slower))
+    fastest = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
+    slower = value_of(bold, plan, knobs, fastest) / own - 1
+    return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=fastest, slower=slower))
 
 
 def on_paper(job: Job) -> Job:

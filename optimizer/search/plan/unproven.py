@@ -14,10 +14,11 @@ from optimizer.constraints.rule import Rule
 from optimizer.constraints.rules.dualpipe import placed
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
-from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.plan import Knobs, Plan
 from optimizer.job.target import unbuilt
+from optimizer.objectives.layer.layer_costs import layer_costs_of_plan
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price
+from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import Space
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
@@ -137,5 +138,5 @@ def search(
         if layouts is None or layouts.best is None:
             return start
         best, knobs = layouts.best.plan, layouts.best.knobs
-        estimate = estimate_of(job, price(job, Plans.of([best]), knobs), 0)
+        estimate = estimate_of(job, price_layer_costs(layer_costs_of_plan(job, best), knobs), 0)
     return replace(start, plan=best, knobs=knobs, estimate=estimate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,14 @@ class LatticeBounds:
         floor = joined(floors, every.plans)
         bounds = floor.bound(any_knobs=tuning.fixed is None)
         return LatticeBounds(tuning=tuning, layer_costs=every, floor=floor, bounds=bounds, space=space)
+
+    def by(self, job: Job) -> LatticeBounds | None:
+        """The same by what another job minimises, of a lattice that is here as a whole and at no fixed settings."""
+        if len(self.layer_costs) < self.space or self.tuning.fixed is not None:
+            return None
+        layer_costs = self.layer_costs.changed(job=job)
+        floor = self.floor.by(layer_costs)
+        return replace(self, layer_costs=layer_costs, floor=floor, bounds=floor.bound(any_knobs=True))
 
     def at(self, numbers: IntArray, risk: float | None) -> tuple[LayerCosts, StepFloor]:
         """The plans with these numbers and their floors in a class of risk [1]; as they are for None."""

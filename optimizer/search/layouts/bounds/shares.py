@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plan
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, nothing
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import kinds_of
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload
@@ -19,7 +19,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, knobs_at
 from optimizer.search.layouts.bounds.even_splits import even_memory, only_even
 from optimizer.search.layouts.bounds.stage_needs import SLACK
-from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, host_share, step_floor
+from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, step_floor
 from optimizer.search.layouts.costs import StageCosts, stage_costs
 from optimizer.search.layouts.problem import LayoutProblem, problem_of
 
@@ -79,13 +79,12 @@ class PlanFloors(Rows):
         return bounds
 
 
-def plan_floors(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> PlanFloors:
-    """The floors of plans, each at its own settings or all at the same."""
+def plan_floors(layer_costs: LayerCosts, knobs: Knobs | KnobColumns, unhosted: StepFloor | None = None) -> PlanFloors:
+    """The floors of plans, each at its own settings or all at the same; `unhosted` at others where they are known."""
     own = columns(knobs, len(layer_costs)) if isinstance(knobs, Knobs) else knobs
     own = replace(own, offload=np.zeros(len(layer_costs)))
-    return PlanFloors(
-        layer_costs=layer_costs, knobs=own, floor=step_floor(layer_costs, own), costs=stage_costs(layer_costs, own)
-    )
+    floor = unhosted.at(layer_costs, own) if unhosted else step_floor(layer_costs, own)
+    return PlanFloors(layer_costs=layer_costs, knobs=own, floor=floor, costs=stage_costs(layer_costs, own))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,25 +120,26 @@ def prospects_at(floors: PlanFloors, share: FloatArray, limit: float) -> Prospec
 
 def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
     """The plans that may have a value below `limit` with something on the host, with the shares where they may."""
-    most = np.round(most_offload(floors.layer_costs) / OFFLOAD_STEP).astype(np.int64)
-    least = np.maximum(np.floor(least_share(floors) / OFFLOAD_STEP).astype(np.int64), 1)
-    plan = np.flatnonzero((least <= most) & slower_on_host(floors.job))
-    low, high = least[plan], most[plan]
-    bounds = _between(floors, plan, low, high, limit)
+    plan = np.flatnonzero((floors.least < limit) & slower_on_host(floors.job))
+    if not len(plan):
+        return Prospects(floors=floors, plan=plan, low=nothing(0), high=nothing(0), bounds=nothing(0))
+    some = floors.take(plan)
+    high = np.round(most_offload(some.layer_costs) / OFFLOAD_STEP).astype(np.int64)
+    low = np.maximum(np.floor(least_share(some) / OFFLOAD_STEP).astype(np.int64), 1)
+    open_ = low <= high
     for _ in range(ROUNDS):
-        open_ = bounds < limit
         plan, low, high = _cut(plan[open_], low[open_], high[open_])
         bounds = _between(floors, plan, low, high, limit)
-    some, row = np.unique(plan, return_inverse=True)
-    least_bound, first, last = np.full(len(some), np.inf), np.full(len(some), np.inf), np.zeros(len(some))
+        open_ = bounds < limit
+    plans, row = np.unique(plan, return_inverse=True)
+    least_bound, first, last = np.full(len(plans), np.inf), np.full(len(plans), np.inf), np.zeros(len(plans))
     np.minimum.at(least_bound, row, bounds)
-    open_ = bounds < limit
     np.minimum.at(first, row[open_], low[open_])
     np.maximum.at(last, row[open_], high[open_])
     open_plans = np.flatnonzero(least_bound < limit)
     return Prospects(
         floors=floors,
-        plan=some[open_plans],
+        plan=plans[open_plans],
         low=first[open_plans] * OFFLOAD_STEP,
         high=last[open_plans] * OFFLOAD_STEP,
         bounds=least_bound[open_plans],
@@ -176,5 +176,5 @@ def least_share(floors: PlanFloors) -> FloatArray:
     for kind, count in kinds_of(floors.job.model).items():
         need = need + count * memory.least(kind, 1.0)
     state = floors.floor.offloadable
-    share = host_share(layer_costs, floors.floor.states, state)
+    share = floors.floor.host_share(floors.job)
     return np.maximum(share, np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))

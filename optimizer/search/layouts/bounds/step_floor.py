@@ -26,7 +26,7 @@ from optimizer.objectives.step.per_step import (
 from optimizer.objectives.step.price import ONE_F_ONE_B, filled_bubble
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
-from optimizer.search.lattice.knobs import needed_offload
+from optimizer.search.lattice.knobs import HostNeed
 from optimizer.search.layouts.bounds.stage_capacity import obliged_layers, stage_capacity
 from optimizer.search.layouts.bounds.stage_needs import SLACK, apart, common
 from optimizer.search.layouts.costs import StageCosts
@@ -78,6 +78,9 @@ class StepFloor(Rows):
     obliged: FloatArray
     states: FloatArray
     offloadable: FloatArray
+    alone: FloatArray
+    alone_offloadable: FloatArray
+    alone_most: FloatArray
 
     def value(self, slowest: FloatArray, *, any_knobs: bool = False) -> FloatArray:
         """Least value of a step whose slowest stage takes so long for one micro-batch, infinite where none can
@@ -170,12 +173,28 @@ class StepFloor(Rows):
 
     def of(self, layer_costs: LayerCosts) -> StepFloor:
         """The floors of the same plans where memory has other room: what any knobs leave is all that it moves."""
-        job, share = layer_costs.job, host_share(layer_costs, self.states, self.offloadable)
+        job, share = layer_costs.job, self.host_share(layer_costs.job)
         return self.changed(
             job=job,
             tuned=self.per_step - (self.collectives + self.updated * least_update_time(layer_costs, share)),
             least_surplus=objective_of(job).surplus(layer_costs).spared(share, 1.0) + self.obliged,
         )
+
+    def by(self, layer_costs: LayerCosts) -> StepFloor:
+        """The floors of the same plans, none with anything on the host, by what another job minimises."""
+        job = layer_costs.job
+        return self.changed(job=job, **_worth(layer_costs, 0.0, self.host_share(job))).of(layer_costs)
+
+    def at(self, layer_costs: LayerCosts, knobs: KnobColumns) -> StepFloor:
+        """The floors of the same plans at other settings, with as much of the optimizer state on the host as here."""
+        per_step = work_per_step(work_of(layer_costs, mean_stage(self.job.model, self.plans)), knobs).total[0]
+        once = per_step + self.job.stack["step_overhead"]
+        return self.changed(per_step=per_step, once=once).of(layer_costs)
+
+    def host_share(self, job: Job) -> FloatArray:
+        """Share of the optimizer state that is on the host in every layout that fits a job's room, or less [1]."""
+        alone = HostNeed(reserved=self.alone[None], offloadable=self.alone_offloadable[None], most=self.alone_most)
+        return host_share(job, self.plans, self.states, self.offloadable, alone)
 
     def value_of(self, seconds: float, index: int) -> float:
         """Value of one plan whose pipeline takes so long, with what happens once per step and the price on recomputed
@@ -239,14 +258,11 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
     per_step, (collectives, updated) = once.total[0], least_collectives(work)
     none, every = (update_time(layer_costs, np.asarray(share)) for share in (0.0, 1.0))
     states, offloadable = states_of_model(layer_costs), states_of_model(layer_costs, offloadable=True)
-    share, surplus = host_share(layer_costs, states, offloadable), objective_of(job).surplus(layer_costs)
-    obliged = surplus.recomputing(
-        {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
-    )
+    alone = _only_stages(layer_costs)
+    share = host_share(job, plans, states, offloadable, alone)
     return StepFloor(
         job=job,
         plans=plans,
-        rate=objective_of(job).rates(job, plans),
         layer=usual.mean(dense, moe),
         less=usual.less(dense, moe, apart(job, plans)),
         head=seconds[HEAD],
@@ -256,18 +272,36 @@ def step_floor(layer_costs: LayerCosts, knobs: Knobs | KnobColumns = Knobs()) ->
         once=per_step + overhead,
         tuned=per_step - (collectives + updated * least_update_time(layer_costs, share)),
         hosted=once.inputs["updated"][0] * (every - none),
-        surplus=surplus.spared(knobs.offload) + obliged,
-        least_surplus=surplus.spared(share, 1.0) + obliged,
-        hosted_surplus=surplus.spared(1.0) - surplus.spared(0.0),
         alternates=((plans.schedule == ONE_F_ONE_B) & (plans.pp > 1)).astype(np.float64),
         forward=_forward_share(layer_costs),
         per_step=per_step,
         collectives=collectives,
         updated=updated,
-        obliged=spread(obliged, (len(plans),)),
         states=states,
         offloadable=offloadable,
+        alone=alone.reserved[0],
+        alone_offloadable=alone.offloadable[0],
+        alone_most=alone.most,
+        **_worth(layer_costs, knobs.offload, share),
     )
+
+
+def _worth(layer_costs: LayerCosts, offload: FloatArray | float, share: FloatArray) -> dict[str, FloatArray]:
+    """What the objective makes of plans with a share `offload` of the optimizer state on the host, and no less than
+    `share` in any layout that fits: columns of StepFloor.
+    """
+    job, counts = layer_costs.job, kinds_of(layer_costs.job.model)
+    objective, surplus = objective_of(job), objective_of(job).surplus(layer_costs)
+    obliged = surplus.recomputing(
+        {kind: counts[kind] * recomputing(layer_costs, kind)[0] for kind in layer_costs.by_kind}
+    )
+    return {
+        "rate": objective.rates(job, layer_costs.plans),
+        "surplus": surplus.spared(offload) + obliged,
+        "least_surplus": surplus.spared(share, 1.0) + obliged,
+        "hosted_surplus": surplus.spared(1.0) - surplus.spared(0.0),
+        "obliged": spread(obliged, (len(layer_costs),)),
+    }
 
 
 def _forward_share(layer_costs: LayerCosts) -> FloatArray:
@@ -279,20 +313,27 @@ def _forward_share(layer_costs: LayerCosts) -> FloatArray:
     return np.asarray(np.minimum(np.maximum.reduce(shares), 0.5))
 
 
-def host_share(layer_costs: LayerCosts, states: FloatArray, offloadable: FloatArray) -> FloatArray:
+def host_share(job: Job, plans: Plans, states: FloatArray, offloadable: FloatArray, alone: HostNeed) -> FloatArray:
     """Share of the optimizer state that is on the host in every layout that fits, or less [1].
 
-    All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage holds its
-    activations besides, and leaves most room where it recomputes whatever may be.
+    All stages together hold every state: what is beyond their room is on the host, or nothing fits. One stage `alone`
+    holds its activations besides, and leaves most room where it recomputes whatever may be.
     """
-    job, plans = layer_costs.job, layer_costs.plans
     capacity = plans.pp * (safe_memory(job) - job.stack["workspace"])
     share = np.clip((states - capacity) / np.maximum(offloadable, 1.0), 0.0, 1.0)
-    alone = np.flatnonzero(plans.pp == 1)
+    return np.where(plans.pp == 1, alone.needed(job), share)
+
+
+def _only_stages(layer_costs: LayerCosts) -> HostNeed:
+    """What plans of one stage need, and nothing for others."""
+    alone = np.flatnonzero(layer_costs.plans.pp == 1)
+    columns = np.zeros((3, len(layer_costs)))
     if len(alone):
         some = layer_costs.take(alone)
-        share[alone] = needed_offload(some, stages_of(layer_costs.job.model, some.plans))
-    return share
+        need = HostNeed.of(some, stages_of(some.job.model, some.plans))
+        columns[:, alone] = need.reserved[0], need.offloadable[0], need.most
+    reserved, offloadable, most = columns
+    return HostNeed(reserved=reserved[None], offloadable=offloadable[None], most=most)
 
 
 def _least(layer_costs: LayerCosts, kind: str) -> FloatArray:

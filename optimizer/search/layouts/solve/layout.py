@@ -311,6 +311,11 @@ class Solved:
     effort: float | None = None
     known: dict[Hashable, tuple[float, Layout | None]] = field(default_factory=dict)
 
+    @property
+    def ruled_out(self) -> Solved:
+        """What is known to take too long, for another search: of equal layouts that finds the same as without it."""
+        return replace(self, known={key: each for key, each in self.known.items() if each[1] is None})
+
     def best(self, problem: LayoutProblem, at_most: float = inf, time_limit: float | None = None) -> Layout:
         """The best layout, or one that a cut short search found; `time_limit` [s] is for what is not known.
 

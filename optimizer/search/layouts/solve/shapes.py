@@ -110,7 +110,8 @@ def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
         even = [virtual_stages((), len(names), pp, len(limits) // pp)]
         counts = np.vstack([even, nearly_even(limits, len(names)), *graded(limits, len(names), pp)])
         low, high = np.array(limits).T
-        counts = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0)
+        # Without an index `unique` imports numpy.ma.
+        counts, _ = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0, return_index=True)
     # MTP layers follow all others: in the last virtual stage, or in the one before where that has none.
     sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
     ahead = np.repeat([0, 1], [len(counts), len(sooner)])
