@@ -15,8 +15,7 @@ from optimizer.constraints.rule import BoolArray, Rule
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
-from optimizer.job.plan import FIELDS, IntArray, Plans
-from optimizer.objectives.arrays import different
+from optimizer.job.plan import FIELDS, Plans
 
 RESOLUTION = 10**8  # integer steps of the least value of a plan that fits: bounds are rounded down by at most 1e-8
 
@@ -45,28 +44,23 @@ def prove(
     """The plan of the least value under the rules, each posted under a literal of its own name.
 
     The plans need not satisfy the rules: rejecting those that do not is the solver's part. `fits` says which fit in
-    memory, else the rule's own check. `hint` is a plan that satisfies all, beside which those of a higher value need no
-    solver. Raises OptimizerError where what was posted allows another plan than the check.
+    memory, else the rule's own check. Raises OptimizerError where what was posted allows another plan than the check.
     """
     fitting = values if fits is None or not fits.any() else values[fits]
     unit = float(fitting.min()) / RESOLUTION
     costs = np.floor(values / unit).astype(np.int64)
-    no_worse = np.flatnonzero(costs <= costs[hint]) if hint >= 0 else np.arange(len(costs))
-    program = program_of(job, rules, plans, fits, no_worse)
+    program = program_of(job, rules, plans, fits)
     _compare(job, rules, plans, program)
     program.enforce()
-    program.minimise(list(zip(program.points, costs[no_worse].tolist(), strict=True)))
+    program.minimise(list(zip(program.points, costs.tolist(), strict=True)))
     if hint >= 0:
-        program.hint({literal: int(point == hint) for point, literal in zip(no_worse, program.points, strict=True)})
+        program.hint(dict.fromkeys(program.points, 0) | {program.points[hint]: 1})
     # One of the points is true: propagation decides them in less time than presolve takes.
     solution = program.solve(seed, time_limit, prepare=False)
-    if solution.status == INFEASIBLE and hint >= 0:
-        return prove(job, rules, plans, values, fits=fits, seed=seed, time_limit=time_limit)
     if solution.values is None or solution.status != OPTIMAL:
         infeasible = solution.status == INFEASIBLE
         return Proof(proven=infeasible, bound=np.inf if infeasible else max(0.0, solution.bound) * unit)
-    literals = zip(no_worse.tolist(), program.points, strict=True)
-    point = next(point for point, literal in literals if solution.values[literal])
+    point = next(point for point, literal in enumerate(program.points) if solution.values[literal])
     ties = tuple(np.flatnonzero(costs <= costs[point] + 1).tolist())
     return Proof(proven=True, bound=float(costs[point]) * unit, point=point, ties=ties)
 
@@ -82,22 +76,16 @@ def core(job: Job, rules: Sequence[Rule], plans: Plans, time_limit: float | None
     return program.solve(time_limit=time_limit).core
 
 
-def program_of(
-    job: Job,
-    rules: Sequence[Rule],
-    plans: Plans,
-    fits: BoolArray | None = None,
-    rows: IntArray | slice = slice(None),
-) -> Program:
-    """Variables over the plans' values, a literal for every plan or for those of some rows, and every rule."""
+def program_of(job: Job, rules: Sequence[Rule], plans: Plans, fits: BoolArray | None = None) -> Program:
+    """Variables over the plans' values, a literal for every plan, and every rule."""
     columns = _columns(plans)
     program = Program({name: different(column).tolist() for name, column in columns.items()})
-    program.hold({name: column[rows] for name, column in columns.items()})
+    program.hold(columns)
     for rule in rules:
         if isinstance(rule, Memory):
-            rule = replace(rule, fits=(rule.check(job, plans) if fits is None else fits)[rows])
+            rule = replace(rule, fits=rule.check(job, plans) if fits is None else fits)
         elif isinstance(rule, HostActivations):
-            rule = replace(rule, fits=rule.check(job, plans)[rows])
+            rule = replace(rule, fits=rule.check(job, plans))
         rule.post(job, program, program.literal(rule.name))
     return program
 
