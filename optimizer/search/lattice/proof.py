@@ -16,6 +16,7 @@ from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Plans
+from optimizer.objectives.arrays import different
 
 RESOLUTION = 10**8  # integer steps of the least value of a plan that fits: bounds are rounded down by at most 1e-8
 
