@@ -242,8 +242,10 @@ def fragmentation(rate: FloatArray, dynamic: FloatArray) -> FloatArray:
 MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
-        memory_term("weights", "weights", per_element=weight_bytes, formula=states),
-        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states, trained=True),
+        memory_term("weights", "weights", per_element=weight_bytes, formula=states, follows_weights=True),
+        memory_term(
+            "gradients", "gradients", per_element=gradient_bytes, formula=states, trained=True, follows_weights=True
+        ),
         memory_term(
             "optimizer",
             "optimizer",
@@ -251,6 +253,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
             formula=states,
             trained=True,
             offloadable=True,
+            follows_weights=True,
             knobs=("offload",),
         ),
         memory_term(
