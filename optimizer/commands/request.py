@@ -105,7 +105,7 @@ def job_of(request: Request) -> tuple[Job, tuple[str, ...]]:
     cluster = _cluster(request, assumed)
     launched = launchers()[request.target].stack if request.target in launchers() else ""
     method, rule = method_of(request.train, request.base), optimizer_of(request.optimizer)
-    fine = tunes(method, rule, request.loss)
+    fine = tunes(method, rule, request.loss) or request.train == FULL
     stack = load_stack(request.stack or launched or default_stack(cluster.device, fine, rule.in_backward))
     assumed += _clashes(request, {"model": model.name, "cluster": cluster.name, "stack": stack.name})
     routing = routing_settings(request.routing)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from optimizer.base.errors import InvalidFile
+from optimizer.base.units import GB
 from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
 from optimizer.catalog.hardware import with_network
 from optimizer.frameworks.every import FRAMEWORKS
@@ -21,10 +22,10 @@ from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.lengths import OFF, ON
 from optimizer.job.method import FULL
 from optimizer.job.model import Model
-from optimizer.job.plan import Knobs, Plan, balanced
+from optimizer.job.plan import Knobs, Plan, Plans, balanced
 from optimizer.job.stack import Stack
-from optimizer.job.switches import switched_to
 from optimizer.objectives.pipeline.stages import filled_stages
+from optimizer.objectives.step.host_memory import least_weights_on_host
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
@@ -109,8 +110,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     framework = FRAMEWORKS[launch.program]
     software = settings.pop("software", "")
     stack = load_stack(controls.stack or software or framework.stack)
-    if liger := settings.pop("liger", ""):
-        stack = switched_to(stack, {"liger": liger})
+    if settings.get("liger") == OFF and "liger" not in stack.features.switchable:
+        del settings["liger"]
     if not controls.stack:
         launch.assumed.append(f"{software or launch.program} behaves as the stack {stack.name} (--stack)")
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
@@ -165,6 +166,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.unsearched.append(
             f"a gradient bucket of {settings['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
+    if hosted := float(least_weights_on_host(job, Plans.of([plan]))[0]):
+        launch.assumed.append(f"{hosted / GB:,.0f} GB of host memory for each GPU, where weights and their updates are")
     return LaunchAsRead(
         launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=settings, stack=stack
     )

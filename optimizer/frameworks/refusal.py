@@ -38,6 +38,7 @@ def runnable(
     """
     if answer.plan is None:
         raise InputError(f"there is no plan to export: the answer is {answer.status}")
-    if missing := lacking(answer.job, answer.plan, answer.knobs):
+    hosted = {"a file written with weights on the host": answer.job.stack.features.hosted_weights}
+    if missing := (*lacking(answer.job, answer.plan, answer.knobs), *lacks(hosted)):
         raise InputError(f"{launcher} cannot run {plan}: it lacks {'; '.join(missing)}")
     return answer.job, answer.plan

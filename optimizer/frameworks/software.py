@@ -9,6 +9,7 @@ from typing import Any
 from optimizer.job.method import ADAPTERS
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.stack import BY_VIRTUAL_STAGE, Fixed, Stack
+from optimizer.job.switches import switched_to
 from optimizer.job.variables import DISPATCHERS
 
 PARAM_BYTES = 2
@@ -22,7 +23,7 @@ WITHOUT = {"tp_overlap": 0.4}
 
 STATED = (
     *("cuda_graphs", "graphed", "grad_bytes", "optimizer_bytes"),
-    *("fused_accumulation", "fused_experts", "fp8_recipe", "keeps_gathered"),
+    *("fused_accumulation", "fused_experts", "fp8_recipe", "keeps_gathered", "hosted_weights"),
 )  # features of a stack that a launch may say
 
 
@@ -36,6 +37,8 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
     >>> round(off["dp_overlap"] / Stack(name="mine")["dp_overlap"], 3)
     0.667
     """
+    if settings.get("liger") == "on":
+        stack = switched_to(stack, {"liger": "on"})
     features, adapts = stack.features, str(settings.get("train", "")).startswith(ADAPTERS)
     if "attention" in settings:
         own = features.attention

@@ -19,7 +19,7 @@ from optimizer.job.job import EVEN, LAYERS, LAYOUT
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.step.price import price
-from optimizer.objectives.step.safe_memory import chances
+from optimizer.objectives.step.safe_memory import USUAL_RISK, chances
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.plan.best import best_plan
 
@@ -119,17 +119,26 @@ def _priced(question: LaunchAsRead, plans: Plans, turned: Mapping[str, Any]) -> 
 
 
 def _firsts(question: LaunchAsRead, current: State, plans: Plans) -> Iterator[Edit]:
-    """Of plans that change the same setting the best: the fastest that fits, else that of least memory."""
+    """Of plans that change the same setting the best: the fastest that fits, else that of least memory; and the best
+    that is sure to fit, where that is another one.
+    """
     if not len(plans):
         return
-    order = ordered(current, *_priced(question, plans, {}))
-    seen: set[frozenset[str]] = set()
-    for plan in plans.take(order).plans():
+    seconds, reserved = _priced(question, plans, {})
+    order, surely = ordered(current, seconds, reserved), _sure(current, reserved)
+    seen: dict[frozenset[str], bool] = {}
+    for plan, sure in zip(plans.take(order).plans(), surely[order].tolist(), strict=True):
         names = moved(current.plan, plan)
-        if names in seen:
+        if names in seen and (seen[names] or not sure):
             continue
-        seen.add(names)
+        seen[names] = sure
         yield edit_to(current, state_of(question, plan))
+
+
+def _sure(current: State, reserved: FloatArray) -> BoolArray:
+    """What fits with 90 % at least, or needs no more memory than what runs."""
+    leaner = current.fits & (reserved <= current.estimate.reserved)
+    return np.asarray(leaner | (chances(current.job, reserved) >= 1.0 - USUAL_RISK))
 
 
 def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
@@ -155,8 +164,10 @@ def _pairs(question: LaunchAsRead, current: State, near: Plans, counts: Any) -> 
         rows = rows & capturable(question.job.model, near) if "cuda_graphs" in turned else rows
         plans = near.take(np.flatnonzero(rows))
         if len(plans):
-            place = int(ordered(current, *_priced(question, plans, turned))[0])
-            edits.append(edit_to(current, state_of(question, plans.plan(place), turned)))
+            seconds, reserved = _priced(question, plans, turned)
+            order = ordered(current, seconds, reserved)
+            places = {int(order[0]), *order[_sure(current, reserved)[order]][:1].tolist()}
+            edits += [edit_to(current, state_of(question, plans.plan(place), turned)) for place in sorted(places)]
     for first, second in combinations(switches(question, question.plan), 2):
         edits.append(edit_to(current, state_of(question, question.plan, {**first, **second})))
     return edits

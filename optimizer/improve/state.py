@@ -111,7 +111,16 @@ def dollars(run: WholeRun, state: State) -> float | None:
 
 NOTICEABLE = 1e-3  # share of the step that an edit must gain to be worth saying
 FOLLOWING = ("dp", "num_microbatches", "schedule")
-SOFTWARE = ("global_batch", "reduce_overlap", "gather_overlap", "offload", "cuda_graphs", "compiled")
+SOFTWARE = (
+    "global_batch",
+    "reduce_overlap",
+    "gather_overlap",
+    "offload",
+    "cuda_graphs",
+    "compiled",
+    "liger",
+    "hosted_weights",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

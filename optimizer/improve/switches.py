@@ -22,6 +22,8 @@ SWITCHES: tuple[Mapping[str, Any], ...] = (
     {"offload": 0.0},
     {"cuda_graphs": True},
     {"compiled": True},
+    {"liger": "on"},
+    {"hosted_weights": False, "offload": 0.0},
 )
 
 

@@ -143,7 +143,7 @@ def tunes(method: Method, rule: Optimizer, loss: str = "") -> bool:
     >>> [tunes(method_of(train), optimizer_of(name)) for train, name in (("", "muon"), ("", "adamw-8bit"))]
     [False, True]
     """
-    return method.freezes or bool(rule.bytes) or rule.in_backward or bool(loss)
+    return method.freezes or bool(rule.bytes) or rule.paged or rule.in_backward or bool(loss)
 
 
 def lighter_ways(train: str, optimizer: str) -> list[tuple[str, str]]:

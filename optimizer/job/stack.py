@@ -216,6 +216,8 @@ class Features:
     selective: Annotated[str, SELECTIVE] = "core"
     selective_on_host: bool = False  # what selective recomputation keeps lies on host until its layer needs it
     activation_offload: bool = False  # it can keep activations on host
+    # weights, gradients and states that ZeRO-3 shards lie on host, where they are updated
+    hosted_weights: bool = False
     hosted_checkpoints: bool = False  # it can keep the inputs of recomputed layers on host
     # recomputing a layer ends where all that the backward pass needs is resident: before a dense layer's last product,
     # before what experts return travels back where it was weighed before

@@ -95,6 +95,7 @@ def jobs(draw: st.DrawFn) -> Job:
         recompute=draw(st.sampled_from([("none",), ("none", "full"), ("none", "selective", "full")])),
         recompute_modules=draw(st.sampled_from([(), MODULES, ("layernorm", "mlp", "moe", "shared_experts")])),
         activation_offload=draw(st.booleans()),
+        hosted_weights=draw(st.sampled_from([False, False, True])),
         sequence_parallel=draw(st.booleans()),
         uneven_stages=draw(st.booleans()),
         settable=draw(st.sampled_from([SETTABLE, SETTABLE, ("bucket", "comm_sm_share"), ()])),

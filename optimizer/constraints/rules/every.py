@@ -89,6 +89,6 @@ def _of_some(job: Job) -> tuple[Rule, ...]:
         TiedPipeline(): job.model.tied_embeddings and not features.tied_stages,
         ContextShares(): features.context_shares,
         HostActivations(): bool(job.cluster.host_memory)
-        and (features.activation_offload or features.hosted_checkpoints),
+        and (features.activation_offload or features.hosted_checkpoints or features.hosted_weights),
     }
     return tuple(rule for rule, holds in rules.items() if holds)

@@ -1,4 +1,4 @@
-"""What a plan keeps of its activations on the host fits in the host's memory, if its layers lie as well as can be."""
+"""What a plan keeps of activations and weights on the host fits in its memory, if its layers lie as well as can be."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Plans
 from optimizer.objectives.layer.cost import offloads_activations
-from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, least_host_activations, node_memory
+from optimizer.objectives.layer.sharded import hosts_weights
+from optimizer.objectives.step.host_memory import (
+    ROUNDING,
+    host_memory_per_gpu,
+    least_host_activations,
+    least_weights_on_host,
+    node_memory,
+)
 
 STEP = 16 * GB  # in which memory of a host is bought
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostActivations:
-    """Activations on the host <= what its memory has for each GPU, under some layout; any where it is not known.
+    """Activations and weights on the host <= what its memory has for each GPU, under some layout; any where it is not
+    known.
 
     The layouts that are searched keep it stage by stage. `fits` says for CP-SAT which of the program's points fit.
     """
@@ -41,8 +49,9 @@ class HostActivations:
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
+        what = "weights and activations" if job.stack.features.hosted_weights else "activations"
         return (
-            f"activations on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, "
+            f"{what} on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, "
             f"of {_node(job):,.0f} GB of a node of {job.cluster.name}"
         )
 
@@ -59,13 +68,17 @@ class HostActivations:
         """The job where the host takes whatever activations it is asked to take."""
         asked = {name for some in (job.limits.fixed, job.limits.ranges, job.limits.choices) for name in some}
         moving = {"activation_offload", "recompute"} if job.stack.features.selective_on_host else {"activation_offload"}
-        return job if asked.isdisjoint(moving) else job.with_host_memory(0.0)
+        return job if asked.isdisjoint(moving) and not job.stack.features.hosted_weights else job.with_host_memory(0.0)
 
     def _on_host(self, job: Job, plans: Plans) -> FloatArray:
-        """Room on the host that each plan's activations take for a GPU [B]."""
-        least, some = np.zeros(len(plans)), np.flatnonzero(offloads_activations(job, plans))
+        """Room on the host that each plan's activations and weights take for a GPU at least [B]."""
+        least, some = np.zeros(len(plans)), np.flatnonzero(hosts_weights(job, plans))
         if len(some):
-            least[some] = least_host_activations(job, plans.take(some))
+            least[some] = least_weights_on_host(job, plans.take(some))
+        some = np.flatnonzero(offloads_activations(job, plans))
+        if len(some):
+            alone, activations = plans.pp[some] == 1, least_host_activations(job, plans.take(some))
+            least[some] = np.where(alone, least[some] + activations, np.maximum(least[some], activations))
         return least
 
 

@@ -31,6 +31,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in ke
 COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "tp", "cp", "seq_len")
 MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
 STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
+WEIGHTS, OFFLOADING = PATHS["hosted_weights"], "offload"  # the second is a word of the Trainer's
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
 HOSTING: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(HOSTED, (True, "legacy")),
@@ -70,6 +71,11 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
     TRAINER: ("use_peft", "max_length", *OBJECTIVE),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+LIGER_KEYS: Mapping[str, str] = {
+    TRAINER: LIGER[0],
+    "ms-swift": LIGER[0],
+    "llama-factory": LIGER[2],
+}  # what switches it on
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORD, CHAT = "torch_dtype", "data_split"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
@@ -139,7 +145,7 @@ def read(launch: Launch, values: Values) -> None:
     _numbers(launch, values)
     if CHAT in values:
         launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
-    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *NAMES, *LENGTHS, *PRECISION)
+    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
@@ -155,6 +161,8 @@ def read(launch: Launch, values: Values) -> None:
         method += PREFERENCES
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
+    elif software in LIGER_KEYS:
+        launch.settings["liger"] = "off"
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
 
 
@@ -226,8 +234,26 @@ def _sharding(launch: Launch, values: Values) -> None:
     if (path := first(values, DEVICE)) and values[path] != "none":
         share = values.get(RATIO, 1.0)
         launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
-    if values.get("zero_optimization.offload_param.device") not in (None, "none"):
-        launch.unsearched.append("zero_optimization.offload_param: weights are taken to stay on the device")
+    _hosted(launch, values)
+
+
+def hosting(values: Values) -> str:
+    """The path that has weights lie on the host, "" where none does."""
+    stated = next((path for path in WEIGHTS if str(values.get(path)).lower() in ("cpu", "nvme", "true")), "")
+    return stated or (TRAINER_FSDP if OFFLOADING in _words(values) else "")
+
+
+def _hosted(launch: Launch, values: Values) -> None:
+    """Note that weights lie on the host, where their optimizer does too."""
+    path, settings = hosting(values), launch.settings
+    if not path:
+        return
+    if settings["zero_stage"] == 3 and (settings["fsdp"] or settings.get("offload") == 1.0):
+        launch.say("hosted_weights", True, path)
+        if values.get(path) == "nvme":
+            launch.assumed.append(f"{path} nvme is priced as memory of the host, which is faster")
+    else:
+        launch.unsearched.append(f"{path}: weights are priced on the host under ZeRO-3 with the whole optimizer there")
 
 
 def _overlap(values: Values, stage: int) -> dict[str, Any]:
@@ -301,4 +327,10 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[BUCKET] = round(turned["bucket"] / 2.0)
     if "offload" in turned:
         wanted[first(values, DEVICE) or DEVICE[0]] = "cpu" if turned["offload"] else "none"
+    if "liger" in turned:
+        own = next((name for name in LIGER_KEYS if any(mark in values for mark in TUNERS[name])), TRAINER)
+        wanted[next((path for path in LIGER if path in values), LIGER_KEYS[own])] = True
+    if (path := hosting(values)) and ("hosted_weights" in turned or after.zero_stage != before.zero_stage):
+        words = " ".join(word for word in str(wanted.get(path, values[path])).split() if word != OFFLOADING)
+        wanted[path] = words if path == TRAINER_FSDP else "none" if path.endswith("device") else False
     return wanted

@@ -36,6 +36,7 @@ SECTION = "optimizer"  # names a component by itself on a command
 TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
 SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
 QUANTISED = "model.quantize_base"
+HOSTED = "fsdp_cpu_offload"  # weights, gradients and states on the host
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
 LORA_RANK, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
 POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
@@ -80,10 +81,15 @@ def read(launch: Launch, values: Values) -> None:
     launch.fixed += tuple(name for name in ("tp", "cp") if COUNTS[name] not in values)
     if settings.get("gpus") == 1:
         settings["zero_stage"] = 0
+    if values.get(HOSTED) is True:
+        if settings.get("zero_stage") == 3:
+            launch.say("hosted_weights", True, HOSTED)
+        else:
+            launch.unsearched.append(f"{HOSTED}: weights are priced on the host where {RESHARD} is on")
     note_dtype(launch, values, DTYPE)
     if settings.get("dtype") == "bf16":
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
-    known = [MODEL, DTYPE, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
+    known = [MODEL, DTYPE, HOSTED, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
     spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
     if model := next(filter(None, map(named, spellings)), ""):
@@ -117,7 +123,8 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan."""
-    return tied(COUNTS_OF_PLAN, before, after) | written_keys(KEYS, before, after)
+    hosting = {HOSTED: False} if "hosted_weights" in turned else {}
+    return tied(COUNTS_OF_PLAN, before, after) | written_keys(KEYS, before, after) | hosting
 
 
 COUNTS_OF_PLAN: Mapping[str, str] = {name: key for name, key in COUNTS.items() if name != "seq_len"}

@@ -83,6 +83,40 @@ def reduced_whole(job: Job, plans: Plans) -> BoolArray:
     return np.asarray((plans.zero_stage == 1) & job.stack.features.reduces_whole)
 
 
+def hosts_weights(job: Job, plans: Plans) -> BoolArray:
+    """Plans whose sharded weights, gradients and optimizer state lie on the host."""
+    return np.asarray((plans.zero_stage == 3) & job.stack.features.hosted_weights)
+
+
+def hosted_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[FloatArray, FloatArray]:
+    """What a layer's weights and gradients that lie on the host travel in a forward and in a backward pass [s].
+
+    A rank's shard of the weights, 2 B / ranks an element, goes to the device before each gather, that of the gradients
+    back to the host after each scatter; the link carries both at once.
+
+    Source: Rajbhandari et al., arXiv 2104.07857, section 5 (ZeRO-Infinity); pytorch/pytorch v2.7,
+    torch/distributed/fsdp/_fully_shard/_fsdp_param.py (offload_to_cpu).
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> from optimizer.job.switches import switched_to
+    >>> stack = switched_to(load_stack("hf-2026"), {"hosted_weights": "on"})
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=stack, gpus=4, seq_len=2048,
+    ...     global_batch=4)
+    >>> each = LocalParameters.all_trained(shared=np.array([1e9]), experts=np.zeros(1))
+    >>> forward, _ = hosted_seconds(job, Plans.of([Plan(dp=4, zero_stage=3)]), each)
+    >>> float(forward[0] * job.cluster.host_bandwidth)
+    500000000.0
+    """
+    weights, gradients = nothing(len(plans)), nothing(len(plans))
+    for part, ranks, _ in groups(plans):
+        shards = shard_ranks(plans, ranks)
+        weights = weights + ELEMENT * getattr(elements, part) / shards
+        gradients = gradients + job.grad_bytes * getattr(elements, f"trained_{part}") / shards
+    rate = np.where(hosts_weights(job, plans), 1.0 / job.cluster.host_bandwidth, 0.0)
+    return job.forward_passes * weights * rate, np.maximum(weights, gradients) * rate
+
+
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
     """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
 
@@ -130,9 +164,9 @@ def sharded_exposures(
 ) -> dict[str, Exposure]:
     """What of each kind's sharded weights and gradients neighbouring layers' computation does not hide [s].
 
-    exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers, and
-    what hooks make the host late (`Covers.late`). The embedding, which computes nothing, hides under a neighbouring
-    dense layer and what shows of that.
+    exposed = sent - overlap x min(sent, computation) in each pass, at `sharded_rate` of the rate of whole layers, with
+    `hosted_seconds` before and after it, and what hooks make the host late (`Covers.late`). The embedding, which
+    computes nothing, hides under a neighbouring dense layer and what shows of that.
     `few` are the plans with distinct replicas, `rows` the one of each plan.
     """
     if not np.any(plans.zero_stage >= 2):
@@ -150,6 +184,9 @@ def sharded_exposures(
             / job.stack.features.sharded_rate
             for phase in (FORWARD, BACKWARD)
         )
+        if job.stack.features.hosted_weights:
+            ways = hosted_seconds(job, few, elements[kind])
+            forward, backward = forward + ways[0][rows], backward + ways[1][rows]
         shown: tuple[FloatArray, ...] = (
             exposed(forward, ahead, overlap),
             exposed(backward, behind, overlap),

@@ -9,10 +9,17 @@ from optimizer.job.plan import KnobColumns, Knobs, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.cost import hosted_bytes, offloads_activations
-from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
+from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, even_stages, kinds_of, stages_of
-from optimizer.objectives.step.linear_stage import activations_on_host, stage_memory, states_of_model
+from optimizer.objectives.step.linear_stage import (
+    activations_on_host,
+    hosted_of,
+    stage_memory,
+    states_of_model,
+    weights_on_host,
+)
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
@@ -70,6 +77,25 @@ def least_host_activations(job: Job, plans: Plans) -> FloatArray:
     return np.asarray(whole / np.sum(np.where(number < plans.pp, 1.0 / flying, 0.0), axis=0))
 
 
+def least_weights_on_host(job: Job, plans: Plans) -> FloatArray:
+    """What the stage of each plan that has most keeps on the host with sharded weights, under any layout: the mean [B].
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> from optimizer.job.switches import switched_to
+    >>> stack = switched_to(load_stack("hf-2026"), {"hosted_weights": "on"})
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=stack, gpus=1, seq_len=2048,
+    ...     global_batch=8, optimizer="adamw-fused")
+    >>> whole = least_weights_on_host(job, Plans.of([Plan(zero_stage=3), Plan()]))
+    >>> (whole / job.model.params).round(2).tolist()
+    [8.0, 0.0]
+    """
+    if not np.any(hosts_weights(job, plans)):
+        return np.zeros(len(plans))
+    layer_costs = layer_costs_of(job, plans)
+    return hosted_of(layer_costs)(layer_costs.replicas.whole_of_plans) / plans.pp * np.ones(len(plans))
+
+
 def most_offload(layer_costs: LayerCosts) -> FloatArray:
     """Share of each plan's optimizer state that may lie on the host [1].
 
@@ -100,15 +126,15 @@ def most_offload(layer_costs: LayerCosts) -> FloatArray:
     free = np.full(len(plans), host_memory_per_gpu(job))
     if np.any(offloads_activations(job, plans)):
         free = np.maximum(free - activations_on_host(layer_costs, even_stages(job.model, plans)).max(axis=0), 0.0)
-    share = np.minimum(most, free / (mean * np.where(plans.pp > 1, UNEVEN, 1.0)))
+    share = np.minimum(most, free / (np.maximum(mean, ROUNDING) * np.where(plans.pp > 1, UNEVEN, 1.0)))
     return np.asarray(np.floor(share / OFFLOAD_STEP) * OFFLOAD_STEP)
 
 
 def on_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> FloatArray:
     """The most that a stage of each plan keeps on the host for a GPU [B].
 
-    Activations, and offload x the optimizer state, of the stage that has most; 12 B an element: of 175 billion on 16
-    GPUs, half there:
+    Activations, offload x the optimizer state and what lies there with the weights, of the stage that has most; 12 B
+    an element: of 175 billion on 16 GPUs, half there:
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from optimizer.job.plan import Plan
@@ -119,15 +145,20 @@ def on_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> FloatArray:
     [65.6]
     """
     stages = stages_of(layer_costs.job.model, layer_costs.plans)
-    resident = stage_memory(layer_costs, stages).offloadable * knobs.offload
+    resident = stage_memory(layer_costs, stages).offloadable * knobs.offload + weights_on_host(layer_costs, stages)
     if np.any(offloads_activations(layer_costs.job, layer_costs.plans)):
         resident = resident + activations_on_host(layer_costs, stages)
     return np.asarray(resident.max(axis=0))
 
 
+def uses_host(job: Job, plans: Plans) -> BoolArray:
+    """Plans that keep activations or weights on the host, whatever the knobs."""
+    return offloads_activations(job, plans) | hosts_weights(job, plans)
+
+
 def fits_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> BoolArray:
     """Plans whose host has room for what they keep on it, as their layers lie."""
-    something = np.asarray(knobs.offload > 0) | offloads_activations(layer_costs.job, layer_costs.plans)
+    something = np.asarray(knobs.offload > 0) | uses_host(layer_costs.job, layer_costs.plans)
     if not layer_costs.job.cluster.host_memory or not np.any(something):
         return np.ones(len(layer_costs), dtype=np.bool_)
     return on_host(layer_costs, knobs) <= host_memory_per_gpu(layer_costs.job) * (1 + ROUNDING)

@@ -38,6 +38,7 @@ class LayerBytes(Rows, Generic[N]):
     recomputing: N  # of the stage, while it recomputes its largest layer or a module of it [B]
     freed: N  # of `static`, before anything is recomputed [B]
     state: N  # may lie on the host instead, all of it together [B]
+    hosted: N  # on the host because sharded weights are, whatever is in flight [B]
     host_in_flight: N  # on the host for each micro-batch in flight [B]
     chosen: N  # 1 where it may be recomputed or not, 0 where it always or never is [1]
 
@@ -78,7 +79,8 @@ class LinearStage(Rows, Generic[N]):
 
     def on_host(self, kind: str, in_flight: Any) -> Any:
         """Bytes of one layer on the host [B]."""
-        return self.offload * self.layers[kind].state + in_flight * self.layers[kind].host_in_flight
+        layer = self.layers[kind]
+        return self.offload * layer.state + layer.hosted + in_flight * layer.host_in_flight
 
     def offloaded(self, share: Any) -> LinearStage[N]:
         """The same with so much more of the optimizer state on the host [1]."""
@@ -142,6 +144,7 @@ def linear_stage(layer_costs: LayerCosts, offload: FloatArray | float = 0.0) -> 
         _of_elements([(term, times) for term, times, _ in terms], layer_costs),
         _of_elements([(term, hosts) for term, _, hosts in terms], layer_costs),
     )
+    on_host_of = hosted_of(layer_costs)
     layers = {}
     for kind, kind_costs in layer_costs.by_kind.items():
         columns = dict.fromkeys(("in_flight", "recomputed", "recomputing", "freed", "host_in_flight"), nothing)
@@ -159,17 +162,32 @@ def linear_stage(layer_costs: LayerCosts, offload: FloatArray | float = 0.0) -> 
         always, chosen = recomputing(layer_costs, kind)
         columns["in_flight"] = np.where(always > 0, columns["recomputed"], columns["in_flight"])
         columns |= {"static": static * several, "freed": columns["freed"] * several}
-        layers[kind] = LayerBytes(**columns, state=state * several, chosen=chosen)
+        layers[kind] = LayerBytes(
+            **columns, state=state * several, hosted=on_host_of(kind_costs) * several, chosen=chosen
+        )
     fixed = sum((term.of_stage(layer_costs) * times for term, times, _ in terms), nothing)
     return LinearStage(layers=layers, fixed=fixed, offload=nothing).offloaded(offload)
 
 
-def _of_elements(terms: Sequence[tuple[MemoryTerm, float]], layer_costs: LayerCosts) -> Callable[[Any], FloatArray]:
-    """What terms, each so many times, take of the elements of a layer, or of the whole model, that it is given [B]."""
+def hosted_of(layer_costs: LayerCosts) -> Callable[[Any], FloatArray]:
+    """What lies on the host with sharded weights of the elements that it is given [B]; nothing where these stay on the
+    device.
+    """
+    hosts = layer_costs.job.stack.features.hosted_weights
+    terms = [(term, 1.0) for term in MEMORY_TERMS.values() if term.follows_weights and hosts]
+    return _of_elements(terms, layer_costs, hosted=True)
+
+
+def _of_elements(
+    terms: Sequence[tuple[MemoryTerm, float]], layer_costs: LayerCosts, *, hosted: bool = False
+) -> Callable[[Any], FloatArray]:
+    """What terms, each so many times, take on the device, or of what lies on the host with the weights, of the elements
+    of a layer, or of the whole model, that it is given [B].
+    """
     freezes = layer_costs.job.method.freezes
     each = {True: [NOTHING, NOTHING], False: [NOTHING, NOTHING]}
     for term, times in terms:
-        for place, size in enumerate(term.of_element(layer_costs)):
+        for place, size in enumerate((term.of_hosted_element if hosted else term.of_element)(layer_costs)):
             sizes = each[term.trained and freezes]
             sizes[place] = sizes[place] + size * times
 
@@ -241,6 +259,15 @@ def activations_on_host(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
         size = term.on_host(layer_costs, kind)
         layers = layers + stages.counts[kind] * size if np.any(size) else layers
     return np.asarray(stages.exists * stages.in_flight * layers)
+
+
+def weights_on_host(layer_costs: LayerCosts, stages: Stages) -> FloatArray:
+    """Weights, gradients and optimizer state that each stage keeps on the host with sharded weights, for a GPU [B]."""
+    if not layer_costs.job.stack.features.hosted_weights:
+        return NOTHING
+    of = hosted_of(layer_costs)
+    layers = sum((stages.counts[kind] * of(costs) for kind, costs in layer_costs.by_kind.items()), NOTHING)
+    return np.asarray(stages.exists * layers * copies(layer_costs.plans))
 
 
 def stage_memory(layer_costs: LayerCosts, stages: Stages, knobs: Knobs | KnobColumns = Knobs()) -> StageMemory:

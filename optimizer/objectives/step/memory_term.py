@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.objectives.arrays import FloatArray, total
 from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import EMBEDDING, LAYERS, Stages
 from optimizer.objectives.step.elements import elements_on
@@ -68,6 +69,7 @@ class MemoryTerm(Term):
     free_early: Callable[[LayerCosts], bool] | None = None
     fragments: bool = False  # the allocator reserves more than it
     trained: bool = False  # `per_element` is of an element that is trained, not of each that is held
+    follows_weights: bool = False  # `per_element` lies on the host where sharded weights do
     # the share `offload` of it lies on the host. It is a state: per element or layer, not fragmented.
     offloadable: bool = False
 
@@ -92,7 +94,28 @@ class MemoryTerm(Term):
 
     def of_element(self, layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
         """Bytes of an element of shared parameters and of experts [B]."""
-        return self.per_element(layer_costs) if self.per_element else (NOTHING, NOTHING)
+        if not self.per_element:
+            return NOTHING, NOTHING
+        shared, experts = self.per_element(layer_costs)
+        if not self._hosted(layer_costs):
+            return shared, experts
+        stays = 1.0 - self._away(layer_costs)
+        return shared * stays, experts * stays
+
+    def of_hosted_element(self, layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
+        """Bytes of an element that lie on the host because sharded weights do, of shared parameters and experts [B]."""
+        if not self.per_element or not self._hosted(layer_costs):
+            return NOTHING, NOTHING
+        shared, experts = self.per_element(layer_costs)
+        away = self._away(layer_costs)
+        return shared * away, experts * away
+
+    def _hosted(self, layer_costs: LayerCosts) -> bool:
+        return self.follows_weights and layer_costs.job.stack.features.hosted_weights
+
+    def _away(self, layer_costs: LayerCosts) -> FloatArray:
+        """1 where the term lies on the host with the weights, else 0."""
+        return hosts_weights(layer_costs.job, layer_costs.plans).astype(np.float64)
 
     def of_layer(self, layer_costs: LayerCosts, kind: str) -> FloatArray:
         """Bytes of a layer, whatever is in flight [B]."""
@@ -120,7 +143,7 @@ class MemoryTerm(Term):
         """Inputs of the formula on stages, for this share of the term."""
         layer_costs, stages = content.layer_costs, content.stages
         if self.per_element:
-            shared, experts = (each * share for each in self.per_element(layer_costs))
+            shared, experts = (each * share for each in self.of_element(layer_costs))
             elements = dict(zip(PARTS, content.trained if self.trained else content.resident, strict=True))
             return {**elements, "shared_bytes": shared, "expert_bytes": experts}
         if self.per_layer:

@@ -15,7 +15,7 @@ from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
-from optimizer.objectives.layer.sharded import reduced_once
+from optimizer.objectives.layer.sharded import hosts_weights, reduced_once
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE
 from optimizer.objectives.step.elements import weight_size
@@ -65,7 +65,8 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     if not temporaries:
         return gradients
     each = sharded_bytes(layer_costs, temporaries, 2)
-    beyond = 1.0 - _covered(layer_costs, each)
+    # On the host one tensor is updated after the other.
+    beyond = np.where(hosts_weights(job, layer_costs.plans), 0.0, 1.0 - _covered(layer_costs, each))
     return gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
 
 
@@ -242,8 +243,10 @@ def fragmentation(rate: FloatArray, dynamic: FloatArray) -> FloatArray:
 MEMORY_TERMS: Mapping[str, MemoryTerm] = {
     term.name: term
     for term in (
-        memory_term("weights", "weights", per_element=weight_bytes, formula=states),
-        memory_term("gradients", "gradients", per_element=gradient_bytes, formula=states, trained=True),
+        memory_term("weights", "weights", per_element=weight_bytes, formula=states, follows_weights=True),
+        memory_term(
+            "gradients", "gradients", per_element=gradient_bytes, formula=states, trained=True, follows_weights=True
+        ),
         memory_term(
             "optimizer",
             "optimizer",
@@ -251,6 +254,7 @@ MEMORY_TERMS: Mapping[str, MemoryTerm] = {
             formula=states,
             trained=True,
             offloadable=True,
+            follows_weights=True,
             knobs=("offload",),
         ),
         memory_term(

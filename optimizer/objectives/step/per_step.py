@@ -20,7 +20,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
-from optimizer.objectives.layer.sharded import overlap_of, reduced_once, reduced_whole
+from optimizer.objectives.layer.sharded import hosts_weights, overlap_of, reduced_once, reduced_whole
 from optimizer.objectives.network.messages import DP, STEP, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages
@@ -184,6 +184,8 @@ def slower_on_host(job: Job) -> bool:
 
 
 def _update_inputs(layer_costs: LayerCosts, offload: FloatArray) -> dict[str, FloatArray]:
+    if layer_costs.job.stack.features.hosted_weights:
+        offload = np.where(hosts_weights(layer_costs.job, layer_costs.plans), 1.0, offload)
     return {**_traffic(layer_costs.job, offload), "besides": np.asarray(_besides(layer_costs))}
 
 

@@ -9,10 +9,9 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
 from optimizer.job.plan import Plans
-from optimizer.objectives.layer.cost import offloads_activations
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.power import capped_slowdown
-from optimizer.objectives.step.host_memory import on_host
+from optimizer.objectives.step.host_memory import on_host, uses_host
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.designs.figures import Figures, PlannedRun, figures
 from optimizer.purchase.price.catalogue import host_memory, paid, power_curve, price_row
@@ -182,7 +181,7 @@ def host_bytes(answer: Answer) -> float:
     if plan is None or answer.estimate is None:
         return 0.0
     plans = Plans.of([plan])
-    something = knobs.offload or offloads_activations(answer.job, plans)[0]
+    something = knobs.offload or uses_host(answer.job, plans)[0]
     return float(on_host(layer_costs_of(answer.job, plans), knobs)[0]) if something else 0.0
 
 

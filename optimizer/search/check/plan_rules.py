@@ -15,8 +15,9 @@ from optimizer.job.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.job.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
 from optimizer.objectives.layer.cost import offloads_activations
 from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, on_host
+from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, on_host, uses_host
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -77,10 +78,14 @@ def _set(job: Job, knobs: Knobs) -> tuple[Finding, ...]:
 
 def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     """Whether the host holds what is said to lie there; nothing where nothing does or its memory is not known."""
-    if not job.cluster.host_memory or not (knobs.offload or offloads_activations(job, plans).any()):
+    if not job.cluster.host_memory or not (knobs.offload or uses_host(job, plans).any()):
         return ()
     host_bytes = float(on_host(layer_costs_of(job, plans), knobs)[0])
-    there = {"activations": offloads_activations(job, plans).any(), "optimizer state": knobs.offload}
+    there = {
+        "activations": offloads_activations(job, plans).any(),
+        "optimizer state": knobs.offload,
+        "weights": hosts_weights(job, plans).any(),
+    }
     what = [name for name, some in there.items() if some]
     most = host_memory_per_gpu(job)
     reason = f"{host_bytes / GB:.1f} GB of {' and '.join(what)} are kept in {most / GB:.0f} GB of host memory per GPU"

@@ -19,6 +19,7 @@ from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.search.layouts.problem import FEW, free_problem
 from optimizer.search.layouts.solve.shapes import shapes_of
 
+LEAST = 1e-3  # of a layer, all of which may lie on the host [B]
 SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 
 
@@ -165,8 +166,8 @@ def needs_of(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> Needs:
         memory=memory,
         passes=passes,
         bare=memory.fixed + ends,
-        layer=usual.mean(*least),
-        whole=usual.mean(*whole),
+        layer=np.maximum(usual.mean(*least), LEAST),
+        whole=np.maximum(usual.mean(*whole), LEAST),
         obliged_recompute=np.where(freed > 0, 0.0, np.minimum.reduce(once)),
         spare=np.maximum(*(usual.less(kinds[0], kinds[1], apart(job, plans)[plan]) for kinds in (least, whole))),
         chosen=memory.layers[DENSE].chosen > 0,

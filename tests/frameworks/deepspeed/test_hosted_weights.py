@@ -1,0 +1,93 @@
+"""Weights on the host, as DeepSpeed, Accelerate, the Trainer and torchtune say it; and Liger's kernels, which pay."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from optimizer.frameworks.deepspeed.config import write
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
+from optimizer.frameworks.read import File, read_launch
+from optimizer.improve.edits import improve
+
+TRAINER = """model_name_or_path: meta-llama/Llama-3.1-8B
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+gradient_checkpointing: true
+max_length: 2048
+bf16: true
+"""
+ZERO = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+
+
+def launch_of(text: str, gpus: int = 2) -> Launch:
+    return read_launch([File("config.yaml", text.encode())], gpus, "llama3.1-8b").launch
+
+
+def asked(text: str, gpus: int = 2) -> LaunchAsRead:
+    return launch_as_read(launch_of(text, gpus=gpus), Controls(device="rtx-4090", gpus=gpus), "config.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER + "fsdp: full_shard auto_wrap offload\n",
+        TRAINER + "fsdp_config: {fsdp_reshard_after_forward: true, fsdp_offload_params: true}\n",
+        TRAINER + "deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu, offload_param_device: cpu}\n",
+        TRAINER + "zero_optimization: " + json.dumps(ZERO) + "\n",
+    ],
+)
+def test_they_are_read(text: str) -> None:
+    launch = launch_of(text)
+    assert launch.settings["hosted_weights"] is True
+    assert not launch.unsearched
+    question = asked(text)
+    assert question.job.stack.features.hosted_weights
+    assert any(sentence.startswith("32 GB of host memory for each GPU") for sentence in question.launch.assumed)
+
+
+@pytest.mark.parametrize("states", [{"device": "none"}, {"device": "cpu", "ratio": 0.5}])
+def test_half_of_it_is_told(states: dict[str, object]) -> None:
+    """DeepSpeed's weights on the host with states on the device are not priced, and that is said."""
+    launch = launch_of(TRAINER + "zero_optimization: " + json.dumps(ZERO | {"offload_optimizer": states}) + "\n")
+    assert "hosted_weights" not in launch.settings
+    assert any("offload_param" in sentence for sentence in launch.unsearched)
+
+
+def test_another_stage_takes_them_back() -> None:
+    question = asked(TRAINER + "fsdp: full_shard offload\n")
+    values = {"fsdp": "full_shard offload"}
+    turned = write(values, question.job, question.plan, question.plan, {"hosted_weights": False})
+    assert turned == {"fsdp": "full_shard"}
+    config = {"zero_optimization.stage": 3, "zero_optimization.offload_param.device": "cpu"}
+    assert write(config, question.job, question.plan, question.plan, {}) == {}
+
+
+def test_a_larger_micro_batch_that_is_sure_to_fit_is_offered() -> None:
+    """The fastest micro-batch fits with 83 %; the largest that is sure gains too, and a patch can have it."""
+    edits = improve(asked(TRAINER + "fsdp: full_shard offload\nuse_liger_kernel: false\n")).edits
+    sizes = {edit.after.plan.micro_batch: edit.sure for edit in edits if edit.names == {"micro_batch"}}
+    assert True in sizes.values()
+    assert min(size for size, sure in sizes.items() if sure) > 1
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("use_peft: true\n", "use_liger_kernel"),
+        ("stage: sft\nfinetuning_type: lora\n", "enable_liger_kernel"),
+    ],
+)
+def test_liger_is_an_edit(more: str, key: str) -> None:
+    question = asked(TRAINER + more, gpus=1)
+    edit = next(edit for edit in improve(question).edits if "liger" in edit.names)
+    assert edit.gain > 0.02
+    assert edit.after.job.stack.features.loss_chunks == 0
+    values = {"use_peft": True} if key.startswith("use") else {"finetuning_type": "lora"}
+    assert write(values, question.job, question.plan, question.plan, {"liger": "on"}) == {key: True}
+
+
+def test_paged_states_in_fp32_have_a_name() -> None:
+    assert launch_of(TRAINER + "optim: paged_adamw_32bit\n").settings["optimizer"] == "paged-adamw"
