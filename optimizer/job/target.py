@@ -119,7 +119,8 @@ def narrowed(stack: Stack, target: str, can: Launcher) -> Stack:
         reduces_once=own.reduces_once or can.reduces_once,
         tied_stages=own.tied_stages and can.tied_stages,
     )
-    empty = [name for name in ("schedules", "zero_stages", "recompute") if not getattr(features, name)]
+    needed = ("schedules", "zero_stages", "recompute")
+    empty = [name for name in needed if getattr(own, name) and not getattr(features, name)]
     if empty:
         raise InputError(
             f"{target} has none of the {', '.join(empty)} of {stack.name}: give another --stack or --target"
