@@ -37,7 +37,7 @@ WIDE = 2.0  # high over low of an interval that the head warns of
 FIXED = ("dp_communication", "bubble", "optimizer", "overhead")
 SMALL_BATCH = 0.25
 NEARLY_CERTAIN = 0.99
-TOLD = 1.005  # by how much longer runs like the fastest plan took than those like this one, before it is said
+NOTICEABLE = 1.005  # by how much longer runs like the fastest plan took than those like this one, before it is said
 # Moving parts that a cautious engineer would rather do without.
 HANDMADE = {"uneven stages", "stages that recompute unlike", "activations on the host", "optimizer on the host"}
 OPTION = re.compile(r" \(--([a-z-]+)(?:, --[a-z-]+)*\)$")
@@ -233,7 +233,7 @@ def _on_paper(answer: Answer, plan: Plan) -> Iterator[tuple[str, str]]:
         what = ", ".join(sorted(parts - set(moving_parts(plan, answer.knobs)))) or differing(plan, best.plan)
         what = what or f"{best.knobs.offload:.0%} of states on host"
         ours, theirs = order_factor(answer.job, Plans.of([plan, best.plan]))
-        if theirs > TOLD * ours:
+        if theirs > NOTICEABLE * ours:
             what = f"runs like it took {theirs / ours - 1.0:.0%} longer than priced, beside this; {what}"
         gain = f"{-best.slower:.1%} {words.better} on paper, fits with {chance(answer.job, best.estimate)}"
         yield words.best, cut(f"{gain}: {what}", LINE)

@@ -117,7 +117,7 @@ def as_sure_as(width: float, device: str) -> Callable[..., Interval]:
 
 def test_two_alike_have_even_chances_and_their_quotes_are_worth_asking_for() -> None:
     loose, points = alike()
-    found = judged(loose, points)
+    found = judged(loose, points, draws=6000)  # of 1,500 draws a worth errs by a seventh, more than these two differ by
     assert all(0.35 < item.chance < 0.65 for item in found.probabilities)
     asked = {(item.name, item.about) for item in found.questions}
     assert {("rent", "H100"), ("rent", "B200"), ("mfu", "H100"), ("mfu", "B200")} <= asked

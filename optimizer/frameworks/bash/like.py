@@ -144,12 +144,12 @@ def _written_out(value: str, own: str) -> str:
     for _ in range(DEEPEST):
         names = dict.fromkeys(re.findall(r"\$\{?(\w+)\}?", value))
         lines = {each: re.findall(rf"^[ \t]*(?:export[ \t]+)?{each}=(.*?)[ \t]*$", own, re.MULTILINE) for each in names}
-        if re.search(r"\$(?![\w{])|\$\{\w*[^\w}]|[`\"\\]", value) or any(len(found) > 1 for found in lines.values()):
+        if re.search(r"\$(?![\w{])|\$\{\w*[^\w}]|[`\"\\]", value) or any(len(texts) > 1 for texts in lines.values()):
             return ""
         if not any(lines.values()):
             return value
-        for each, found in lines.items():
-            for text in found:
-                held = text.strip("\"'").replace("\\", r"\\")
-                value = re.sub(rf"\$(?:{each}\b|\{{{each}\}})", held, value)
+        for each, texts in lines.items():
+            for text in texts:
+                plain = text.strip("\"'").replace("\\", r"\\")
+                value = re.sub(rf"\$(?:{each}\b|\{{{each}\}})", plain, value)
     return ""
