@@ -162,10 +162,10 @@ def groups_of(runs: Sequence[Run], *, wrong: int | None = None, oom: bool = Fals
             if len({run.plan for run in group if run.step_time}) >= FEWEST_PLANS
             and (not oom or any(run.out_of_memory for run in group))
         ]
-        known = {device_name(some[0]): some for some in telling(timed)}
+        known = {device_name(some[0]): [(plan_group(run), run) for run in some] for some in telling(timed)}
         for key, group, values in _left_out(stack, timed, chosen):
             values = values if wrong is None else made_wrong(values, wrong)
-            rest = [run for run in known.get(device_name(group[0]), []) if plan_group(run) != key]
+            rest = [run for own, run in known.get(device_name(group[0]), []) if own != key]
             sweep = swept(errors_of_runs(rest, -time_errors(rest, values))) if rest else None
             yield _group(str(key), group, values, oom, sweep)
 

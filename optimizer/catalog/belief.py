@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -30,15 +30,17 @@ def published_errors(file: str = RUNS) -> tuple[RunError, ...]:
     return tuple(map(known, _rows(file)))
 
 
-@cache
-def swept_errors() -> tuple[SweptError, ...]:
-    """What sweeps of published runs say of plans among each other."""
-    return tuple(SweptError(**_numbers(row, pull=float(row["pull"]))) for row in _rows(SWEEPS))
+def swept_errors(software: str, device: str) -> tuple[SweptError, ...]:
+    """What a sweep of published runs of a software on a device says of plans among each other; nothing without one."""
+    rows = _rows(SWEEPS, f"{software},{device},")
+    return tuple(SweptError(**_numbers(row, pull=float(row["pull"]))) for row in rows)
 
 
-def _rows(file: str) -> list[dict[str, str]]:
-    with (presets_folder() / file).open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+def _rows(file: str, begins: str = "") -> Iterator[dict[str, str]]:
+    """Rows of a table under its head, those alone that begin so."""
+    lines = (presets_folder() / file).read_text(encoding="utf-8").splitlines()
+    head, *rows = (line for line in lines if not line.startswith("#"))
+    return csv.DictReader([head, *(row for row in rows if row.startswith(begins))])
 
 
 def known(row: Mapping[str, str]) -> RunError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.likeness import fading, squares
-from optimizer.objectives.belief.places import plan_columns, software_of
+from optimizer.objectives.belief.places import EASY_MFU, place, plan_columns, software_of
 
 BLOCK = 1 << 12  # plans that are looked up together
 
@@ -63,15 +62,14 @@ def order_factor(job: Job, plans: Plans) -> FloatArray:
     sweep = sweep_of(software_of(job.stack), job.cluster.device.name)
     if sweep is None:
         return np.ones(len(plans))
-    model = job.model
-    size = np.array([log2(model.hidden), log2(model.params), log2(job.gpus), log2(job.seq_len)])
+    size = np.array(place(job, None, EASY_MFU).size)
     return np.asarray(np.exp(sweep.at(size, plan_columns(plans))))
 
 
 @lru_cache(maxsize=8)
 def sweep_of(software: str, device: str) -> PlanSweep | None:
     """The published sweep of a software without its release on a device, None where there is none."""
-    rows = [row for row in swept_errors() if (row.software, row.device) == (software, device)]
+    rows = swept_errors(software, device)
     if not rows:
         return None
     return PlanSweep(

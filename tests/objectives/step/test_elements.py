@@ -153,3 +153,20 @@ def test_one_rank_holds_the_whole_model(model: object) -> None:
     found = parameters(model, Plans.of([Plan()]))
     count = sum(number * float(found[kind].both[0]) for kind, number in kinds_of(model).items())
     assert count == pytest.approx(model.params + model.mtp_params, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("zero", "expected"),
+    [
+        (1, {"gradients": ("all_reduce", 1), "weights": ("all_gather", 1)}),
+        (0, {"gradients": ("all_reduce", 64)}),
+    ],
+)
+def test_nanotron_reduces_in_buckets_of_ddp_or_all_at_once(zero: int, expected: dict[str, tuple[str, int]]) -> None:
+    """3.2e9 bytes of gradients in buckets of 50 MB whatever the ranks, under ZeRO-1 in one call (see reduced_whole)."""
+    job = replace(PIPED, stack=stack("nanotron-2024"), gpus=256, global_batch=256)
+    layer_costs, _ = priced(job, Plan(dp=256, zero_stage=zero))
+    (group,) = (group for group in layer_costs.groups if group.part == "shared")
+    elements = np.full(1, 0.8e9)
+    messages = bucket_messages(job, layer_costs.plans, (replace(group, reduced=elements),), Knobs(bucket=50e6))
+    assert {each.purpose: (each.kind, round(float(elements[0] * each.times[0]))) for each in messages} == expected
