@@ -30,11 +30,11 @@ def with_bf16() -> None:
     torch.cuda.is_bf16_supported = lambda *_, **__: True
 
 
-def held(job: dict, arguments: Any, **more: Any) -> None:
-    """What was read is what was planned."""
+def held(job: dict, arguments: Any, hosted: bool = False, **more: Any) -> None:
+    """What was read is what was planned; FSDP checkpoints where it shards, unless inputs are `hosted` by the Trainer."""
     plan = job["plan"]
     assert arguments.gradient_accumulation_steps == plan["num_microbatches"], arguments.gradient_accumulation_steps
-    checkpoints = plan["recompute"] == "full" and not (plan["dp"] > 1 and plan["zero_stage"])
+    checkpoints = plan["recompute"] == "full" and (hosted or not (plan["dp"] > 1 and plan["zero_stage"]))
     found = {"gradient_checkpointing": arguments.gradient_checkpointing} | more
     assert found["gradient_checkpointing"] is checkpoints, found
     if job["optimizer"] in ("adamw-8bit", "paged-adamw-8bit"):
@@ -86,7 +86,9 @@ def axolotl(folder: Path, job: dict) -> None:
     values = yaml.safe_load((folder / "axolotl.yaml").read_text())
     assert set(values) <= set(AxolotlInputConfig.model_fields), set(values) - set(AxolotlInputConfig.model_fields)
     config = AxolotlInputConfig(**values)
-    held(job, config)
+    hosted = job["plan"]["activation_offload"] > 0
+    held(job, config, hosted=hosted)
+    assert config.activation_offloading == ("hidden_states" if hosted else False), config.activation_offloading
     assert config.micro_batch_size == job["samples"]
     said = {"sft": (None, None), "reward": (None, True)}.get(job["loss"], (job["loss"], None))
     assert (config.rl and config.rl.value, config.reward_model) == said
@@ -94,6 +96,7 @@ def axolotl(folder: Path, job: dict) -> None:
     adapted(job, config.adapter or "full", config.lora_r, bool(config.load_in_4bit), bool(config.load_in_8bit))
     if job["gpus"] > 1 and job["plan"]["zero_stage"]:
         assert config.fsdp_config.reshard_after_forward is (job["plan"]["zero_stage"] == 3)
+        assert config.fsdp_config.activation_checkpointing is (job["plan"]["recompute"] == "full" and not hosted)
 
 
 def llama_factory(folder: Path, job: dict) -> None:

@@ -364,6 +364,8 @@ fsdp_config: {reshard_after_forward: true}
     [
         ("gradient_checkpointing: offload\n", "full", 100),
         ("gradient_checkpointing: true\nactivation_offloading: legacy\n", "full", 100),
+        ("gradient_checkpointing: true\nactivation_offloading: hidden_states\n", "full", 100),
+        ("gradient_checkpointing: true\nactivation_offloading: false\n", "full", 0),
         ("gradient_checkpointing: false\n", "none", 0),
     ],
 )
@@ -371,6 +373,13 @@ def test_checkpoints_of_axolotl_on_the_host(more: str, recompute: str, hosted: i
     text = f"base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\nsequence_len: 4096\nadapter: lora\n{more}"
     plan = asked("fft.yaml", text, gpus=1).plan
     assert (plan.recompute, plan.activation_offload) == (recompute, hosted)
+
+
+def test_adapters_of_axolotl_with_all_activations_on_the_host_are_not_priced() -> None:
+    text = "base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\nsequence_len: 4096\n"
+    words = "gradient_checkpointing: true\nactivation_offloading: true\n"
+    assert launch_of("fft.yaml", f"{text}{words}adapter: lora\n", None).unpriced == ["activation_offloading"]
+    assert not launch_of("fft.yaml", text + words, None).unpriced
 
 
 def test_what_a_command_leaves_open_is_in_the_title() -> None:

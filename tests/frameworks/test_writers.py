@@ -48,6 +48,7 @@ DEEPSPEED: tuple[Case, ...] = (
     (FACTORY, {}, {"recompute": "full"}, {"disable_gradient_checkpointing": False}),
     ({**FACTORY, CHECKPOINT: True}, {"recompute": "full"}, {}, {CHECKPOINT: False}),
     ({OFFLOADING: False}, {}, {"activation_offload": 100}, {OFFLOADING: True}),
+    ({"base_model": "a", OFFLOADING: False}, {}, {"activation_offload": 100}, {OFFLOADING: "hidden_states"}),
     (
         {OFFLOADING: True, "use_unsloth_gc": True},
         {"activation_offload": 100},

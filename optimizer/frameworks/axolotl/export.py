@@ -34,7 +34,7 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "pad_to_sequence_len": tuning.packs(job),
         "micro_batch_size": tuning.samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
-        "gradient_checkpointing": tuning.checkpoints(plan),
+        "gradient_checkpointing": tuning.checkpoints(plan) or plan.activation_offload > 0,
         "optimizer": own.optimizer(job),
         "learning_rate": 0.0002 if method.adapts else 0.00002,
         **tuning.number_format(job),
@@ -58,7 +58,8 @@ def _fsdp(plan: Plan) -> dict[str, object]:
     return {
         "reshard_after_forward": plan.zero_stage == 3,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "activation_checkpointing": plan.recompute == "full",
+        # Inputs on the host are of the Trainer's checkpoints: validation.py, check_activation_offloading_wo_gc.
+        "activation_checkpointing": plan.recompute == "full" and not plan.activation_offload,
         "offload_params": False,
         "state_dict_type": "SHARDED_STATE_DICT",
     }

@@ -33,8 +33,11 @@ MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_micr
 STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
 WEIGHTS, OFFLOADING = PATHS["hosted_weights"], "offload"  # the second is a word of the Trainer's
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
+# Axolotl's word for them; with adapters, true puts all activations there and recomputes none, which has no price.
+# Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py.
+INPUTS = "hidden_states"
 HOSTING: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(HOSTED, (True, "legacy")),
+    **dict.fromkeys(HOSTED, (True, "legacy", INPUTS)),
     "use_gradient_checkpointing": ("unsloth",),
     "gradient_checkpointing": ("offload",),
 }
@@ -132,8 +135,9 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
-    if path := next((path for path, words in HOSTING.items() if values.get(path) in words), ""):
-        launch.say("activation_offload", 100, path)
+    hosting = tuple(path for path in HOSTING if values.get(path) in _hosting_words(values, path))
+    if hosting:
+        launch.say("activation_offload", 100, hosting[0])
     elif not any(path in values for path in HOSTED):  # each program has a key of its own
         launch.fixed += ("activation_offload",)
     if path := first(values, NAMES):
@@ -145,7 +149,8 @@ def read(launch: Launch, values: Values) -> None:
     _numbers(launch, values)
     if CHAT in values:
         launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
-    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *HOSTED, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
+    hosted = HOSTED if HOSTED[0] in hosting or values.get(HOSTED[0]) in (None, False) else HOSTED[1:]
+    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *hosted, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
@@ -164,6 +169,12 @@ def read(launch: Launch, values: Values) -> None:
     elif software in LIGER_KEYS:
         launch.settings["liger"] = "off"
     rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+
+
+def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
+    """What says that inputs of checkpointed layers go to the host."""
+    adapts = AXOLOTL[0] in values and values.get("adapter") is not None
+    return tuple(word for word in HOSTING[path] if not (adapts and word is True))
 
 
 def _words(values: Values) -> list[str]:
@@ -320,7 +331,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[UNCHECKED if inverted else path or CHECKPOINT[0]] = (after.recompute == "full") != inverted
     if before.activation_offload != after.activation_offload:
         there = [path for path in HOSTED if path in values]
-        wanted |= dict.fromkeys(there[:1] if after.activation_offload else there, after.activation_offload > 0)
+        on = INPUTS if AXOLOTL[0] in values else True
+        wanted |= dict.fromkeys(there[:1], on) if after.activation_offload else dict.fromkeys(there, False)
     if "reduce_overlap" in turned or "gather_overlap" in turned:
         wanted[OVERLAP] = bool(turned.get("reduce_overlap", turned.get("gather_overlap")))
     if "bucket" in turned:
