@@ -21,9 +21,10 @@ from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
+from optimizer.search.layouts.solve.least import least_objective
 from optimizer.search.layouts.solve.loads import Loads, by_stage
 from optimizer.search.layouts.solve.program import LayoutProgram
-from optimizer.search.layouts.solve.shapes import StageShapes, few_cuts, least_slowest, shapes_of
+from optimizer.search.layouts.solve.shapes import StageShapes, few_cuts, near_cuts, shapes_of
 
 FIRST = 0.02  # of the solver's deterministic time, about seconds, to begin with
 
@@ -107,24 +108,28 @@ def best_assignment(
     """
     if problem.vpp > 1:
         return _shaped(problem, shapes_of(problem), at_most)
-    cuts = few_cuts(problem, problem.slowest_within(at_most)) if at_most < inf else None
-    if cuts is not None and fastest(problem, cuts, at_most) is None:
+    best, cuts = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most)), None
+    limit = best.objective * (1 + ROUNDING) if best else at_most
+    least = least_objective(problem, limit)
+    if best and best.objective <= least * (1 + 3 * ROUNDING):
+        return best
+    if least > at_most * (1 + ROUNDING):
         raise Infeasible(_why(problem))
-    best: Layout | None = None
-    for layout in _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts(LayoutProgram(problem, at_most)):
+    if limit < inf:
+        cuts = few_cuts(problem, problem.slowest_within(limit))
+    attempts = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts
+    for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
         if layout and layout.proven:
             return replace(layout, least=layout.objective)
         if layout and (best is None or layout.objective < best.objective):
-            best = layout
-        limit = best.objective * (1 + ROUNDING) if best else at_most
-        near = few_cuts(problem, least_slowest(problem))
-        if near is not None and (lean := shaped_layout(problem, fastest(problem, near, limit))):
-            limit = lean.objective * (1 + ROUNDING)
-        if (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:
-            return _shaped(problem, cuts, limit)
+            best, limit = layout, layout.objective * (1 + ROUNDING)
+            if (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:
+                break
+    if cuts is not None:
+        return _shaped(problem, cuts, limit)
     if best is None:
         raise _too_short(problem)
-    return best
+    return replace(best, proven=False, least=0.0)
 
 
 def _shaped(problem: LayoutProblem, shapes: StageShapes, at_most: float) -> Layout:

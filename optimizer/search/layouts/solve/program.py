@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from math import ceil, floor, inf
-
-import numpy as np
 
 from optimizer.base.errors import Infeasible
 from optimizer.constraints.program import Program, Term
 from optimizer.objectives.pipeline.one_f_one_b import ahead
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP
-from optimizer.objectives.step.time_terms import before_last, passes_overlapped
 from optimizer.search.layouts.problem import (
     FEW,
     LayoutProblem,
@@ -21,6 +17,7 @@ from optimizer.search.layouts.problem import (
     runs_of,
     virtual_stage_limits,
 )
+from optimizer.search.layouts.solve.least import least_objective, least_once, least_slowest, once_forms
 
 TIME_STEPS = 10**7  # integer steps of one micro-batch's time through all layers
 MEMORY_STEPS = 10**8  # integer steps of the usable memory; bytes are rounded up to them
@@ -265,26 +262,33 @@ class LayoutProgram:
         priced = [(n, prices[kind]) for stage in self.recomputed for kind, n in stage.items() if prices[kind]]
         cost = [(pipeline, 1), (self.once(), 1), *priced]
         self.program.minimise(cost)
-        if at_most < inf:
-            ticks = (at_most - problem.memory.offload * problem.hosted_price) / self.tick
-            rounding = (problem.microbatches + 2 * problem.pp + 1 + bool(priced)) * (len(self.names) + 3)
-            self.program.linear(cost, None, int(ticks + rounding))
+        rounding = (problem.microbatches + 2 * problem.pp + 1 + bool(priced)) * (len(self.names) + 3)
+        least = floor(least_objective(problem, at_most) / self.tick) - rounding
+        most = (at_most - problem.memory.offload * problem.hosted_price) / self.tick + rounding
+        self.program.linear(cost, least, int(most) if at_most < inf else None)
 
     def _closed(self) -> int:
         """(m - 1) slowest + recomputing of all stages, less what weights' gradients fill of the bubble."""
         problem, m = self.problem, self.problem.microbatches
         most = self.whole_ticks + sum(n * self.extra.get(kind, 0) for kind, n in problem.sequence)
         whole = self.whole_ticks + problem.pp * self.aside
-        slowest = self.program.variable(-(-whole // problem.pp), most + problem.pp * self.aside)
+        slowest = self._slowest(most + problem.pp * self.aside)
         pipeline = self.program.variable(0, (m + 1) * (most + whole))
-        for stage in range(problem.pp):
-            self.program.linear([*self._busy(stage), (slowest, -1)], None, -self.aside)
         extra = [(n, self.extra[kind]) for stage in self.recomputed for kind, n in stage.items()]
         # The bubble, all stages less the slowest, shrinks by what is filled, but not below nothing.
         filled = round(problem.filled / self.tick)
         self.program.linear([(slowest, m - 1), *extra, (pipeline, -1)], None, filled - whole)
         self.program.linear([(slowest, m), (pipeline, -1)], None, 0)
         return pipeline
+
+    def _slowest(self, most: int) -> int:
+        """Ticks of the slowest stage for one micro-batch, of so many at most; rounding may take half of one a layer."""
+        mean = -(-self.whole_ticks // self.problem.pp) + self.aside
+        least = max(mean, floor(least_slowest(self.problem) / self.tick) - len(self.names) - 3)
+        slowest = self.program.variable(least, max(least, most))
+        for stage in range(self.problem.pp):
+            self.program.linear([*self._busy(stage), (slowest, -1)], None, -self.aside)
+        return slowest
 
     def _busy(self, stage: int) -> list[Term]:
         """Ticks of what a stage holds for one micro-batch."""
@@ -299,6 +303,12 @@ class LayoutProgram:
         early, first = self._filling(self._passes("forward"), self._passes("backward"), alone, most)
         late, last = self._filling(self._passes("backward"), self._passes("forward"), alone, most)
         pipeline = self.program.variable(0, most)
+        # What no chain is shorter than, by the slowest stage: the solver would find it stage by stage.
+        slowest = self._slowest(most)
+        self.program.linear([(slowest, m), (pipeline, -1)], None, 0)
+        whole = self.whole_ticks + problem.pp * self.aside
+        if m - 1 > problem.pp:
+            self.program.linear([(slowest, m - 1 - problem.pp), (pipeline, -1)], None, -2 * whole)
         for stage, passes in enumerate(alone):
             chains = [(first, late), (early, last)]
             steady: list[Term] = []
@@ -350,34 +360,24 @@ class LayoutProgram:
         return ready, start
 
     def once(self) -> int:
-        """The longest that a stage takes for what it does once per step, convex in its layers.
-
-        What hides is the least of three sums, so that each stage takes the most of what is left with either, for
-        gradients and for weights.
-        """
-        hides, tick = self.problem.hides, self.tick / self.finer
+        """The longest that a stage takes for what it does once per step, convex in its layers."""
+        tick = self.tick / self.finer
         share, kinds = self.problem.more * OFFLOAD_STEP, self.problem.kinds
         every = sum(n * (kinds[kind].per_step + share * kinds[kind].hosted) for kind, n in self.problem.sequence)
         # Rounding adds up to half a tick for every layer.
         rounding = 1 + sum(n for _, n in self.problem.sequence)
-        longest = self.program.variable(0, ceil((every + share * self.problem.hosted_price) / self.tick) + rounding)
-        vpp, pp = np.asarray(float(self.problem.vpp)), np.asarray(float(self.problem.pp))
-        # Shares of the messages and passes under which they hide, the least of which counts.
-        least = dict.fromkeys(((1.0, 0.0), (float(before_last(vpp)), 1.0), (0.0, float(passes_overlapped(vpp, pp)))))
+        most = ceil((every + share * self.problem.hosted_price) / self.tick) + rounding
+        fewest = floor(least_once(self.problem) / self.tick) - rounding
+        longest = self.program.variable(max(0, min(fewest, most)), most)
+        forms = [{kind: round(form[kind] / tick) for kind in form} for form in once_forms(self.problem)]
         for on_stage, hosted in zip(self.on_stage, self.hosted, strict=True):
             later: list[Term] = [
-                (steps, round(OFFLOAD_STEP * self.problem.kinds[kind].hosted / tick)) for kind, steps in hosted.items()
+                (steps, round(OFFLOAD_STEP * kinds[kind].hosted / tick)) for kind, steps in hosted.items()
             ]
             if self.more is not None:
                 later.append((self.more, round(OFFLOAD_STEP * self.problem.hosted_price / tick)))
-            for (reduced, backward), (gathered, forward) in product(least, repeat=2):
-                terms = []
-                for kind, layers in on_stage.items():
-                    costs = self.problem.kinds[kind]
-                    gradients = reduced * costs.reduced + backward * costs.cover_backward
-                    weights = gathered * costs.gathered + forward * costs.cover_forward
-                    seconds = costs.per_step - hides * (gradients + weights)
-                    terms.append((layers, round(seconds / tick)))
+            for form in forms:
+                terms = [(layers, form[kind]) for kind, layers in on_stage.items()]
                 self.program.linear([*terms, *later, (longest, -self.finer)], None, 0)
         return longest
 

@@ -6,7 +6,7 @@ They depend on the model and the pipeline, and not on what anything costs: what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -16,12 +16,11 @@ import numpy as np
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.job.rows import Rows
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
+from optimizer.search.layouts.solve.least import least_slowest, most_layers
 from optimizer.search.layouts.solve.loads import Loads, by_stage
 
 FEW = 1000  # layouts, up to which every one is listed
-HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 Limits = tuple[tuple[int, int], ...]  # fewest and most transformer layers on each virtual stage
 
 
@@ -68,50 +67,49 @@ def few_cuts(problem: LayoutProblem, slowest: float) -> StageShapes | None:
     """All layouts without virtual stages of which no stage takes longer than this for a micro-batch [s]; None where
     these are not FEW.
     """
-    limits = zip(virtual_stage_limits(problem), _most(problem, slowest).tolist(), strict=True)
+    limits = zip(virtual_stage_limits(problem), most_layers(problem, slowest).tolist(), strict=True)
     within = tuple((low, min(high, most)) for (low, high), most in limits)
     return None if every(within, problem.layers) is None else _shapes(problem.sequence, problem.pp, within)
 
 
-def least_slowest(problem: LayoutProblem) -> float:
-    """A least time of the slowest stage, where stages have room for all layers between them [s]."""
-    low, high = 0.0, 2 * problem.whole
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _most(problem, middle).any() else (middle, high)
-    return high
-
-
-def _most(problem: LayoutProblem, slowest: float) -> IntArray:
-    """Layers that stages may hold where none takes longer than this [s]; none where all together have no room for all.
-
-    Where stages recompute their first k layers alike each k is one case; the least room of all cases counts.
+def near_cuts(problem: LayoutProblem) -> StageShapes:
+    """Layouts without virtual stages whose slowest stage takes about the least that it can: all, or those where stages
+    hold as many layers as they may then, but for a row of them that holds one less, or two.
     """
-    names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    busy, width = np.cumsum([0.0, *(problem.kinds[kind].seconds for kind in names)]), np.arange(len(names) + 1)
-    least = np.array([np.min(busy[count:] - busy[: len(busy) - count]) for count in width])
-    recomputed = np.minimum(width, width[1:, None] if problem.alike else [[0]])
-    seconds = least + recomputed * min(problem.kinds[kind].recompute for kind in names)
-    aside = np.full(problem.pp, problem.seconds)
-    aside[0] += problem.kinds[EMBEDDING].seconds
-    aside[-1] += problem.kinds[HEAD].seconds
-    most = (seconds[..., None] <= slowest * (1 + ROUNDING) - aside).sum(axis=1) - 1
-    enough = most.clip(0).sum(axis=1) >= len(names)
-    return np.asarray((most * enough[:, None]).max(axis=0).clip(0))
+    slowest = least_slowest(problem)
+    if (cuts := few_cuts(problem, slowest)) is not None:
+        return cuts
+    most = most_layers(problem, slowest)
+    # Stages give up the layers that are too many one after the other, from each of them on.
+    counts = np.repeat(most[None], problem.pp, axis=0)
+    order = np.add.outer(np.arange(problem.pp), np.arange(problem.pp)) % problem.pp
+    rows = np.arange(problem.pp)[:, None]
+    for _ in range(int(most.max())):
+        beyond = counts.sum(axis=1, keepdims=True) - problem.layers
+        gives = counts[rows, order] > problem.layers // problem.pp
+        counts[rows, order] -= gives & (gives.cumsum(axis=1) <= beyond)
+    counts = counts[counts.sum(axis=1) == problem.layers]
+    return _shaped(problem.sequence, problem.pp, counts, virtual_stage_limits(problem))
 
 
 @lru_cache(maxsize=32)  # of up to 20 MB each
 def _shapes(sequence: Runs, pp: int, limits: Limits) -> StageShapes:
+    total = sum(count for kind, count in sequence if kind in (DENSE, MOE))
+    counts = every(limits, total)
+    if counts is None:
+        even = [virtual_stages((), total, pp, len(limits) // pp)]
+        counts = np.vstack([even, nearly_even(limits, total), *graded(limits, total, pp)])
+    return _shaped(sequence, pp, counts, limits)
+
+
+def _shaped(sequence: Runs, pp: int, counts: IntArray, limits: Sequence[tuple[int, int]]) -> StageShapes:
+    """Those of the cuts that are within the limits, once each, with every place that MTP layers may have."""
     names = [kind for kind, count in sequence for _ in range(count) if kind in (DENSE, MOE)]
     before = {kind: np.cumsum([0, *(name == kind for name in names)]) for kind in dict.fromkeys(names)}
     ends = {kind: count for kind, count in sequence if kind not in before}
-    counts = every(limits, len(names))
-    if counts is None:
-        even = [virtual_stages((), len(names), pp, len(limits) // pp)]
-        counts = np.vstack([even, nearly_even(limits, len(names)), *graded(limits, len(names), pp)])
-        low, high = np.array(limits).T
-        # Without an index `unique` imports numpy.ma.
-        counts, _ = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0, return_index=True)
+    low, high = np.array(limits).T
+    # Without an index `unique` imports numpy.ma.
+    counts, _ = np.unique(counts[((low <= counts) & (counts <= high)).all(axis=1)], axis=0, return_index=True)
     # MTP layers follow all others: in the last virtual stage, or in the one before where that has none.
     sooner = counts[(counts[:, -1] == 0) & (MTP in ends and pp > 2)]
     ahead = np.repeat([0, 1], [len(counts), len(sooner)])
