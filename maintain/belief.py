@@ -26,7 +26,7 @@ from optimizer.calibration.groups import source_name
 from optimizer.calibration.known import known_error, known_errors, thinned
 from optimizer.calibration.memory_fit import memory_errors
 from optimizer.calibration.runs import Run, read_runs
-from optimizer.catalog.belief import LIKENESS, RUNS, SEVERAL, SWEEPS, TUNING, published_errors
+from optimizer.catalog.belief import LEADING, LIKENESS, RUNS, SEVERAL, SWEEPS, TUNING, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.catalog.stacks import load_stack
 from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError, SweptError
@@ -295,7 +295,14 @@ def belief_csv(rows: Sequence[RunError] | Sequence[SweptError], about: str) -> s
     names = [field.name for field in fields(rows[0])]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
+    above = [""] * len(names)
+    for row in rows:
+        cells = [_cell(getattr(row, name)) for name in names]
+        if cells[:LEADING] != above[:LEADING]:  # a group begins, which may be read alone
+            above = [""] * len(names)
+        rest = zip(cells[LEADING:], above[LEADING:], strict=True)
+        writer.writerow([*cells[:LEADING], *("" if cell == before else cell for cell, before in rest)])
+        above = cells
     return text.getvalue()
 
 

@@ -1,4 +1,7 @@
-"""What measured runs say of the errors of predictions, as `python -m maintain.belief` wrote it."""
+"""What measured runs say of the errors of predictions, as `python -m maintain.belief` wrote it.
+
+In its tables a cell is empty where it is that of the row above, but for the first LEADING of a row.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from optimizer.job.known import RunError, SweptError
 
 LIKENESS, RUNS, TUNING, SWEEPS = "belief.toml", "belief.csv", "belief-tuning.csv", "belief-sweeps.csv"
 SEVERAL = " "  # between the numbers of a cell
+LEADING = 2
 
 
 @cache
@@ -40,7 +44,10 @@ def _rows(file: str, begins: str = "") -> Iterator[dict[str, str]]:
     """Rows of a table under its head, those alone that begin so."""
     lines = (presets_folder() / file).read_text(encoding="utf-8").splitlines()
     head, *rows = (line for line in lines if not line.startswith("#"))
-    return csv.DictReader([head, *(row for row in rows if row.startswith(begins))])
+    above: dict[str, str] = {}
+    for row in csv.DictReader([head, *(row for row in rows if row.startswith(begins))]):
+        above = {name: cell or above[name] for name, cell in row.items()}
+        yield above
 
 
 def known(row: Mapping[str, str]) -> RunError:

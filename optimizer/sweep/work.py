@@ -19,7 +19,7 @@ from optimizer.sweep.task import JobOutcome, Task, canonical
 # Everything that an answer depends on besides the job itself, which is in the key of its result: the code that planning
 # runs, the presets that it reads on the way, and the libraries that search.
 PARTS = ("answer", "base", "catalog", "constraints", "job", "objectives", "search")
-DATA = ("belief.csv", "belief-tuning.csv", "belief.toml", "kernels.csv", "nccl.csv")
+DATA = ("belief.csv", "belief-sweeps.csv", "belief-tuning.csv", "belief.toml", "kernels.csv", "nccl.csv")
 LIBRARIES = ("ortools", "optuna")
 FAILED = "failed"
 ATTEMPTS = 3

@@ -117,4 +117,4 @@ def test_everything_that_planning_runs_is_in_the_version() -> None:
     assert len(loaded) > 50
     assert missing == set()
     names = {path.name for path in sources()}
-    assert {"belief.csv", "belief.toml", "kernels.csv", "nccl.csv"} <= names
+    assert {"belief.csv", "belief-sweeps.csv", "belief.toml", "kernels.csv", "nccl.csv"} <= names
