@@ -254,7 +254,10 @@ document.addEventListener("change", (event) => {
   } else if (event.target.id === "in-file") {
     if (event.target.files.length) paste([...event.target.files], "");
     event.target.value = ""; // so that the same file can be chosen again
-  } else if (event.target.closest("#question") && event.target.name) soon(true);
+  } else if (event.target.closest("#question") && event.target.name) {
+    clearTimeout(timer); // a value that is typed in does not move on
+    answer(true);
+  }
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.target.id !== "in-mine") return;
