@@ -687,5 +687,8 @@ DOORS = (
     ),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
-    *(Door(name=f"{name} page", inputs=inputs, enter=page, cost=5) for name, inputs in PAGES.items()),
+    *(
+        Door(name=f"{name} page", inputs=inputs, enter=page, cost=10 if name == "fits" else 5)
+        for name, inputs in PAGES.items()
+    ),
 )
