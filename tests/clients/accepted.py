@@ -63,6 +63,7 @@ FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besi
 LARGEST = 8e10  # parameters
 QUIET = 600  # seconds that a client may take
 FIRST = "from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser"  # what takes time of what TRAINERS have
+TORCH = "import torch._dynamo, torch.distributed.checkpoint, torch.distributed.fsdp, torch.distributed.pipelining"
 TRAINERS = ("trl-1.16.0", "peft-0.21.2", "tuning")
 
 
@@ -284,7 +285,7 @@ class Clients:
             # Set before anything is imported; the home of each client is its own.
             said = {"CUDA_VISIBLE_DEVICES": "", "USE_HF": "1", "HF_HUB_OFFLINE": "1", "DISABLE_VERSION_CHECK": "1"}
             self.started[path] = subprocess.Popen(
-                [str(self.tools / "env/bin/python"), str(HERE / "forks.py"), FIRST if path else "import torch"],
+                [str(self.tools / "env/bin/python"), str(HERE / "forks.py"), FIRST if path else TORCH],
                 env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(str(self.tools / each) for each in path), **said},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
