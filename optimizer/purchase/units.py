@@ -27,8 +27,8 @@ FACTORS = {
 def dollars(value: float) -> str:
     """An amount of money with three digits.
 
-    >>> dollars(77_460_000), dollars(1.234e9), dollars(950.4)
-    ('$77.5 M', '$1.23 B', '$950')
+    >>> dollars(77_460_000), dollars(1.234e9), dollars(999_500), dollars(999_499)
+    ('$77.5 M', '$1.23 B', '$1.00 M', '$999 k')
     """
     for size, name in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
         if abs(value) >= size * 0.9995:

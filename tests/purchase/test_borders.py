@@ -123,7 +123,11 @@ def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
         (time_cost, alone.figures.time_to_train / DAY, alone.figures.cost / 1e6),
         (cost_energy, alone.figures.cost / 1e6, alone.figures.energy / 3.6e12),
     ):
-        (marks,) = [mark for mark in chart(made).figure["data"] if mark.get("text") == ["1"]]
+        figure = chart(made).figure
+        (marks,) = [mark for mark in figure["data"] if mark.get("text") == ["1"]]
+        for name, value in (("xaxis", across), ("yaxis", upward)):
+            low, high = figure["layout"][name]["range"]
+            assert 10**low < value < 10**high
         assert (marks["x"], marks["y"]) == (pytest.approx([across]), pytest.approx([upward]))
     refused = replace(made.purchase, rejected=(Rejected(design=alone.design, reason="no plan"),) * 2)
     assert "Designs examined: 3; within every limit: 1;" in " ".join(summary(replace(made, purchase=refused)))
