@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer.purchase.as_json import point_row
 from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
 from optimizer.purchase.designs.figures import figures
-from optimizer.purchase.designs.inverse import cheapest, fastest, fewest_gpus
+from optimizer.purchase.designs.inverse import Parity, cheapest, fastest, fewest_gpus
 from optimizer.purchase.designs.outer import STEPS, Grid, _highest
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
 from optimizer.purchase.units import FACTORS
-from optimizer.purchase.words import _dates, summary
+from optimizer.purchase.words import _dates, parity_sentence, summary
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
 DAY = 86400.0
@@ -111,6 +112,20 @@ def test_what_is_advised_cheapest_and_fastest_is_shown_however_long_the_front_is
 def test_a_month_of_a_kilowatt_is_a_twelfth_of_a_year() -> None:
     factor, unit = FACTORS["colocation"]  # from USD/J
     assert (factor, unit) == (pytest.approx(1e3 * 365.25 / 12 * DAY, rel=1e-3), "USD/kW-month")
+
+
+def test_a_rent_at_parity_may_stay_and_one_above_it_may_not() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    for price, said in ((2.0, "stays cheapest up to"), (1.9, "would be cheapest below")):
+        assert said in parity_sentence(Parity(device=point, alternative=point, price=price, now=2.0))
+
+
+def test_a_row_has_the_memory_of_the_design_or_else_of_the_device() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    assert point_row(point)["hbm_gb"] == point.design.cluster.device.memory / 1e9
+    assert point_row(replace(point, design=replace(point.design, hbm=141e9)))["hbm_gb"] == 141
 
 
 def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
