@@ -46,10 +46,10 @@ def dollars(value: float) -> str:
 def percent(value: float) -> str:
     """A chance in percent, by draws: never none, never certain.
 
-    >>> percent(0.0), percent(0.41), percent(1.0)
+    >>> percent(0.005), percent(0.41), percent(0.995)
     ('<1%', '41%', '>99%')
     """
-    return "<1%" if value < NEGLIGIBLE else ">99%" if value > 1 - NEGLIGIBLE else f"{value:.0%}"
+    return "<1%" if value <= NEGLIGIBLE else ">99%" if value >= 1 - NEGLIGIBLE else f"{value:.0%}"
 
 
 def days(value: float) -> str:
