@@ -10,10 +10,11 @@ from optimizer.purchase.as_json import point_row
 from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
 from optimizer.purchase.designs.figures import figures
+from optimizer.purchase.designs.front import reference_point
 from optimizer.purchase.designs.inverse import Parity, cheapest, fastest, fewest_gpus
 from optimizer.purchase.designs.outer import STEPS, Grid, _highest
-from optimizer.purchase.designs.pareto import pareto
-from optimizer.purchase.designs.points import Point, Rejected, Workshop
+from optimizer.purchase.designs.pareto import _trace, pareto
+from optimizer.purchase.designs.points import Excess, Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
 from optimizer.purchase.units import FACTORS
@@ -126,6 +127,15 @@ def test_a_row_has_the_memory_of_the_design_or_else_of_the_device() -> None:
     assert isinstance(point, Point)
     assert point_row(point)["hbm_gb"] == point.design.cluster.device.memory / 1e9
     assert point_row(replace(point, design=replace(point.design, hbm=141e9)))["hbm_gb"] == 141
+
+
+def test_what_breaks_a_limit_is_no_progress_of_a_search() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    cheaper = replace(point, figures=replace(point.figures, time_to_train=point.figures.time_to_train / 2))
+    broken = replace(cheaper, excesses=(Excess(limit="racks", value=6.0, allowed=4.0),))
+    before, progress, none = _trace([point, cheaper], [cheaper, broken], reference_point([point]))
+    assert before < progress == none
 
 
 def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
