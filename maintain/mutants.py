@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,6 +162,8 @@ def copied(folder: Path) -> Path:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
+    # Compiled once, by times of files that stay: a file with a fault is compiled by whoever imports it.
+    compile_dir(folder, quiet=2, workers=1)
     for source in ROOT.iterdir():
         if not (folder / source.name).exists() and not source.name.startswith(".git"):
             (folder / source.name).symlink_to(source)

@@ -105,7 +105,7 @@ def base_of(name: str) -> str:
     >>> base_of("unsloth/Qwen3-14B-bnb-4bit"), base_of("Qwen/Qwen3-4B-Instruct-2507"), base_of("no-model-FP8")
     ('qwen3-14b', 'qwen3-4b', '')
     """
-    owners = {alias.partition("/")[0].lower() for alias in _aliases() if "/" in alias} | COPIERS
+    owners = _owners()
     while True:
         owner, slash, model = name.rpartition("/")
         for candidate in (name, model if slash and owner.lower() in owners else name):
@@ -115,6 +115,12 @@ def base_of(name: str) -> str:
         if shorter == name:
             return ""
         name = shorter
+
+
+@cache
+def _owners() -> frozenset[str]:
+    """Who has models on the hub that presets are of, or copies of them."""
+    return frozenset(alias.partition("/")[0].lower() for alias in _aliases() if "/" in alias) | COPIERS
 
 
 def model_names() -> tuple[str, ...]:

@@ -77,8 +77,7 @@ def stride(attempt: Sequence[Record], sizes: Mapping[str, int]) -> int:
         return 1
     for clock in ([one.reading.elapsed for one in attempt], [one.time for one in attempt]):
         known = [value for value in clock if value is not None]
-        pace = (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
-        if pace > 0:
+        if len(known) > 1 and (pace := (known[-1] - known[0]) / (len(known) - 1)) > 0:
             exact = (tick for tick in CLOCK_TICKS if all(abs(one / tick - round(one / tick)) < 0.01 for one in known))
             return max(1, min(ceil(TICKS * next(exact, 0.0) / pace), len(known) // PARTS))
     return 1

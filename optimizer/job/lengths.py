@@ -128,8 +128,8 @@ def quantiles_of(text: str) -> list[tuple[float, float]]:
 def quantile_text(sizes: Sequence[float]) -> str:
     """The lengths of documents as the text of lengths_of, by their per cents.
 
-    >>> quantile_text([100, 100]), quantile_text([10, 30])[:18]
-    ('100', 'p0:10,p1:10.2,p2:1')
+    >>> quantile_text([100, 100]), quantile_text([10, 30])[:18], quantile_text([1] + [5] * 200)[:9]
+    ('100', 'p0:10,p1:10.2,p2:1', 'p0:1,p1:5')
     """
     values = np.quantile(np.asarray(sizes, dtype=float), np.array(PERCENTS) / 100)
     if values[0] == values[-1]:

@@ -63,6 +63,8 @@ class Recurrence:
 
         >>> Recurrence(kind="mamba2", heads=128, head_dim=64, state_dim=128, groups=8).projected
         18560
+        >>> Recurrence(kind="kimi-delta", heads=32, head_dim=128, state_dim=128, groups=32, rank=128).projected
+        12576
         """
         inner, keys, heads = KINDS[self.kind].projected
         gates = 2 * (self.rank - self.inner) if self.kind == "kimi-delta" and self.rank else 0

@@ -27,8 +27,8 @@ FACTORS = {
 def dollars(value: float) -> str:
     """An amount of money with three digits.
 
-    >>> dollars(77_460_000), dollars(1.234e9), dollars(950.4)
-    ('$77.5 M', '$1.23 B', '$950')
+    >>> dollars(77_460_000), dollars(1.234e9), dollars(999_500), dollars(999_499)
+    ('$77.5 M', '$1.23 B', '$1.00 M', '$999 k')
     """
     for size, name in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
         if abs(value) >= size * 0.9995:
@@ -46,10 +46,10 @@ def dollars(value: float) -> str:
 def percent(value: float) -> str:
     """A chance in percent, by draws: never none, never certain.
 
-    >>> percent(0.0), percent(0.41), percent(1.0)
+    >>> percent(0.005), percent(0.41), percent(0.995)
     ('<1%', '41%', '>99%')
     """
-    return "<1%" if value < NEGLIGIBLE else ">99%" if value > 1 - NEGLIGIBLE else f"{value:.0%}"
+    return "<1%" if value <= NEGLIGIBLE else ">99%" if value >= 1 - NEGLIGIBLE else f"{value:.0%}"
 
 
 def days(value: float) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
@@ -62,6 +62,9 @@ METHODS = ("full", "lora", "lora:64:attention", "dora", "qlora", "qlora:8")
 FORMATS: Mapping[str, str] = {"deepspeed": "fp16", "accelerate": "fp16"}  # besides bf16
 LARGEST = 8e10  # parameters
 QUIET = 600  # seconds that a client may take
+FIRST = "from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser"  # what takes time of what TRAINERS have
+TORCH = "import torch._dynamo, torch.distributed.checkpoint, torch.distributed.fsdp, torch.distributed.pipelining"
+TRAINERS = ("trl-1.16.0", "peft-0.21.2", "tuning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +153,12 @@ CLIENTS = (
             target=target, release=path[0], file=next(iter(TARGETS[target].files)), program="tuning_loads.py", path=path
         )
         for target, path in {
-            "trl": ("trl-1.16.0", "peft-0.21.2"),
-            "axolotl": ("axolotl-0.21.0", "trl-1.16.0", "peft-0.21.2", "tuning"),
-            "llama-factory": ("llamafactory-0.9.5", "trl-1.16.0", "peft-0.21.2", "tuning"),
-            "ms-swift": ("ms-swift-4.6.0", "trl-1.16.0", "peft-0.21.2", "tuning"),
+            "trl": TRAINERS,
+            "axolotl": ("axolotl-0.21.0", *TRAINERS),
+            "llama-factory": ("llamafactory-0.9.5", *TRAINERS),
+            "ms-swift": ("ms-swift-4.6.0", *TRAINERS),
             "torchtune": ("torchtune-0.6.1", "torchao-0.9.0", "tuning"),
-            "unsloth": ("unsloth-2026.10.9", "trl-1.16.0", "peft-0.21.2"),
+            "unsloth": ("unsloth-2026.10.9", *TRAINERS),
         }.items()
     ),
     *(
@@ -263,28 +266,65 @@ def described(answer: Answer, folder: Path) -> dict[str, Any]:
     }
 
 
-def verdicts(client: Client, tools: Path, folder: Path) -> list[str]:
-    """What the client says of every folder that holds its file, "" where it accepts it."""
-    jobs = [
-        json.loads(path.read_text()) for path in sorted(folder.glob("*/job")) if (path.parent / client.file).exists()
-    ]
-    for job in jobs:
-        path = Path(job["folder"]) / client.file
-        job |= {"overrides": str(path), "module": path.stem} | ({"toml": str(path)} if path.suffix == ".toml" else {})
-    folders = ":".join(map(str, client.sources(tools) or ()))
-    found = subprocess.run(
-        [str(tools / "env/bin/python"), str(HERE / client.program)],
-        input="\n".join(json.dumps(job) for job in jobs),
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": folders},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=QUIET,
-    )
-    said = [json.loads(line)["verdict"] for line in found.stdout.splitlines() if line.startswith('{"job"')]
-    if len(said) != len(jobs):
-        raise AssertionError(f"{client.program} on {client.path}: {found.stderr[-2000:]}")
-    return said
+class Clients:
+    """The clients of a folder of launchers, each in a fork of a process that has imported what all of its kind need."""
+
+    def __init__(self, tools: Path) -> None:
+        self.tools = tools
+        self.started: dict[tuple[str, ...], subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.started.values():
+            process.communicate()
+
+    def _process(self, path: tuple[str, ...]) -> subprocess.Popen[str]:
+        if path not in self.started:
+            # Set before anything is imported; the home of each client is its own.
+            said = {"CUDA_VISIBLE_DEVICES": "", "USE_HF": "1", "HF_HUB_OFFLINE": "1", "DISABLE_VERSION_CHECK": "1"}
+            self.started[path] = subprocess.Popen(
+                [str(self.tools / "env/bin/python"), str(HERE / "forks.py"), FIRST if path else TORCH],
+                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(str(self.tools / each) for each in path), **said},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        return self.started[path]
+
+    def output(self, client: Client, program: str, folder: Path, given: str = "") -> str:
+        """What a program prints where the client's sources are; HOME is the folder."""
+        with tempfile.TemporaryDirectory() as scratch:
+            files = [Path(scratch, name) for name in ("input", "output", "errors")]
+            files[0].write_text(given)
+            asked = {"program": str(HERE / program), "path": [*map(str, client.sources(self.tools) or ())]}
+            asked |= {"home": str(folder), "files": [*map(str, files)], "seconds": QUIET}
+            process = self._process(TRAINERS if {*TRAINERS} <= {*client.path} else ())
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+            ended = int(process.stdout.readline())
+            if ended:
+                raise AssertionError(f"{program} on {client.path} ended with {ended}: {files[2].read_text()[-2000:]}")
+            return files[1].read_text()
+
+    def verdicts(self, client: Client, folder: Path) -> list[str]:
+        """What the client says of every folder that holds its file, "" where it accepts it."""
+        jobs = [
+            json.loads(path.read_text())
+            for path in sorted(folder.glob("*/job"))
+            if (path.parent / client.file).exists()
+        ]
+        for job in jobs:
+            path = Path(job["folder"]) / client.file
+            job |= {"overrides": str(path), "module": path.stem}
+            job |= {"toml": str(path)} if path.suffix == ".toml" else {}
+        lines = self.output(client, client.program, folder, "\n".join(json.dumps(job) for job in jobs)).splitlines()
+        said = [json.loads(line)["verdict"] for line in lines if line.startswith('{"job"')]
+        assert len(said) == len(jobs), lines
+        return said
 
 
 def written(target: str, jobs: int, folder: Path, seed: int = 0) -> Counter[str]:
@@ -307,12 +347,12 @@ def main(arguments: list[str]) -> None:
     print("| target | release | jobs | refused with a reason | given to the launcher | accepted |")
     print("|---|---|---|---|---|---|")
     for target in arguments[2].split(",") if len(arguments) > 2 else STACKS:
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, Clients(tools) as clients:
             reasons = written(target, jobs, Path(scratch), seed)
             for client in CLIENTS:
                 if client.target != target or client.sources(tools) is None:
                     continue
-                said = verdicts(client, tools, Path(scratch))
+                said = clients.verdicts(client, Path(scratch))
                 accepted = sum(not verdict for verdict in said)
                 print(f"| {target} | {client.release} | {jobs} | {jobs - len(said)} | {len(said)} | {accepted} |")
                 for verdict in sorted({verdict for verdict in said if verdict}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES
 from optimizer.frameworks.read import read_files
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
 from optimizer.frameworks.torchtitan.python import titan_values
-from tests.clients.accepted import CLIENTS, HERE, STACKS, Client, verdicts, written
+from tests.clients.accepted import CLIENTS, STACKS, Client, Clients, written
 from tests.thorough import cases
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
@@ -29,37 +29,33 @@ def launched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return request.param, folder
 
 
+@pytest.fixture(scope="module")
+def clients() -> Iterator[Clients]:
+    with Clients(Path(TOOLS)) as found:
+        yield found
+
+
 @pytest.mark.launchers
-def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path]) -> None:
+def test_the_launcher_accepts_what_is_exported(launched: tuple[str, Path], clients: Clients) -> None:
     target, folder = launched
     if not TOOLS:
         pytest.skip("no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it")
-    tools = Path(TOOLS)
-    mine = [client for client in CLIENTS if client.target == target and client.sources(tools) is not None]
+    mine = [client for client in CLIENTS if client.target == target and client.sources(clients.tools) is not None]
     if not mine:
         pytest.skip(f"no registry has {target}; its arguments are held to the table of their names")
     for client in mine:
-        said = verdicts(client, tools, folder)
+        said = clients.verdicts(client, folder)
         assert said, f"{client.release}: nothing was exported"
         assert [verdict for verdict in said if verdict] == []
 
 
 @pytest.mark.launchers
 @pytest.mark.parametrize("client", [client for client in CLIENTS if client.target == "megatron-lm"])
-def test_the_table_of_arguments_is_that_of_the_parser(client: Client) -> None:
-    sources = client.sources(Path(TOOLS)) if TOOLS else None
-    if not sources:
+def test_the_table_of_arguments_is_that_of_the_parser(client: Client, clients: Clients, tmp_path: Path) -> None:
+    if not (TOOLS and client.sources(clients.tools)):
         pytest.skip(f"no source of Megatron-LM {client.release} here")
-    found = subprocess.run(
-        [str(Path(TOOLS) / "env/bin/python"), "-W", "ignore", str(HERE / "megatron_names.py")],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(sources[0])},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert {line for line in found.stdout.split() if line.startswith("--")} == argument_names(
-        "megatron-lm", client.release
-    )
+    said = clients.output(client, "megatron_names.py", tmp_path)
+    assert {line for line in said.split() if line.startswith("--")} == argument_names("megatron-lm", client.release)
 
 
 def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, Path]) -> None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,11 +15,22 @@ from optimizer.cli import cli
 from optimizer.diagnose.causes.cause import USUAL
 from optimizer.diagnose.causes.every import CAUSES
 from optimizer.diagnose.causes.signs import signs_of
-from optimizer.diagnose.diagnosis import COUNTS, counted, curves_of, deviation, diagnose, shares_of
+from optimizer.diagnose.diagnosis import (
+    ABOVE,
+    BELOW,
+    COUNTS,
+    WITHIN,
+    Diagnosis,
+    counted,
+    curves_of,
+    deviation,
+    diagnose,
+    shares_of,
+)
 from optimizer.diagnose.measured import Measured
 from optimizer.diagnose.steady import Timed, steady_part
 from optimizer.objectives.step.flops import CONVENTIONS, useful_flops
-from optimizer.objectives.step.interval import interval, mfu
+from optimizer.objectives.step.interval import Interval, interval, mfu
 from tests.diagnose import written
 from tests.diagnose.planted import Array, Case, cases, curves, questions
 
@@ -177,3 +189,9 @@ def test_printed_operations_are_held_to_ours_by_the_convention_that_gives_them(c
         question.job, replace(run, flops_rate=1.5 * useful_flops(question.job) / 10.0 / question.job.gpus)
     )
     assert diagnose(question, run).counted == ""
+
+
+@pytest.mark.parametrize(("measured", "verdict"), [(0.89, ABOVE), (0.9, WITHIN), (1.1, WITHIN), (1.11, BELOW)])
+def test_the_ends_of_the_interval_are_within_it(measured: float, verdict: str) -> None:
+    asked = SimpleNamespace(measured=measured, interval=Interval(low=0.9, high=1.1))
+    assert Diagnosis.verdict.fget(asked) == verdict  # type: ignore[attr-defined]

@@ -80,6 +80,13 @@ def test_ranks_without_labels_are_one_run_though_one_lags_behind(tmp_path: Path)
     assert int(str(found["steps_used"])) <= 57
 
 
+def test_the_same_numbers_a_day_later_are_another_run(tmp_path: Path) -> None:
+    lines = written.megatron(times(40))
+    for day, count in (("2026-01-02", 1), ("2026-01-03", 2)):
+        again = [line.replace("2026-01-02", day) for line in lines]
+        assert len(runs(write(tmp_path / "a.log", lines), write(tmp_path / "b.log", again))) == count
+
+
 def test_files_of_ranks_are_one_run_and_files_of_runs_are_several(tmp_path: Path) -> None:
     same = [write(tmp_path / f"rank{rank}.log", written.torchtitan(times())) for rank in range(3)]
     (found,) = runs(*same)

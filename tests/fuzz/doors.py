@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.fuzz.grammar import HOSTILE, NUMBERS, as_json, as_toml, damaged_document, damaged_text
 
 LONGEST_MESSAGE = 2048
-OPEN = (0, 2, 3, 4, 5)  # exit codes that are an answer
+OPEN = (0, 2, 3, 4, 5, 130)  # exit codes that are an answer, or of Ctrl-C
 
 
 class Trouble(AssertionError):
@@ -131,6 +131,24 @@ def log_file(path: Path) -> object:
     from optimizer.diagnose.measured import read_runs_of
 
     return read_runs_of([path], {})
+
+
+def watched(text: str, folder: Path) -> object:
+    """A log of which another third stands at every look of `read --watch`; then Ctrl-C."""
+    from optimizer.commands.launch.watch import grown, watch
+
+    data = text.encode("utf-8", "surrogatepass")
+    parts = [data[len(data) * part // 3 : len(data) * (part + 1) // 3] for part in range(3)]
+
+    def grow(_: float = 0.0) -> None:
+        if not parts:
+            raise KeyboardInterrupt
+        with (folder / "run.log").open("ab") as log:
+            log.write(parts.pop(0))
+
+    grow()
+    with mock.patch.object(grown, "__defaults__", (grow,)), mock.patch.object(watch, "__defaults__", (grow,)):
+        return command(["read", "run.log", "--watch"], folder)
 
 
 def launch_file(path: Path) -> object:
@@ -452,7 +470,18 @@ JOB: Mapping[str, tuple[str, ...]] = {
     "--dtype": ("bf16", "fp8", "any", "bf16,fp8"),
     "--hbm-limit": ("75GB", "1 B", "1e30 GB"),
     "--oom-risk": ("10%", "0.5"),
-    "--fix": ("tp=2", "pp=2..8", "vpp=1,6", "layout=even", "layers=16,16", "recompute=full", "dp=1..", "tp=.."),
+    "--fix": (
+        "tp=2",
+        "pp=2..8",
+        "vpp=1,6",
+        "layout=even",
+        "layers=16,16",
+        "recompute=full",
+        "dp=1..",
+        "tp=..",
+        "hosted_weights=on",
+        "hosted_weights=2",
+    ),
     "--routing": ("forced", "1.3", "0.1"),
     "--train": (
         "full",
@@ -666,6 +695,7 @@ DOORS = (
     Door(name="measure.json", inputs=documents("measure.json"), enter=read(measured_file, "measure.json")),
     Door(name="runs.csv", inputs=tables(), enter=read(runs_file, "runs.csv")),
     Door(name="log", inputs=logs(), enter=read(log_file, "run.log")),
+    Door(name="watched log", inputs=logs(), enter=watched),
     Door(name="nccl.txt", inputs=network("nccl*.txt"), enter=read(nccl_file, "nccl.txt")),
     Door(name="nccl.json", inputs=network("nccl*.json"), enter=read(nccl_file, "nccl.json")),
     Door(name="topo", inputs=network("topo*.txt"), enter=read(topo_file, "topo.txt")),
@@ -687,5 +717,8 @@ DOORS = (
     ),
     Door(name="options", inputs=options(*SMALL, values=PLAN), enter=command),
     *(Door(name=name, inputs=inputs, enter=command) for name, inputs in STUDIES.items()),
-    *(Door(name=f"{name} page", inputs=inputs, enter=page, cost=5) for name, inputs in PAGES.items()),
+    *(
+        Door(name=f"{name} page", inputs=inputs, enter=page, cost=10 if name == "fits" else 5)
+        for name, inputs in PAGES.items()
+    ),
 )

@@ -1,12 +1,14 @@
 """What an edit promises is what its files give: written, read again and priced, for every framework's samples."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost, patched
@@ -25,8 +27,15 @@ def test_an_edit_written_and_read_again_costs_what_it_promised(name: str) -> Non
             with pytest.raises(InputError, match=re.escape(lacking)):
                 patched(source, question, edit, files, lambda written: read(name, written)[1])
             continue
-        texts = patched(source, question, edit, files, lambda written: read(name, written)[1])
-        again = read(name, [File(file.name, texts[file.name], file.part) for file in files])[1]
+        drafts: list[tuple[Sequence[File], LaunchAsRead]] = []
+
+        def reread(written: Sequence[File], drafts: list[tuple[Sequence[File], LaunchAsRead]] = drafts) -> LaunchAsRead:
+            drafts.append((written, read(name, written)[1]))
+            return drafts[-1][1]
+
+        texts = patched(source, question, edit, files, reread)
+        last, again = drafts[-1]
+        assert {file.name: file.data for file in last} == texts
         for variable in ("tp", "cp", "pp", "vpp", "ep", "micro_batch", "zero_stage", "recompute", "sequence_parallel"):
             assert getattr(again.plan, variable) == getattr(edit.after.plan, variable), (edit.changes, texts)
         after = current_state(again)

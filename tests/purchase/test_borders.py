@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer.purchase.as_json import point_row
 from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
 from optimizer.purchase.designs.figures import figures
-from optimizer.purchase.designs.inverse import cheapest, fastest, fewest_gpus
+from optimizer.purchase.designs.front import reference_point
+from optimizer.purchase.designs.inverse import Parity, cheapest, fastest, fewest_gpus
 from optimizer.purchase.designs.outer import STEPS, Grid, _highest
-from optimizer.purchase.designs.pareto import pareto
-from optimizer.purchase.designs.points import Point, Rejected, Workshop
+from optimizer.purchase.designs.pareto import _trace, pareto
+from optimizer.purchase.designs.points import Excess, Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
 from optimizer.purchase.units import FACTORS
-from optimizer.purchase.words import _dates, summary
+from optimizer.purchase.words import _dates, parity_sentence, summary
 from tests.purchase.campaigns import campaign, kinds, quick_planner
 
 DAY = 86400.0
@@ -113,6 +115,29 @@ def test_a_month_of_a_kilowatt_is_a_twelfth_of_a_year() -> None:
     assert (factor, unit) == (pytest.approx(1e3 * 365.25 / 12 * DAY, rel=1e-3), "USD/kW-month")
 
 
+def test_a_rent_at_parity_may_stay_and_one_above_it_may_not() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    for price, said in ((2.0, "stays cheapest up to"), (1.9, "would be cheapest below")):
+        assert said in parity_sentence(Parity(device=point, alternative=point, price=price, now=2.0))
+
+
+def test_a_row_has_the_memory_of_the_design_or_else_of_the_device() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    assert point_row(point)["hbm_gb"] == point.design.cluster.device.memory / 1e9
+    assert point_row(replace(point, design=replace(point.design, hbm=141e9)))["hbm_gb"] == 141
+
+
+def test_what_breaks_a_limit_is_no_progress_of_a_search() -> None:
+    point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    cheaper = replace(point, figures=replace(point.figures, time_to_train=point.figures.time_to_train / 2))
+    broken = replace(cheaper, excesses=(Excess(limit="racks", value=6.0, allowed=4.0),))
+    before, progress, none = _trace([point, cheaper], [cheaper, broken], reference_point([point]))
+    assert before < progress == none
+
+
 def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
     machines = kinds("h100")
     found = pareto(campaign(), Grid(kinds=machines, gpus=(4096,)), planner=quick_planner)
@@ -123,7 +148,11 @@ def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
         (time_cost, alone.figures.time_to_train / DAY, alone.figures.cost / 1e6),
         (cost_energy, alone.figures.cost / 1e6, alone.figures.energy / 3.6e12),
     ):
-        (marks,) = [mark for mark in chart(made).figure["data"] if mark.get("text") == ["1"]]
+        figure = chart(made).figure
+        (marks,) = [mark for mark in figure["data"] if mark.get("text") == ["1"]]
+        for name, value in (("xaxis", across), ("yaxis", upward)):
+            low, high = figure["layout"][name]["range"]
+            assert 10**low < value < 10**high
         assert (marks["x"], marks["y"]) == (pytest.approx([across]), pytest.approx([upward]))
     refused = replace(made.purchase, rejected=(Rejected(design=alone.design, reason="no plan"),) * 2)
     assert "Designs examined: 3; within every limit: 1;" in " ".join(summary(replace(made, purchase=refused)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,12 @@ def test_the_choice_changes_at_every_turn_and_not_before() -> None:
             found += 1
             step = 1e-6 * (break_even.end - break_even.value or break_even.value)
             assert choice(question, points, item, break_even.value + step) is break_even.then
+            elsewhere = replace(item, about="nothing of the kind")
+            assert choice(question, points, elsewhere, break_even.value + step) is break_even.now
             assert choice(question, points, item, break_even.value - step - 1e-9 * break_even.value) is break_even.now
     assert found
     unknown = OpenQuestion(name="mfu", title="", about="nothing of the kind", worth=0.0, changes=0.0)
     assert break_evens(question, points, unknown) == ()
-    assert choice(question, points, unknown, 0.5) is choice(question, points, unknown, None)
 
 
 @pytest.mark.parametrize("name", ["mfu", "rent"])

@@ -38,7 +38,11 @@ class Excess:
 
     @property
     def share(self) -> float:
-        """Distance beyond the limit, relative to the limit [1]."""
+        """Distance beyond the limit, relative to the limit [1].
+
+        >>> Excess(limit="racks", value=6.0, allowed=4.0).share
+        0.5
+        """
         return self.value / self.allowed - 1.0 if self.allowed else float("inf")
 
 

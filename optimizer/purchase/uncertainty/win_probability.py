@@ -288,8 +288,8 @@ def choice(campaign: Campaign, points: Sequence[Point], question: OpenQuestion, 
     """The cheapest point within the limits where one input has this value, and every other one is at its middle."""
     within = []
     for point in points:
-        hit = value is not None and question.about in ("", point.design.title)
-        values = campaign.scenario(point.design, **({question.name: value} if hit and value is not None else {}))
+        answer = {} if value is None or question.about not in ("", point.design.title) else {question.name: value}
+        values = campaign.scenario(point.design, **answer)
         outcome = figures_in(campaign, point, values)
         if not excesses(campaign, point.design, outcome, point.on_host):
             within.append((outcome.cost, point))

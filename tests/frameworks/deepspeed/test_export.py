@@ -84,7 +84,7 @@ def test_offload_is_all_or_none_below_stage_3(sharded: Answer) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_configs_read_back_cost_the_same(seed: int, target: str, tmp_path: Path) -> None:
     random, read = Random(seed), 0
-    while read < cases(8, sample=5):
+    while read < cases(8, sample=3):
         job = drawn(random, target)
         answer = plan(job, top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
         if answer.plan is None:

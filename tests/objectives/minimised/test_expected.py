@@ -82,7 +82,7 @@ def test_a_chance_counts_at_the_next_class_and_a_limit_is_in_its_own() -> None:
     assert expected.failed_start(replace(job, try_cost=0.0)) == pytest.approx(0.1)
 
 
-@settings(max_examples=cases(60, sample=12), deadline=None)
+@settings(max_examples=cases(60, sample=8), deadline=None)
 @given(jobs(), st.sampled_from(NAMES), st.sampled_from([0.0, 0.4]))
 def test_what_is_expected_is_no_less_than_what_is_on_paper(job: Job, minimize: str, offload: float) -> None:
     """So that what bounds the one bounds the other."""

@@ -59,7 +59,7 @@ def test_recomputation_lengthens_backward_passes_of_its_stage_alone() -> None:
 
 def test_equal_pipelines_agree_with_the_closed_form() -> None:
     rng = np.random.default_rng(0)
-    for _ in range(cases(500, sample=200)):
+    for _ in range(cases(500, sample=100)):
         case = random_case(rng, 0.0)
         pp, vpp, microbatches, forward, backward = case
         stage = float((forward + backward)[0].sum())
@@ -71,7 +71,7 @@ def test_uneven_stages_take_no_longer_than_is_priced() -> None:
     """The price charges all waiting, some of which a slow stage fills: 1.7 % too much in the mean, never too little."""
     rng = np.random.default_rng(1)
     excess: list[float] = []
-    for _ in range(cases(300, sample=120)):
+    for _ in range(cases(300, sample=60)):
         case = random_case(rng, 0.3)
         _, vpp, microbatches, forward, backward = case
         stages = (forward + backward).sum(axis=1)
@@ -82,7 +82,7 @@ def test_uneven_stages_take_no_longer_than_is_priced() -> None:
 
 def test_activations_in_flight_are_those_of_the_memory_model() -> None:
     rng = np.random.default_rng(2)
-    for _ in range(cases(200, sample=80)):
+    for _ in range(cases(200, sample=40)):
         case = random_case(rng, 0.3)
         pp, vpp, microbatches = case[:3]
         schedule = "interleaved" if vpp > 1 else "1f1b"

@@ -76,7 +76,7 @@ def test_contradictory_pins_are_named() -> None:
     assert "memory" not in names
 
 
-@settings(max_examples=cases(40, sample=9), deadline=None)
+@settings(max_examples=cases(40, sample=6), deadline=None)
 @given(jobs())
 def test_conflicts_are_minimal(job: Job) -> None:
     question = ConflictQuestion(job=job)
@@ -93,7 +93,7 @@ def test_conflicts_are_minimal(job: Job) -> None:
         assert question.feasible([*facts, *(other for other in clashing if other is not rule)]), rule.name
 
 
-@settings(max_examples=cases(60, sample=9), deadline=None)
+@settings(max_examples=cases(60, sample=6), deadline=None)
 @given(jobs())
 def test_no_smaller_move_of_a_limit_works(job: Job) -> None:
     """Every limit, mode or stage that some plan asks for and that is a smaller move than the one told is no help."""

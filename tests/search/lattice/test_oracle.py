@@ -62,7 +62,7 @@ def test_memory_forces_the_state_to_the_host_or_the_model_to_be_split() -> None:
     assert (none.best, none.fitting) == (-1, 0)
 
 
-@settings(max_examples=cases(200, sample=20), deadline=None)
+@settings(max_examples=cases(200, sample=12), deadline=None)
 @given(jobs())
 def test_cp_sat_finds_the_optimum_of_the_oracle(job: Job) -> None:
     candidates = sample(job)

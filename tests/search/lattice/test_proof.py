@@ -46,7 +46,7 @@ def whole(job: Job) -> Plans:
     return Plans.joined(parts) if parts else Plans.of(())
 
 
-@settings(max_examples=cases(150, sample=16), deadline=None)
+@settings(max_examples=cases(150, sample=10), deadline=None)
 @given(jobs())
 @example(JOBS["moe"])
 @example(JOBS["zero-bubble"])
@@ -70,7 +70,7 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
     assert proof.bound <= costs.step_time[best] * (1 + 1e-12)
 
 
-@settings(max_examples=cases(50, sample=10), deadline=None)
+@settings(max_examples=cases(50, sample=6), deadline=None)
 @given(jobs())
 def test_what_was_posted_reads_like_the_checks_on_plans_that_break_rules_too(job: Job) -> None:
     every = Plans.joined(list(lattice(job, [GpuProduct(), Batch()])) or [Plans.of(())])

@@ -42,7 +42,7 @@ def fixed(job: Job, **more: str) -> Job:
 
 
 @settings(
-    max_examples=cases(40, sample=8),
+    max_examples=cases(40, sample=5),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -35,6 +35,7 @@ from optimizer.search.layouts.solve.layout import (
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, MIXED, MIXTURE, small_job
 from tests.search.layouts.problems import costs
+from tests.thorough import cases
 
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
 
@@ -126,7 +127,7 @@ def every_layout(problem: LayoutProblem) -> Iterator[Layout]:
 
 
 @pytest.mark.parametrize("freed", [0.0, 1.5, 3.0])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(cases(60, sample=30)))
 def test_the_best_layout_is_that_of_exhaustion(seed: int, freed: float) -> None:
     problem = random_problem(np.random.default_rng(seed), freed)
     best = min((layout.objective for layout in every_layout(problem)), default=None)

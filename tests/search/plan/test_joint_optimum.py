@@ -56,7 +56,7 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
 
 
 @settings(
-    max_examples=cases(60, sample=6),
+    max_examples=cases(60, sample=3),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -70,7 +70,7 @@ def test_the_optimum_is_that_of_brute_force_with_layers_of_several_kinds(job: Jo
 
 
 @settings(
-    max_examples=cases(160, sample=16),
+    max_examples=cases(160, sample=9),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -80,7 +80,7 @@ def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
 
 
 @settings(
-    max_examples=cases(120, sample=10),
+    max_examples=cases(120, sample=6),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -91,7 +91,7 @@ def test_the_optimum_is_that_of_brute_force_whatever_is_minimised(job: Job, mini
 
 
 @settings(
-    max_examples=cases(120, sample=10),
+    max_examples=cases(120, sample=6),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -102,7 +102,7 @@ def test_the_optimum_is_that_of_brute_force_with_what_may_go_wrong(job: Job, min
 
 
 @settings(
-    max_examples=cases(60, sample=6),
+    max_examples=cases(60, sample=3),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

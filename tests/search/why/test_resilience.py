@@ -15,7 +15,7 @@ from tests.search.jobs import small_job
 
 
 def test_the_same_shape_and_the_best_plan_fit_on_what_is_left(gpt3_job: Job) -> None:
-    gpt3_job = replace(gpt3_job, gpus=256, global_batch=384)
+    gpt3_job = replace(gpt3_job, gpus=256, global_batch=384).with_limits(max_vpp=2)
     one, two = losses(gpt3_job, (1, 2))
     for loss, gpus in ((one, 248), (two, 240)):
         assert loss.gpus == gpus
