@@ -92,6 +92,14 @@ CASES: list[tuple[str, str, list[str]]] = [
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
     ("sft.yaml", f"{TRAINER}tuner_type: bone\n", ["tuner_type bone"]),
+    ("sft.yaml", f"{TRAINER}low_rank_training: true\npre_seq_len: 128\n", ["low_rank_training", "pre_seq_len 128"]),
+    (
+        "sft.yaml",
+        f"{TRAINER}train_micro_batch_size_per_gpu: 4\n",
+        ["train_micro_batch_size_per_gpu 4 against per_device_train_batch_size 1"],
+    ),
+    ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: false\n", ["model.megatron_amp_O2 false"]),
+    ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: true\n", []),
     ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
@@ -112,6 +120,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 -
     ("more", "unpriced"),
     [
         ("--optimizer soap", ["--optimizer soap"]),
+        ("--use-lf-gate --lf-conv2d-group 1", ["--use-lf-gate", "--lf-conv2d-group 1"]),
         ("--task RACE --glu-activation swiglu", ["--task RACE"]),
         ("--optimizer adam --attention-dropout 0.1 --lr-warmup-iters 5 --use-checkpoint-args", []),
         (

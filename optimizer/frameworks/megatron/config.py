@@ -47,6 +47,7 @@ SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/laun
 TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
+PLACES: Mapping[str, Mapping[str, str]] = TABLES["places"]  # sections of keys by how their flag begins, by program
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *TABLES["plain"]}
 SWITCHES = {
@@ -54,6 +55,7 @@ SWITCHES = {
     for name in (*FLAGS.difference(TABLES["plain"]), *COUNTED_ENDS)
     if name.startswith(("--use-", "--overlap-", "--tp-comm", "--sequence-", "--bf16", "--fp16", "--no-", "--swiglu"))
 }
+TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
@@ -161,6 +163,8 @@ class FlagLaunch(ConfigLaunch):
         key = names.get(flag, flag[2:].replace("-", "_"))
         neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
         section = neighbour.rpartition(".")[0]
+        inner = PLACES.get(self.launch.program, {})
+        section += "".join(f".{name}" for start, name in inner.items() if flag.startswith(start))
         others = {path.rpartition(".")[0] for path in self.values}
         if (
             flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
@@ -212,13 +216,23 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
             texts = (str(value),)
         flags.append(Flag(name, name, texts, (Piece(name),), tuple((Piece(text),) for text in texts)))
         stated.setdefault(name, {}).setdefault(texts, path)
-    clashes = [f"{' and '.join(each.values())} say different values" for each in stated.values() if len(each) > 1]
+    clashes = [
+        f"{' and '.join(each.values())} say different values"
+        for name, each in stated.items()
+        if len(each) > 1 and name not in TOKENS
+    ]
     return flags, paths, others, clashes
 
 
-def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked: str = "") -> FlagLaunch:
-    """Read configs of one of these programs; `asked` is the model that the user names."""
-    values = merged(configs)
+def read(
+    program: str,
+    configs: tuple[ConfigFile, ...],
+    gpus: int | None,
+    asked: str = "",
+    chosen: Values | None = None,
+) -> FlagLaunch:
+    """Read configs of one of these programs; `asked` is the model that the user names, `chosen` what counts of them."""
+    values = merged(configs) if chosen is None else chosen
     launch = Launch(program="Megatron-LM")
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
