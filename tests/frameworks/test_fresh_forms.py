@@ -600,6 +600,23 @@ def test_a_tpu_v7_is_known_by_its_names() -> None:
     assert {device_in("8k-bf16-tpu7x-4x4x4"), device_in("training/ironwood/run.sh")} == {"tpu-v7"}
 
 
+def test_a_switch_without_a_value_is_taken_out() -> None:
+    text = f"{TRAIN} \\\n    --gradient_checkpointing \\\n    --zero_stage 2\n"
+    source = read_launch([File("run.sh", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, recompute="none", zero_stage=1), {})
+    (texts,) = source.edited(changes)
+    assert texts["run.sh"].decode() == f"{TRAIN} \\\n    --zero_stage 1\n"
+
+
+def test_overlaps_of_nemo_are_the_optimizers() -> None:
+    text = launches.NEMO.replace("    overlap_grad_sync: true\n", "").replace("    overlap_param_sync: true\n", "")
+    source = read_launch([File("gpt.yaml", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "gpt.yaml")
+    changes = source.changes(found.job, found.plan, found.plan, {"reduce_overlap": True})
+    assert [change.flag for change in changes] == ["model.optim.overlap_grad_sync"]
+
+
 @pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])
 def test_virtual_stages_are_counted_in_configs_that_have_no_key_for_their_layers(program: str) -> None:
     (name, text), *_ = launches.SAMPLES[program][0].items()
