@@ -41,6 +41,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
+VERL = "verl"  # whose actor may train on Megatron-LM
 # What NeMo's two sections have and a trainer of another program does not.
 NEMO_OWN = re.compile(r"trainer\.(num_nodes|devices|accelerator|precision)|model\.(\w+_batch_size|\w+_parallel_size)")
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
@@ -119,7 +120,7 @@ class FlagLaunch(ConfigLaunch):
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
         changes = flag_changes(self.flags, "", job, before, after, turned)
-        if self.launch.program in (NEMO, BRIDGE):  # which count virtual stages, never their layers
+        if self.launch.program in (NEMO, BRIDGE, VERL):  # which count virtual stages, never their layers
             changes = tuple(
                 replace(change, flag=PIPELINE[1], after=str(after.vpp))
                 if change.flag == PIPELINE[0] and change.after is not None
@@ -147,7 +148,7 @@ class FlagLaunch(ConfigLaunch):
             after = "true"
         elif change.after is None:
             off = "none" if self.launch.program == SWIFT and key == "recompute_granularity" else "null"
-            after = "false" if isinstance(values.get(path), bool) else off
+            after = "false" if isinstance(values.get(path), bool) or change.flag in SWITCHES else off
         else:
             after = change.after
         if path.endswith("optim.name"):
@@ -158,7 +159,7 @@ class FlagLaunch(ConfigLaunch):
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
         names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
-        if self.launch.program == BRIDGE:
+        if self.launch.program in (BRIDGE, VERL):
             names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
         key = names.get(flag, flag[2:].replace("-", "_"))
         neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""

@@ -20,7 +20,7 @@ from optimizer.job.job import Job
 from optimizer.job.method import LORA
 from optimizer.job.plan import Plan
 
-PROGRAM = "verl"
+PROGRAM = megatron.VERL
 TABLES: Mapping[str, Any] = key_tables("verl")
 KEYS: Mapping[str, str] = TABLES["trainer"]  # the Trainer's key for the actor's
 BACK: Mapping[str, str] = {key: path for path, key in KEYS.items()}
@@ -41,6 +41,7 @@ WRITTEN: Mapping[str, str] = {  # what says the settings that follow from severa
     **dict.fromkeys(("train_batch_size", "global_batch_size"), MINI),
     "model": f"{MODEL}path",
 }
+ON_MEGATRON = "ppo_megatron_trainer"
 SHIPPED: tuple[str, ...] = tuple(TABLES["shipped"])  # its own configs, whose defaults are here
 USED = (*TABLES["used"], *DEFAULTS)
 
@@ -53,7 +54,8 @@ def recognised(values: Values) -> bool:
 def read(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> ConfigLaunch:
     """Read its update, on Megatron-LM where a key of it is there, else on FSDP."""
     values = {**DEFAULTS, **{path: value for path, value in merged(configs).items() if value is not None}}
-    if values.get(STRATEGY) == "megatron" or any(path.startswith(MEGATRON) for path in values):
+    named = any(ON_MEGATRON in config.text for config in configs)  # the config that hydra finds
+    if named or values.get(STRATEGY) == "megatron" or any(path.startswith(MEGATRON) for path in values):
         checks = Launch(program=PROGRAM)
         chosen = {**TABLES["megatron"], **_section(values), **_sizes(checks, values)}
         source: ConfigLaunch = megatron.read(PROGRAM, configs, gpus, model, chosen)

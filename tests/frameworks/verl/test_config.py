@@ -109,6 +109,26 @@ def test_its_keys_are_written() -> None:
     }
 
 
+def test_a_default_is_switched_off_by_a_word() -> None:
+    source = read_launch([File("run.sh", megatron().encode(), section="actor")])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, sequence_parallel=False), {})
+    key = "actor_rollout_ref.actor.megatron.sequence_parallel"
+    assert [(change.flag, change.after) for change in changes] == [(key, "false")]
+
+
+def test_the_config_that_hydra_finds_says_what_it_runs_on() -> None:
+    text = SHARED % (ON_MEGATRON[0].removesuffix(".yaml"), "")
+    source = read_launch([File("run.sh", text.encode(), section="actor")])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    assert (found.job.stack.name, found.plan.tp, found.plan.zero_stage) == ("megatron-core", 1, 1)
+    changes = source.changes(found.job, found.plan, replace(found.plan, tp=2, dp=8), {})
+    assert [(change.flag, change.after) for change in changes] == [(TP, "2")]
+    deep = replace(found.plan, pp=2, vpp=3, dp=8, layers_per_stage=(18, 18))
+    keys = {change.flag.rpartition(".")[2] for change in source.changes(found.job, found.plan, deep, {})}
+    assert keys == {"pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size"}
+
+
 def test_a_section_is_asked_for_where_there_is_one() -> None:
     with pytest.raises(InvalidFile, match="reinforcement learning is not priced; --section actor prices"):
         asked(fsdp(), "")
