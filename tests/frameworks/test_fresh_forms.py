@@ -17,6 +17,7 @@ from optimizer.frameworks.megatron.export_model import lacking
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost
+from optimizer.job.plan import Plan
 from tests.frameworks import launches
 from tests.frameworks.test_launches import question
 
@@ -212,6 +213,13 @@ def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unp
     config = f'{{"train_micro_batch_size_per_gpu": {size}, "zero_optimization": {{"stage": {stage}}}}}'
     script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
     assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
+
+
+def test_the_bucket_of_a_config_is_that_of_its_script() -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1, "reduce_bucket_size": 9e7}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
+    launch = launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None)
+    assert (launch.settings["bucket"], launch.following(Plan())) == (1.8e8, {})
 
 
 def test_a_stage_that_another_setting_raises_is_no_contradiction() -> None:

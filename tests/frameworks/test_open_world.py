@@ -70,6 +70,8 @@ def test_a_module_of_inference_trains_nothing() -> None:
     flags = "--num-layers 28 --hidden-size 1536 --num-attention-heads 12 --micro-batch-size 64 --seq-length 32768"
     with pytest.raises(InvalidFile, match="no command that trains"):
         launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"index.sh": f"python tools/create_doc_index.py {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:
@@ -100,6 +102,11 @@ CASES: list[tuple[str, str, list[str]]] = [
     ),
     ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: false\n", ["model.megatron_amp_O2 false"]),
     ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: true\n", []),
+    (
+        "sft.yaml",
+        f"{TRAINER}flash_attn_fuse_mlp: true\nflash_attn_rms_norm: false\nflash_attn: fa2\n",
+        ["flash_attn_fuse_mlp"],
+    ),
     ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]

@@ -51,7 +51,7 @@ SUBCOMMAND, UNSLOTH = "swift", "unsloth"
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface)"
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
     r"\w*\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
