@@ -31,7 +31,7 @@ def with_bf16() -> None:
 
 
 def held(job: dict, arguments: Any, hosted: bool = False, **more: Any) -> None:
-    """What was read is what was planned; FSDP checkpoints where it shards, unless the Trainer has them `hosted`."""
+    """What was read is what was planned; FSDP checkpoints where it shards, unless the Trainer has inputs `hosted`."""
     plan = job["plan"]
     assert arguments.gradient_accumulation_steps == plan["num_microbatches"], arguments.gradient_accumulation_steps
     checkpoints = plan["recompute"] == "full" and (hosted or not (plan["dp"] > 1 and plan["zero_stage"]))

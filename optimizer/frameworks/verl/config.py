@@ -27,6 +27,7 @@ BACK: Mapping[str, str] = {key: path for path, key in KEYS.items()}
 SECTIONS: tuple[str, ...] = tuple(TABLES["sections"])
 ACTOR, MODEL = SECTIONS
 MEGATRON, STRATEGY = f"{ACTOR}megatron.", f"{ACTOR}strategy"
+CONTEXT = f"{MEGATRON}context_parallel_size"
 MINI, PACKED, MOST = (
     f"{ACTOR}{key}" for key in ("ppo_mini_batch_size", "use_dynamic_bsz", "ppo_max_token_len_per_gpu")
 )
@@ -44,6 +45,7 @@ WRITTEN: Mapping[str, str] = {  # what says the settings that follow from severa
 ON_MEGATRON = "ppo_megatron_trainer"
 SHIPPED: tuple[str, ...] = tuple(TABLES["shipped"])  # its own configs, whose defaults are here
 USED = (*TABLES["used"], *DEFAULTS)
+ALONE = "the actor's update alone: no rollouts, rewards and references, nor what goes to the host between them"
 
 
 def recognised(values: Values) -> bool:
@@ -70,10 +72,8 @@ def read(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> Confi
     launch.assumed += ["every prompt and answer is of its longest length (--seq-len)", ALONE]
     launch.written = {name: WRITTEN.get(key, key) for name, key in launch.written.items()}
     launch.fixed += ("micro_batch",) if values[PACKED] is True else ()
+    launch.assumed += [] if MICRO in values or values[PACKED] is True else ["micro-batches of 1"]
     return source
-
-
-ALONE = "the actor's update alone: no rollouts, rewards and references, nor what goes to the host between them"
 
 
 def _section(values: Values) -> dict[str, Any]:
@@ -84,9 +84,10 @@ def _section(values: Values) -> dict[str, Any]:
 
 def _sizes(launch: Launch, values: Values) -> dict[str, Any]:
     """The sizes of a step, by the names that Megatron's configs and the Trainer's have in common, and its model."""
-    counts = {path: whole(launch, values, path) or 1 for path in (*DEFAULTS, MICRO, MOST, ULYSSES) if path != PACKED}
+    paths = (*DEFAULTS, MICRO, ULYSSES, CONTEXT)
+    counts = {path: whole(launch, values, path) or 1 for path in paths if path != PACKED}
     prompt, answer, several = (counts[path] for path in LENGTHS)
-    length, split = prompt + answer, counts[ULYSSES] * counts.get(f"{MEGATRON}context_parallel_size", 1)
+    length, split = prompt + answer, counts[ULYSSES] * counts[CONTEXT]
     micro = max(1, counts[MOST] * split // length) if values[PACKED] is True else counts[MICRO]
     sizes = {"seq_length": length, "global_batch_size": counts[MINI] * several, MICRO: micro, "bf16": True}
     return {**sizes, "model": values.get(f"{MODEL}path")}

@@ -61,6 +61,13 @@ def asked(text: str, section: str = "actor") -> LaunchAsRead:
             fsdp("actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192"),
             {"micro_batch": 2},
         ),
+        (fsdp("actor_rollout_ref.actor.use_dynamic_bsz=True"), {"micro_batch": 4}),
+        (
+            megatron(
+                "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.megatron.context_parallel_size=2"
+            ),
+            {"micro_batch": 8, "cp": 2},
+        ),
         (
             megatron(),
             {"gpus": 16, "tp": 4, "pp": 2, "dp": 2, "micro_batch": 2, "global_batch": 128, "sequence_parallel": True},
