@@ -66,6 +66,9 @@ def streams_of(records: Sequence[Record]) -> list[Stream]:
     ...     return [[len(attempt) for attempt in run.attempts] for run in streams_of(rows)]
     >>> of(1, 2, 3, 4), of(1, 1, 2, 2, 3), of(1, 2, 3, 4, 5, 6, 7, 3, 4, 5), of(1, 2, 3, 4, 5, 6, 1, 2, 3)
     ([[4]], [[3]], [[7, 3]], [[6], [3]])
+    >>> drawn = [Record(LogLine(step=step, last_step=9), line) for step, line in ((8, 1), (9, 2), (9, 90))]
+    >>> [len(attempt) for attempt in streams_of(drawn)[0].attempts]  # the bar once more after what is saved
+    [2]
     """
     steps = [record.reading.step for record in records if record.reading.step is not None]
     several = sum(step <= before for before, step in pairwise(steps)) > BACK * len(steps)
@@ -115,6 +118,8 @@ def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: 
     if step <= first.step and not near:
         return "other"
     place = _place(attempt, step)
+    if step == last.step == record.reading.last_step:  # a bar drawn at its end, after what is saved there
+        return "again"
     if attempt[place].step == step and _interleaved(attempt[place], last, record, near, several):
         return "again"
     return "other" if step <= first.step else "restart"

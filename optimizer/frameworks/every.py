@@ -54,6 +54,7 @@ from optimizer.frameworks.torchtune.export import FILES as TORCHTUNE_FILES
 from optimizer.frameworks.torchtune.log import LOG as TORCHTUNE_LOG
 from optimizer.frameworks.trl.export import FILES as TRL_FILES
 from optimizer.frameworks.unsloth.export import FILES as UNSLOTH_FILES
+from optimizer.frameworks.verl import config as verl
 from optimizer.frameworks.verl.log import LOG as VERL_LOG
 from optimizer.job.method import FULL, LORA
 
@@ -76,6 +77,14 @@ def by_flags(name: str, file: str, recognised: Callable[[Values], bool]) -> Conf
 
 # A framework whose files or lines another one has too, or trains with, comes before it.
 EVERY: tuple[Framework, ...] = (
+    Framework(  # of a launch its actor's update; on FSDP, or Megatron-LM
+        name=verl.PROGRAM,
+        stack="llm-foundry-fsdp-2023",
+        config=ConfigFormat(files=(), recognised=verl.recognised, read=verl.read),
+        log=VERL_LOG,
+        zero_stages=(1, 2, 3),
+        graphs=False,
+    ),
     Framework(
         name="torchtune",
         stack="torchtune-2024",
@@ -238,7 +247,6 @@ EVERY: tuple[Framework, ...] = (
     Framework(name="Unsloth", targets={"unsloth": UNSLOTH_FILES}),
     Framework(name="nanoGPT", log=NANOGPT_LOG),
     Framework(name="NeMo AutoModel", log=AUTOMODEL_LOG),
-    Framework(name="verl", log=VERL_LOG),
     Framework(name="OLMo", log=OLMO_LOG),
     Framework(name="MLPerf", log=MLPERF_LOG),
     Framework(

@@ -31,7 +31,8 @@ DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(
-    r"^(?!.*(?:new|gen|eval|prompt|response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)", re.IGNORECASE
+    r"^(?!.*(?:new|gen|eval|max_prompt|max_response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
+    re.IGNORECASE,
 )
 MOST_LAYERS = 10_000
 COUNTED: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from optimizer.frameworks.bash.pieces import Piece, Word
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 PBS = re.compile(rb"^#PBS[ \t]+-l[ \t]+select=(\d+)(?:\S*?:ngpus=(\d+))?", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
-STEP, STEP_OPTION = "srun", re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?:=?(.+))?$", re.DOTALL)
+STEPS, STEP_OPTION = ("sbatch", "srun"), re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?:=?(.+))?$", re.DOTALL)
 # Options without a value.
 ALONE = (
     "-l",
@@ -67,25 +67,28 @@ def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
 def step_options(
     texts: Sequence[str], batch: Mapping[str, tuple[int, str, Piece]] = {}
 ) -> dict[str, tuple[int, str, Piece]]:
-    """The same of srun's own options in the words of a command, which go before those of the batch script.
+    """The same of options of sbatch and srun in the words of a command, which go before those of the batch script.
 
     >>> words = "srun -l -N 4 --ntasks-per-node=1 --gpus-per-task 8 python pretrain_gpt.py -n 3".split()
     >>> {name: value for name, (value, *_) in step_options(words).items()}
     {'nodes': 4, 'tasks_per_node': 1, 'gpus_per_task': 8, 'tasks': 4, 'gpus_per_node': 8}
+    >>> {name: value for name, (value, *_) in step_options("sbatch --nodes=8 -A me job.sh srun -l x".split()).items()}
+    {'nodes': 8}
     """
     asked: dict[str, tuple[int, str, Piece]] = {}
     names = [text.rpartition("/")[2] for text in texts]
-    place = names.index(STEP) + 1 if STEP in names else len(texts)
-    while place < len(texts) and texts[place].startswith("-"):
-        match = STEP_OPTION.match(texts[place])
-        place += 1
-        if match is None:
-            continue
-        option, text = match.groups()
-        if text is None and option not in ALONE and place < len(texts) and not texts[place].startswith("-"):
-            text, place = texts[place], place + 1
-        if number := _number(option, text or ""):
-            asked[TABLES["options"][option]] = (int(number[1]), f"{STEP} {option}", Piece(number[1]))
+    for step in STEPS:
+        place = names.index(step) + 1 if step in names else len(texts)
+        while place < len(texts) and texts[place].startswith("-"):
+            match = STEP_OPTION.match(texts[place])
+            place += 1
+            if match is None:
+                continue
+            option, text = match.groups()
+            if text is None and option not in ALONE and place < len(texts) and not texts[place].startswith("-"):
+                text, place = texts[place], place + 1
+            if number := _number(option, text or ""):
+                asked[TABLES["options"][option]] = (int(number[1]), f"{step} {option}", Piece(number[1]))
     return _with_tasks({**batch, **asked})
 
 

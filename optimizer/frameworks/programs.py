@@ -17,7 +17,7 @@ REFUSED: Mapping[str, Mapping[str, Any]] = content("optimizer.frameworks", "prog
 def refused(keys: Iterable[str], words: Iterable[str] = ()) -> str:
     """Why files with these keys, or a command of these words, are no launch that is read; "" where they may be one.
 
-    >>> refused(["actor_rollout_ref.actor.ppo_mini_batch_size", "trainer.nnodes"])
+    >>> refused(["actor_rollout_ref.actor.ppo_mini_batch_size", "trainer.nnodes"]).partition(";")[0]
     'verl: reinforcement learning is not priced'
     >>> refused([], ["python3", "-m", "verl.trainer.main_ppo"]) == refused(["actor_rollout_ref.model.path"])
     True

@@ -34,9 +34,17 @@ from optimizer.frameworks.megatron.script import (
 )
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
+from optimizer.frameworks.verl import config as verl
 
 BASH = "bash"
-KINDS: Mapping[str, str] = {".py": PYTHON, ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+KINDS: Mapping[str, str] = {
+    ".py": PYTHON,
+    ".json": "json",
+    ".config": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
@@ -59,6 +67,7 @@ class File:
         part: the function of a Python file that the user names after a colon.
         outside: variables and arguments that a script is started with, by name or place.
         root: a folder whose files it may name besides those of its own, "" for none.
+        section: the part of a launch of reinforcement learning that is asked for, "" for a whole training.
     """
 
     name: str
@@ -66,6 +75,7 @@ class File:
     part: str = ""
     outside: Mapping[str, str] = field(default_factory=dict)
     root: str = ""
+    section: str = ""
 
     @property
     def text(self) -> str:
@@ -76,16 +86,20 @@ class File:
 
 
 def read_files(
-    paths: Sequence[str], arguments: Sequence[str] = (), variables: Mapping[str, str] = {}, root: str = ""
+    paths: Sequence[str],
+    arguments: Sequence[str] = (),
+    variables: Mapping[str, str] = {},
+    root: str = "",
+    section: str = "",
 ) -> list[File]:
-    """The files, started with these arguments and variables of the environment; `root` as in File.
+    """The files, started with these arguments and variables of the environment; `root` and `section` as in File.
 
     Raises InvalidFile for what is no text, empty, or too large to be a launch, InputError for a root that is no folder.
     """
     if root and not Path(root).is_dir():
         raise InputError(f"--root {root} is no folder; name one that holds the files that the script names")
     outside = {**variables, **{str(place): value for place, value in enumerate(arguments, 1)}}
-    return [replace(_file(path), outside=outside, root=root) for path in paths]
+    return [replace(_file(path), outside=outside, root=root, section=section) for path in paths]
 
 
 def _file(path: str) -> File:
@@ -126,6 +140,8 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     """
     source = _read(files, gpus, model)
     launch = source.launch
+    if files[0].section and launch.program != verl.PROGRAM:
+        raise InputError(f"--section {files[0].section}: only launches of {verl.PROGRAM} have sections; leave it out")
     followed = source.configs if isinstance(source, ConfigLaunch) else ()
     named = dict.fromkeys([*(file.name for file in files), *(config.name for config in followed)])
     places = [Path(name).absolute() for name in named]
@@ -173,7 +189,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
     followed = _followed(files, configs)
     if not scripts:
-        source = config_launch((*configs, *followed), gpus, model)
+        source = config_launch((*configs, *followed), gpus, model, files[0].section)
         source.launch.assumed += [f"{each.name}, which a config names, was read" for each in followed]
         return source
     script = main_script(scripts)
@@ -182,7 +198,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     tuning = any(any(subcommand(command.texts)) for command in reading.commands)  # beside what prepares its data
     for command in reading.commands:
         words = command.texts
-        if words and words[0] not in QUIET and not tuning and (why := refused((), words)):
+        if words and words[0] not in QUIET and not tuning and not script.section and (why := refused((), words)):
             raise InvalidFile(script.name, [why])
         if not configs and (own := shipped_config(words)):
             copied = f"`tune cp {own} FILE.yaml` writes it: give that file too"
@@ -222,7 +238,9 @@ def _script_launch(
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
         paths = (path for path in with_config.configs if Path(path).suffix in KINDS)
         places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
-        named = tuple(config_of(_file(str(place))) for place in places)
+        lying = [_file(str(place)) for place in places]
+        named = tuple(map(config_of, lying))
+        named += _followed(lying, named, script)
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
@@ -231,7 +249,7 @@ def _script_launch(
         with_deepspeed(source, configs)
         return source
     keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
-    here = {DEFAULTS, *(Path(config.name).name for config in (*configs, *named))}
+    here = {DEFAULTS, *verl.SHIPPED, *(Path(config.name).name for config in (*configs, *named))}
     absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
     keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
     keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
@@ -244,15 +262,18 @@ def _counts(source: Source, text: str) -> bool:
     return any(word in key for word in OPEN) or costs(source.launch.program, key, value)
 
 
-def _followed(files: Sequence[File], configs: Sequence[ConfigFile]) -> tuple[ConfigFile, ...]:
-    """Configs that configs name and that lie beside them; raises InvalidFile for one that is nowhere."""
+def _followed(
+    files: Sequence[File], configs: Sequence[ConfigFile], script: File | None = None
+) -> tuple[ConfigFile, ...]:
+    """Configs that configs name, beside them or their script; raises InvalidFile for one that is nowhere."""
     followed: list[ConfigFile] = []
     for config in configs:
         named = [str(config.values[key]) for key in FOLLOWED if isinstance(config.values.get(key), str)]
         for path in (path for path in named if Path(path).suffix in KINDS):
             if any(kind(other) == "engine" for other in configs if other is not config):
                 continue
-            place = _lying(next(file for file in files if file.name == config.name), path)
+            near = next(file for file in files if file.name == config.name)
+            place = _lying(near, path) or (_lying(script, path) if script else None)
             if place is None:
                 raise InvalidFile(config.name, [_absent(config, [path])])
             followed.append(config_of(_file(str(place))))
@@ -305,7 +326,7 @@ def _keyed_launch(
         given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
         keys = replace(keys, given=given)
     try:
-        source = config_launch((*configs, keys), gpus, model)
+        source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
     source.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
@@ -396,8 +417,8 @@ def config_of(file: File) -> ConfigFile:
     return ConfigFile(file.name, file.text, kind, chosen, file.data)
 
 
-def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "") -> Source:
-    """The launch that configs say, by the format that their keys belong to."""
+def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "", section: str = "") -> Source:
+    """The launch that configs say, or one section of it, by the format that their keys belong to."""
     for config in configs:
         if config.kind == PYTHON and not config.function:
             names = ", ".join(config_functions(config.text))
@@ -406,7 +427,7 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str 
     if clashes := contradictions(configs):
         raise InvalidFile(names, clashes)
     configs, values = ordered(configs), merged(configs)
-    if why := refused(values):
+    if not section and (why := refused(values)):
         raise InvalidFile(names, [why])
     for each in CONFIGS:
         if each.recognised(values):

@@ -221,7 +221,9 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
         job = job.with_limits(choices={**job.limits.choices, "recompute": ("none", "selective")})
     if "layers_per_stage" not in question.framework.settable:
         runs, pinned = question.plan, job.limits.fixed
-        filled = "pp" in pinned and not is_even(runs, job.model.layers)  # as the program splits them, whatever the plan
+        filled = (
+            "pp" in pinned and runs.layers_per_stage and not is_even(runs, job.model.layers)
+        )  # as the program splits them, whatever the plan
         lying = {LAYERS: ",".join(map(str, runs.layers_per_stage))} if filled else {LAYOUT: EVEN}
         job = job.with_limits(fixed={**pinned, **lying})
     best = best_plan(job, Tuning(fixed=knobs_of(question, settings)))

@@ -33,7 +33,7 @@ def test_what_a_record_names_is_there(framework: Framework) -> None:
 
 
 def test_a_config_belongs_to_the_first_framework_that_recognises_it() -> None:
-    for framework in (each for each in EVERY if each.config):
+    for framework in (each for each in EVERY if each.config and each.name != "verl"):  # read by section alone
         (file, text), *_ = launches.SAMPLES[framework.name][0].items()
         source = read_launch([File(file, text.encode())], 64) if file.endswith(".sh") else None
         values = source.values if isinstance(source, ConfigLaunch) else config_of(File(file, text.encode())).values

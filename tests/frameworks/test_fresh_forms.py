@@ -17,6 +17,7 @@ from optimizer.frameworks.megatron.export_model import lacking
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost
+from optimizer.job.plan import Plan
 from tests.frameworks import launches
 from tests.frameworks.test_launches import question
 
@@ -212,6 +213,13 @@ def test_a_config_against_its_command_is_in_the_title(stage: int, size: int, unp
     config = f'{{"train_micro_batch_size_per_gpu": {size}, "zero_optimization": {{"stage": {stage}}}}}'
     script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
     assert launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None).unpriced == unpriced
+
+
+def test_the_bucket_of_a_config_is_that_of_its_script() -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1, "reduce_bucket_size": 9e7}}'
+    script = SCRIPT.format(program="pretrain_gpt.py", more="--deepspeed --deepspeed_config ds.json --zero-stage 1")
+    launch = launch_of("run.sh", f"cat <<EOF > ds.json\n{config}\nEOF\n{script}", None)
+    assert (launch.settings["bucket"], launch.following(Plan())) == (1.8e8, {})
 
 
 def test_a_stage_that_another_setting_raises_is_no_contradiction() -> None:
@@ -468,6 +476,18 @@ FORKS: list[tuple[str, str, dict[str, Any]]] = [
         {"ffn_hidden": 14336, "kv_heads": 8, "reduce_overlap": False},
     ),
     ("flagscale.yaml", launches.FLAGSCALE.replace("  group_query_attention: true\n", ""), {"kv_heads": None}),
+    (
+        "run.sh",
+        f"{TRAIN} --data_split 4,6,0 --num_padding_at_beginning 0 --dtype fp16 --model_max_length 512 \\\n",
+        {"loss": "reward", "dtype": "fp16", "micro_batch": 4},
+    ),
+    ("sft.yaml", "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nfloat16: true\nbf16: false\n", {"dtype": "fp16"}),
+    ("run.sh", f"{TRAIN} --max_target_length 128", {"micro_batch": 2, "zero_stage": 0}),  # a key of MaxText too
+    (
+        "nemo.yaml",
+        f"{launches.NEMO}  vocab_file: gpt2-vocab.json\n  tokenizer: {{vocab_file: own.json}}\n",
+        {"tp": 4},
+    ),
     ("simpo.yaml", f"{launches.TRAINER}beta: 10\ngamma_beta_ratio: 0.5\n", {"loss": "simpo"}),
 ]
 
@@ -521,6 +541,8 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("sd.yaml", "model: {micro_batch_size: 8, unet_config: {heads: 8}}\ntrainer: {devices: 8}\n", "NeMo's diff"),
     ("shear.yaml", FOUNDRY.replace("name: mpt_causal_lm", "name: mosaic_llama2_7b"), "mosaic_llama2_7b is no model"),
     ("own.yaml", "model: {dim: 16}\ntrainer: {seed: 1}\nbatch: {size: 1}\n", "no launch that is known"),
+    ("easy.yaml", "worker: {actor: {global_batch_size: 128}, rollout: {n: 5}}\n", "EasyR1: reinforcement"),
+    ("run.sh", "deepspeed main.py --actor_zero_stage 2 --actor_model_name_or_path a\n", "DeepSpeed-Chat's third"),
     ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),
 ]
 
@@ -546,7 +568,9 @@ def test_weights_that_are_quantised_by_their_name_are_not_priced_in_silence(more
     assert any("its weights are quantised" in each for each in unpriced) == named
 
 
-@pytest.mark.parametrize("flag", ["--source_max_len 16", "--per_device_max_tokens 524288"])
+@pytest.mark.parametrize(
+    "flag", ["--source_max_len 16", "--per_device_max_tokens 524288", "--response_max_length 2048"]
+)
 def test_a_length_that_is_not_known_is_named_where_the_length_is_a_guess(flag: str) -> None:
     name = flag.split()[0].lstrip("-")
     named = [each for each in asked("run.sh", f"{TRAIN} {flag}").launch.unpriced if name in each]
@@ -582,6 +606,23 @@ def test_nanotron_keeps_what_it_gathers_once(value: str, keeps: bool) -> None:
 
 def test_a_tpu_v7_is_known_by_its_names() -> None:
     assert {device_in("8k-bf16-tpu7x-4x4x4"), device_in("training/ironwood/run.sh")} == {"tpu-v7"}
+
+
+def test_a_switch_without_a_value_is_taken_out() -> None:
+    text = f"{TRAIN} \\\n    --gradient_checkpointing \\\n    --zero_stage 2\n"
+    source = read_launch([File("run.sh", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, recompute="none", zero_stage=1), {})
+    (texts,) = source.edited(changes)
+    assert texts["run.sh"].decode() == f"{TRAIN} \\\n    --zero_stage 1\n"
+
+
+def test_overlaps_of_nemo_are_the_optimizers() -> None:
+    text = launches.NEMO.replace("    overlap_grad_sync: true\n", "").replace("    overlap_param_sync: true\n", "")
+    source = read_launch([File("gpt.yaml", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "gpt.yaml")
+    changes = source.changes(found.job, found.plan, found.plan, {"reduce_overlap": True})
+    assert [change.flag for change in changes] == ["model.optim.overlap_grad_sync"]
 
 
 @pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])
@@ -631,8 +672,18 @@ def test_options_of_srun_count_the_gpus_of_the_command_that_it_starts(lines: str
 
 def test_options_of_srun_count_for_a_script_that_it_starts(tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text(f"python {MEGATRON}\n")
-    (tmp_path / "job.sh").write_text("#!/bin/bash\nsrun -N 4 --ntasks-per-node=8 bash train.sh\n")
-    assert read_launch(read_files([str(tmp_path / "job.sh")])).launch.settings["gpus"] == 32
+    for command in ("srun -N 4 --ntasks-per-node=8 bash train.sh", "sbatch -p a --nodes=4 --gres=gpu:8 train.sh"):
+        (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{command}\n")
+        assert read_launch(read_files([str(tmp_path / "job.sh")])).launch.settings["gpus"] == 32
+
+
+def test_a_config_that_the_config_of_a_script_names_is_read(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "zero.config").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "conf" / "sft.yaml").write_text(f"{launches.TRAINER}deepspeed: conf/zero.config\n")
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 8 src/train.py conf/sft.yaml\n")
+    source = read_launch(read_files([str(tmp_path / "run.sh")]))
+    assert source.launch.settings["zero_stage"] == 2
 
 
 SWITCH = f"torchrun --nproc_per_node 8 {MEGATRON} --num-experts 8 --expert-model-parallel-size 8"

@@ -70,6 +70,8 @@ def test_a_module_of_inference_trains_nothing() -> None:
     flags = "--num-layers 28 --hidden-size 1536 --num-attention-heads 12 --micro-batch-size 64 --seq-length 32768"
     with pytest.raises(InvalidFile, match="no command that trains"):
         launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        launch_of({"index.sh": f"python tools/create_doc_index.py {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:
@@ -92,6 +94,19 @@ CASES: list[tuple[str, str, list[str]]] = [
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
     ("sft.yaml", f"{TRAINER}tuner_type: bone\n", ["tuner_type bone"]),
+    ("sft.yaml", f"{TRAINER}low_rank_training: true\npre_seq_len: 128\n", ["low_rank_training", "pre_seq_len 128"]),
+    (
+        "sft.yaml",
+        f"{TRAINER}train_micro_batch_size_per_gpu: 4\n",
+        ["train_micro_batch_size_per_gpu 4 against per_device_train_batch_size 1"],
+    ),
+    ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: false\n", ["model.megatron_amp_O2 false"]),
+    ("gpt.yaml", f"{launches.NEMO}  megatron_amp_O2: true\n", []),
+    (
+        "sft.yaml",
+        f"{TRAINER}flash_attn_fuse_mlp: true\nflash_attn_rms_norm: false\nflash_attn: fa2\n",
+        ["flash_attn_fuse_mlp"],
+    ),
     ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
@@ -112,6 +127,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 -
     ("more", "unpriced"),
     [
         ("--optimizer soap", ["--optimizer soap"]),
+        ("--use-lf-gate --lf-conv2d-group 1", ["--use-lf-gate", "--lf-conv2d-group 1"]),
         ("--task RACE --glu-activation swiglu", ["--task RACE"]),
         ("--optimizer adam --attention-dropout 0.1 --lr-warmup-iters 5 --use-checkpoint-args", []),
         (

@@ -43,8 +43,8 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     tokens, price, flex = options.pop("tokens"), options.pop("price"), options.pop("flex")
     hbm, started = options.pop("hbm_limit"), (words(options.pop("arguments")), dict(options.pop("env")))
     prices, root, runs = book(options), options.pop("root"), options.pop("runs")
+    texts = read_files(files, *started, root, options.pop("section") or "")
     controls = Controls(hbm=hbm or 0.0, lengths=lengths_text(options.pop("lengths")), **options)
-    texts = read_files(files, *started, root)
     try:
         source = read_launch(texts, controls.gpus, controls.model)
     except InvalidFile:

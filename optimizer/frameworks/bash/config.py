@@ -16,7 +16,7 @@ from typing import Any
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
-from optimizer.frameworks.bash.edit import replaced
+from optimizer.frameworks.bash.edit import cut, replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
@@ -28,7 +28,7 @@ ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(
-    r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf))$"
+    r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))$"
 )
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
@@ -51,7 +51,7 @@ SUBCOMMAND, UNSLOTH = "swift", "unsloth"
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface)"
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
     r"\w*\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
@@ -59,12 +59,13 @@ QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "
 
 @dataclass(frozen=True)
 class Given:
-    """One key on the command line: its value's text, where key and value begin and end, and how they are written."""
+    """One key on the command line: its value and where it is, how both are written, where a switch stands alone."""
 
     key: str
     value: str
     site: Site | None
     written: str
+    alone: Site | None = None
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,19 @@ class CommandKeys(ConfigFile):
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
 
+        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one.
+
         Raises InputError for a value of Primus that is to be none and comes from a variable.
         """
         path = path.removeprefix(self.section)
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
+        switches = [one.alone for one in self.given if one.key == path and one.alone]
+        if value is False and switches and not sites and self._reads(switches[-1]) == f"--{path}":
+            others = tuple(one for one in self.given if one.alone != switches[-1])
+            start, end, _ = cut(self.text.encode(), *switches[-1])
+            return replace(self, given=others)._put(start, end, "")
         if text == nothing and self.section and sites:
             before = self.text.encode()[: sites[-1][0]]
             if not before.endswith((f"{path} ".encode(), f"{path}=".encode())):
@@ -108,6 +116,9 @@ class CommandKeys(ConfigFile):
             style = f"++{style.lstrip('+')}"
         return self._put(self.end, self.end, f" {style}{path}{' ' if style == '--' else '='}{text}")
 
+    def _reads(self, site: Site) -> str:
+        return self.text.encode()[slice(*site)].decode("utf-8", "replace")
+
     def _put(self, start: int, end: int, text: str) -> CommandKeys:
         """The script with other bytes in one place, and all places behind it moved."""
         data, put = self.text.encode(), text.encode()
@@ -121,7 +132,7 @@ class CommandKeys(ConfigFile):
         return replace(
             self,
             text=replaced(data, [(start, end, put)]).decode(),
-            given=tuple(replace(one, site=moved(one.site)) for one in self.given),
+            given=tuple(replace(one, site=moved(one.site), alone=moved(one.alone)) for one in self.given),
             end=self.end + more if self.end >= end else self.end,
         )
 
@@ -148,7 +159,9 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
             others = (at for at in range(place + 2, len(words)) if _is_key(text_of(words[at])))
             whole = words[place + 1 : next(others, len(words))] if holds else [word]
-            yield Given(match["key"], following if holds else "true", site, "--"), _reach(whole)
+            reach = _reach(whole)
+            switch = None if holds or reach == (0, 0) else reach
+            yield Given(match["key"], following if holds else "true", site, "--", switch), reach
 
 
 def _opened(words: Sequence[Word]) -> Iterator[str]:

@@ -119,6 +119,16 @@ def _removal(data: bytes, flag: Flag) -> Replacement | None:
             end = max(end, site[1])
     if end < len(data) and data[end : end + 1] in (b'"', b"'") and data[start - 1 : start] == data[end : end + 1]:
         start, end = start - 1, end + 1
+    return cut(data, start, end)
+
+
+def cut(data: bytes, start: int, end: int) -> Replacement:
+    r"""Words taken out, and their line where nothing else is on it.
+
+    >>> text = b"train.py \\\n  --bf16 \\\n  --lr 1\n"
+    >>> replaced(text, [cut(text, 13, 19)])
+    b'train.py \\\n  --lr 1\n'
+    """
     first = data.rfind(b"\n", 0, start) + 1
     last = data.find(b"\n", end)
     last = len(data) if last < 0 else last

@@ -31,6 +31,7 @@ Find = Callable[[str], bytes | None]  # the content of a file that a script sour
 JOINED = re.compile(rb"[|<>(&]\s*|\n")
 # <what people are to fill in>, which bash would take for two redirections, the second to what is on the next line.
 PLACEHOLDER = re.compile(rb"(?<=[=\s])<[A-Za-z](?:[^<>\n\"'$`|&;]*[^<>\n\"'$`|&;\s])?>")
+ENDLESS = re.compile(rb"\\\s*\Z")  # a line that goes on and is the last
 STARTING, SCRIPT = ("bash", "sh"), (".sh", ".slurm", ".sbatch")
 STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
@@ -152,6 +153,7 @@ def _parsed(data: bytes) -> Any:
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     # The places of everything stay as they are: what a placeholder says is read from the script itself.
+    data = ENDLESS.sub(lambda match: b"\n" * len(match[0]), data)
     return parser.parse(PLACEHOLDER.sub(lambda match: b"_" * len(match[0]), data)).root_node
 
 

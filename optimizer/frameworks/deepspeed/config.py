@@ -80,8 +80,8 @@ LIGER_KEYS: Mapping[str, str] = {
     "llama-factory": LIGER[2],
 }  # what switches it on
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
-WORD, CHAT = "torch_dtype", "data_split"
-TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
+WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
+TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
 STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
 
@@ -124,6 +124,9 @@ def read(launch: Launch, values: Values) -> None:
     settings = launch.settings
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
+    stated = {path: values[path] for path in MICRO if isinstance(values.get(path), int)}
+    if len(set(stated.values())) > 1:
+        launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
         settings.setdefault("num_microbatches", 1)
         launch.written.setdefault("num_microbatches", STEPS[0])
@@ -147,12 +150,10 @@ def read(launch: Launch, values: Values) -> None:
         else:
             launch.unknown_model(path, values[path])
     _numbers(launch, values)
-    if CHAT in values:
-        launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     hosted = HOSTED if HOSTED[0] in hosting or values.get(HOSTED[0]) in (None, False) else HOSTED[1:]
     marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *hosted, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
+    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, *WORDS, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
@@ -164,6 +165,8 @@ def read(launch: Launch, values: Values) -> None:
         method += note_objective(launch, values)
     if "loss" in launch.settings:
         method += PREFERENCES
+    elif CHAT in values:
+        launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
     elif software in LIGER_KEYS:
@@ -286,9 +289,10 @@ def _numbers(launch: Launch, values: Values) -> None:
     if mixed in ("bf16", "fp16", "fp8"):
         launch.say("dtype", mixed, "mixed_precision")
     elif path:
-        launch.say("dtype", path.partition(".")[0], path)
-    elif values.get(WORD) in TORCH:
-        launch.say("dtype", TORCH[values[WORD]], WORD)
+        name = path.partition(".")[0]
+        launch.say("dtype", TORCH.get(name, name), path)
+    elif word := next((word for word in WORDS if str(values.get(word)) in TORCH), ""):
+        launch.say("dtype", TORCH[values[word]], word)
     elif not any(values.get(path) == "auto" for path in PRECISION):
         launch.assumed.append("bf16: these files name no number format")
 

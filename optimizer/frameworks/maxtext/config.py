@@ -28,6 +28,7 @@ PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
+TRAINER = "per_device_train_batch_size"
 SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
 POLICIES: Mapping[str, str] = {
@@ -89,8 +90,9 @@ def policy(recompute: str, job: Job) -> str:
 
 
 def recognised(values: Values) -> bool:
-    """Whether a YAML is MaxText's."""
-    return any(path.rpartition(".")[2] in (BATCH, "max_target_length", "base_emb_dim") for path in values)
+    """Whether a YAML is MaxText's; a Trainer's program may have max_target_length too."""
+    ends = {path.rpartition(".")[2] for path in values}
+    return bool(ends & {BATCH, "max_target_length", "base_emb_dim"}) and TRAINER not in ends
 
 
 def read(launch: Launch, values: Values) -> None:

@@ -41,12 +41,14 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
+VERL = "verl"  # whose actor may train on Megatron-LM
 # What NeMo's two sections have and a trainer of another program does not.
 NEMO_OWN = re.compile(r"trainer\.(num_nodes|devices|accelerator|precision)|model\.(\w+_batch_size|\w+_parallel_size)")
 SWIFT_RELEASE = "main (3602360a5)"  # whose arguments are listed in presets/launchers
 TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
+PLACES: Mapping[str, Mapping[str, str]] = TABLES["places"]  # sections of keys by how their flag begins, by program
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *TABLES["plain"]}
 SWITCHES = {
@@ -54,6 +56,7 @@ SWITCHES = {
     for name in (*FLAGS.difference(TABLES["plain"]), *COUNTED_ENDS)
     if name.startswith(("--use-", "--overlap-", "--tp-comm", "--sequence-", "--bf16", "--fp16", "--no-", "--swiglu"))
 }
+TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
@@ -117,7 +120,7 @@ class FlagLaunch(ConfigLaunch):
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
         changes = flag_changes(self.flags, "", job, before, after, turned)
-        if self.launch.program in (NEMO, BRIDGE):  # which count virtual stages, never their layers
+        if self.launch.program in (NEMO, BRIDGE, VERL):  # which count virtual stages, never their layers
             changes = tuple(
                 replace(change, flag=PIPELINE[1], after=str(after.vpp))
                 if change.flag == PIPELINE[0] and change.after is not None
@@ -145,7 +148,7 @@ class FlagLaunch(ConfigLaunch):
             after = "true"
         elif change.after is None:
             off = "none" if self.launch.program == SWIFT and key == "recompute_granularity" else "null"
-            after = "false" if isinstance(values.get(path), bool) else off
+            after = "false" if isinstance(values.get(path), bool) or change.flag in SWITCHES else off
         else:
             after = change.after
         if path.endswith("optim.name"):
@@ -156,11 +159,13 @@ class FlagLaunch(ConfigLaunch):
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
         names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
-        if self.launch.program == BRIDGE:
+        if self.launch.program in (BRIDGE, VERL):
             names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
         key = names.get(flag, flag[2:].replace("-", "_"))
         neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
         section = neighbour.rpartition(".")[0]
+        inner = PLACES.get(self.launch.program, {})
+        section += "".join(f".{name}" for start, name in inner.items() if flag.startswith(start))
         others = {path.rpartition(".")[0] for path in self.values}
         if (
             flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
@@ -212,13 +217,23 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
             texts = (str(value),)
         flags.append(Flag(name, name, texts, (Piece(name),), tuple((Piece(text),) for text in texts)))
         stated.setdefault(name, {}).setdefault(texts, path)
-    clashes = [f"{' and '.join(each.values())} say different values" for each in stated.values() if len(each) > 1]
+    clashes = [
+        f"{' and '.join(each.values())} say different values"
+        for name, each in stated.items()
+        if len(each) > 1 and name not in TOKENS
+    ]
     return flags, paths, others, clashes
 
 
-def read(program: str, configs: tuple[ConfigFile, ...], gpus: int | None, asked: str = "") -> FlagLaunch:
-    """Read configs of one of these programs; `asked` is the model that the user names."""
-    values = merged(configs)
+def read(
+    program: str,
+    configs: tuple[ConfigFile, ...],
+    gpus: int | None,
+    asked: str = "",
+    chosen: Values | None = None,
+) -> FlagLaunch:
+    """Read configs of one of these programs; `asked` is the model that the user names, `chosen` what counts of them."""
+    values = merged(configs) if chosen is None else chosen
     launch = Launch(program="Megatron-LM")
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}

@@ -223,9 +223,11 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     for config in engines:
         extra = Launch(program=launch.program)
         deepspeed.read(extra, config.values)
-        for name in ("zero_stage", "offload"):
+        for name in ("zero_stage", "offload", "bucket"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
+        if "bucket" in extra.written:  # the same whatever the plan
+            launch.following = lambda plan: {}
         for name, flag in BOTH.items() if named or config in configs else ():
             stated, own = given.get(flag, ""), extra.written.get(name, "")
             if is_count(stated) and own and int(stated) != extra.settings[name]:
