@@ -31,7 +31,7 @@ def with_bf16() -> None:
 
 
 def held(job: dict, arguments: Any, hosted: bool = False, **more: Any) -> None:
-    """What was read is what was planned; FSDP checkpoints where it shards, unless inputs are `hosted` by the Trainer."""
+    """What was read is what was planned; FSDP checkpoints where it shards, unless inputs are `hosted`."""
     plan = job["plan"]
     assert arguments.gradient_accumulation_steps == plan["num_microbatches"], arguments.gradient_accumulation_steps
     checkpoints = plan["recompute"] == "full" and (hosted or not (plan["dp"] > 1 and plan["zero_stage"]))

@@ -92,7 +92,12 @@ CASES: list[tuple[str, str, list[str]]] = [
     ),
     ("max.yml", f"{launches.MAXTEXT}quantization: int8\n", ["quantization int8"]),
     ("sft.yaml", f"{TRAINER}tuner_type: bone\n", ["tuner_type bone"]),
-    ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
+    (
+        "sft.yaml",
+        f"{TRAINER}unfrozen_parameters: [model.layers.3.mlp]\n",
+        ["unfrozen_parameters ['model.layers.3.mlp']"],
+    ),
+    ("sft.yaml", f"{TRAINER}finetuning_type: freeze\nuse_llama_pro: true\n", ["finetuning_type freeze"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
 
@@ -219,6 +224,14 @@ RUN = "srun pretrain_gpt.py"
         ("use_peft: true\noptim: adamw_torch\n", ("lora:16", "", "")),
         ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "adamw-fused")),
         ("finetuning_type: full\noptimizer: muon\n", ("full", "", "muon")),
+        (
+            "finetuning_type: freeze\nfreeze_trainable_layers: 4\nfreeze_extra_modules: lm_head\n",
+            ("frozen:embedding,layers.0--5", "", "adamw-fused"),
+        ),
+        (
+            'unfrozen_parameters: ["^lm_head.weight$", "model.layers.2[89]+"]\n',
+            ("frozen:embedding,layers.0-27,layers.30-31", "", ""),
+        ),
     ],
 )
 def test_a_fine_tuning_job_is_the_words_of_a_job(more: str, said: tuple[str, str, str]) -> None:

@@ -107,6 +107,26 @@ def test_a_device_without_bf16_trains_adapters_in_fp16(target: str) -> None:
     assert "master copy" in "".join(program(target).unexpressed(whole, found.plan))
 
 
+@pytest.mark.parametrize("target", ["axolotl", "llama-factory"])
+@pytest.mark.parametrize("frozen", ["embedding,head,layers.0-27", "embedding,layers.2-31", "layers.0-3"])
+def test_frozen_layers_are_read_back(target: str, frozen: str) -> None:
+    found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
+    launch = read_launch([File(YAMLS[target], exported(found).texts[YAMLS[target]].encode())], 1).launch
+    read = replace(found.job, train=launch.settings["train"])
+    assert (read.frozen_layers, read.method.frozen) == (found.job.frozen_layers, found.job.method.frozen)
+    assert not any("freeze" in each or "frozen" in each for each in launch.unpriced)
+
+
+def test_frozen_parts_that_a_program_cannot_say_are_refused() -> None:
+    for target, frozen, why in (
+        ("llama-factory", "layers.4-5", "neither the first nor the last"),
+        ("axolotl", "mlp", "frozen parts of layers"),
+        ("trl", "embedding", "can only have full, lora, dora, qlora"),
+    ):
+        found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
+        assert any(why in said for said in exported(found).refused.values())
+
+
 def test_one_gpu_has_no_file_of_accelerate() -> None:
     assert set(exported(answer("trl")).texts) == {"trl.yaml"}
 
