@@ -208,6 +208,22 @@ RUN = "srun pretrain_gpt.py"
 
 
 @pytest.mark.parametrize(
+    ("more", "zero", "state"),
+    [
+        ("finetuning_type: full\n", "", (12, 4, 4, 4)),
+        ("finetuning_type: freeze\n", "", (12, 4, 4, 4)),
+        ("finetuning_type: full\npure_bf16: true\n", "", (4, 2, 0, 2)),
+        ("finetuning_type: full\n", '{"zero_optimization": {"stage": 3}}', (12, 2, 4, 0)),
+        ("finetuning_type: lora\n", '{"zero_optimization": {"stage": 2}}', (4, 2, 0, 2)),
+    ],
+)
+def test_weights_in_fp32_are_those_of_the_program(more: str, zero: str, state: tuple[int, ...]) -> None:
+    asked = question({"sft.yaml": f"{TRAINER}{more}", **({"ds.json": zero} if zero else {})}, gpus=8)
+    own = asked.job.stack.features
+    assert (own.optimizer_bytes, own.grad_bytes, own.master_bytes, own.update_bytes) == state
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "adamw-fused")),

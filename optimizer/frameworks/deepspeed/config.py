@@ -25,6 +25,7 @@ from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
+from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
 
 PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
@@ -79,6 +80,12 @@ LIGER_KEYS: Mapping[str, str] = {
     "ms-swift": LIGER[0],
     "llama-factory": LIGER[2],
 }  # what switches it on
+# What is held of a weight that is trained: a master copy and moments in fp32, by LLaMA-Factory its gradient too.
+# Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py; hiyouga/LLaMA-Factory v0.9.5,
+# src/llamafactory/model/adapter.py, init_adapter (cast_trainable_params_to_fp32).
+IN_DEEPSPEED: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0}
+UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
+PURE = "pure_bf16"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORD, CHAT = "torch_dtype", "data_split"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16"}
@@ -160,6 +167,7 @@ def read(launch: Launch, values: Values) -> None:
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
+        _states(launch, values, software)
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:
@@ -188,6 +196,20 @@ def _usual_optimizer(launch: Launch, values: Values) -> None:
     if not first(values, KEYS["optimizer"]) and not any(path.startswith("optimizer.") for path in values):
         note_optimizer(launch, USUAL_OPTIMIZER, "")
         launch.assumed.append(f"optim {USUAL_OPTIMIZER}: Transformers 5 has it with PyTorch 2.8 or newer")
+
+
+def _states(launch: Launch, values: Values, software: str) -> None:
+    """Note weights in fp32 of whole training: DeepSpeed's optimizer has them, and LLaMA-Factory unless told not to."""
+    settings = launch.settings
+    if str(settings.get("train", "")).startswith(ADAPTERS) or settings["fsdp"]:
+        return
+    if settings["zero_stage"] or any(path.startswith(OWN) for path in values):
+        settings |= IN_DEEPSPEED
+    elif software == "llama-factory" and values.get(PURE) is not True:
+        settings |= UPCAST
+        launch.assumed.append(
+            f"LLaMA-Factory holds what it trains, and its gradients, in fp32: {PURE} has them in bf16"
+        )
 
 
 def _sharding(launch: Launch, values: Values) -> None:
