@@ -622,3 +622,23 @@ def test_commands_that_train_by_a_config_beside_them(command: str, tmp_path: Pat
     path.write_text(f"export NCCL_DEBUG=WARN\n{command}\n")
     launch = read_launch(read_files([str(path)]), 8).launch
     assert (launch.settings["model"], launch.settings["num_microbatches"]) == ("llama3-8b", 8)
+
+
+@pytest.mark.parametrize(
+    ("more", "lengths", "tokens"),
+    [
+        ("max_steps: 50\nnum_train_epochs: 3\n", "", 50 * 64 * 1024),
+        ("num_train_epochs: 1.5\nmax_samples: 2000\n", "", 3000 * 1024),
+        ("num_epochs: 3\nmax_samples: 1000\npacking: true\n", "256", 3000 * 256),
+        ("num_epochs: 3\nmax_samples: 1000\npacking: true\n", "", None),
+        ("num_epochs: 3\n", "", None),
+    ],
+)
+def test_how_long_a_run_is(more: str, lengths: str, tokens: float | None) -> None:
+    launch = launch_of({"sft.yaml": f"{TRAINER}finetuning_type: lora\n{more}"})
+    read = launch_as_read(launch, Controls(gpus=8, lengths=lengths), "sft.yaml")
+    assert read.settings.get("tokens") == (tokens and pytest.approx(tokens))
+    assert any("of how many samples" in each for each in launch.assumed) == (
+        "samples" not in more and "steps" not in more
+    )
+    assert not launch.unpriced

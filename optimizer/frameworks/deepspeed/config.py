@@ -21,7 +21,7 @@ from optimizer.frameworks.config.method import (
     note_objective,
     note_optimizer,
 )
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -42,6 +42,7 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
     "use_gradient_checkpointing": ("unsloth",),
     "gradient_checkpointing": ("offload",),
 }
+RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "samples"))
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
@@ -154,10 +155,26 @@ def read(launch: Launch, values: Values) -> None:
         else:
             launch.unknown_model(path, values[path])
     _numbers(launch, values)
+    _length(launch, values)
     if CHAT in values:
         launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     hosted = HOSTED if HOSTED[0] in hosting or values.get(HOSTED[0]) in (None, False) else HOSTED[1:]
-    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *hosted, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
+    marks = (
+        *MICRO,
+        *STEPS,
+        *RUN_STEPS,
+        *EPOCHS,
+        *SAMPLES,
+        *STAGE,
+        *DEVICE,
+        *STRATEGY,
+        *CHECKPOINT,
+        *hosted,
+        *WEIGHTS,
+        *NAMES,
+        *LENGTHS,
+        *PRECISION,
+    )
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, WORD, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
@@ -313,6 +330,22 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH[values[WORD]], WORD)
     elif not any(values.get(path) == "auto" for path in PRECISION):
         launch.assumed.append("bf16: these files name no number format")
+
+
+def _length(launch: Launch, values: Values) -> None:
+    """Note the steps of the whole run, or its samples, where they are told; steps count where both are."""
+    steps, passes, most = (values.get(first(values, paths)) for paths in (RUN_STEPS, EPOCHS, SAMPLES))
+    counts = [
+        value for value in (steps, passes, most) if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    if any(abs(value) > LARGEST_COUNT for value in counts):
+        launch.problems.append(f"{RUN_STEPS[0]}, {EPOCHS[0]} and {SAMPLES[0]} must be at most {LARGEST_COUNT:,}")
+    elif steps in counts and steps > 0:
+        launch.settings["steps"] = steps
+    elif passes in counts and most in counts:
+        launch.settings["samples"] = passes * most
+    elif passes in counts:
+        launch.assumed.append(f"{first(values, EPOCHS)} {passes:g} of how many samples is not told (--tokens)")
 
 
 def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
