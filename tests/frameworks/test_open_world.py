@@ -56,7 +56,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             {"primus.yaml": "modules: {pre_trainer: {framework: torchtitan, overrides: {parallelism: {a: 1}}}}\n"},
             "Primus on torchtitan: its overrides",
         ),
-        ({"sft.py": "from unsloth import FastLanguageModel\n"}, "Unsloth: arguments in its Python are not read"),
+        (
+            {"sft.py": "from unsloth import FastLanguageModel\n"},
+            "expected FastModel's from_pretrained and an SFTTrainer",
+        ),
         ({"v1.yaml": "model: a\npeft_config: {name: lora}\nmicro_batch_size: 1\n"}, "LLaMA-Factory v1: configs of"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
