@@ -344,6 +344,7 @@ def _length(launch: Launch, values: Values) -> None:
         launch.settings["steps"] = steps
     elif passes in counts and most in counts:
         launch.settings["samples"] = passes * most
+        launch.assumed.append(f"{passes * most:,g} samples in the whole run, {most:,g} an epoch at most (--tokens)")
     elif passes in counts:
         launch.assumed.append(f"{first(values, EPOCHS)} {passes:g} of how many samples is not told (--tokens)")
 
