@@ -172,12 +172,12 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 def seconds(value: float) -> str:
     """A duration with three digits, hours and days for long ones.
 
-    >>> seconds(5.3149), seconds(0.0123), seconds(1249.6), seconds(110_000.0), seconds(5.55e6)
-    ('5.31 s', '12.3 ms', '1,250 s', '30.6 h', '64.2 days')
+    >>> seconds(5.3149), seconds(0.0123), seconds(1249.6), seconds(7450.0), seconds(110_000.0), seconds(5.55e6)
+    ('5.31 s', '12.3 ms', '1,250 s', '2.07 h', '30.6 h', '64.2 days')
     """
     if not 999.5 <= abs(value) < float("inf"):
         return show(value, "s")
-    for size, name in ((DAY, "days"), (3600.0, "h")):
-        if abs(value) >= 3 * size:
+    for size, least, name in ((DAY, 3, "days"), (3600.0, 1, "h")):
+        if abs(value) >= least * size:
             return f"{value / size:,.3g} {name}" if abs(value) < 1000 * size else f"{value / size:,.0f} {name}"
     return f"{value:,.0f} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -267,12 +267,23 @@ def _cluster(request: Request, assumed: list[str]) -> Cluster:
     cluster = load_cluster(request.cluster or device or DEFAULT_CLUSTER)
     if not request.cluster:
         assumed.append(f"cluster {cluster.name} (--cluster)")
+        cluster = _machine(cluster, request.gpus)
     if device and cluster.device.name != device:
         raise InputError(
             f"--cluster {request.cluster} is built from {cluster.device.name}, but --device says {device}; "
             "give only one of them"
         )
     return cluster
+
+
+def _machine(cluster: Cluster, gpus: int) -> Cluster:
+    """A machine of as many cards as the job has, with their share of the host's memory, where no network joins several:
+    who has one card has no eighth of a machine of eight.
+    """
+    node = cluster.gpus_per_node
+    if gpus >= node or cluster.max_gpus > node:
+        return cluster
+    return replace(cluster, gpus_per_node=gpus, host_memory=cluster.host_memory * gpus / node)
 
 
 def _seq_len(model: Model, lengths: str, assumed: list[str], *, tuned: bool) -> int:

@@ -39,7 +39,7 @@ def domains(job: Job, gpus: IntArray | None = None, batches: IntArray | None = N
     values: dict[str, set[int]] = {
         "tp": {tp for tp in degrees if tp <= max(WIDEST_TP, ceiling(job))},
         "cp": {cp for cp in degrees if cp == 1 or cp * max(256, limits.min_cp_tokens // 2) <= job.seq_len},
-        "pp": {pp for pp in degrees if pp <= model.layers},
+        "pp": {pp for pp in degrees if pp <= (1 if job.method.layers else model.layers)},
         "micro_batch": _sizes(job, batches),
         "vpp": set(_virtual_stages(job)),
         "ep": {ep for ep in divisors(experts) if ep <= counts.max()},

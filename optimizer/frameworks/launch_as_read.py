@@ -167,11 +167,22 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.unsearched.append(
             f"a gradient bucket of {settings['bucket'] / 1e9:.2g} GB is priced as {knobs.bucket / 1e9:.2g} GB"
         )
+    if steps := settings.get("steps") or _steps(job, settings.get("samples", 0.0)):
+        settings.setdefault("tokens", steps * job.tokens)
     if hosted := float(least_weights_on_host(job, Plans.of([plan]))[0]):
         launch.assumed.append(f"{hosted / GB:,.0f} GB of host memory for each GPU, where weights and their updates are")
     return LaunchAsRead(
         launch=launch, framework=framework, job=job, plan=plan, knobs=knobs, settings=settings, stack=stack
     )
+
+
+def _steps(job: Job, samples: float) -> float:
+    """Steps in which a run sees so many samples; 0 where these share sequences and how many do is not told."""
+    own = job.documents
+    if job.packing == ON and own is None:
+        return 0.0
+    each = own.mean / job.seq_len if own is not None and own.packed else job.training_loss.together
+    return samples * each / job.global_batch
 
 
 def _absurd(settings: Mapping[str, Any]) -> list[str]:

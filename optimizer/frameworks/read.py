@@ -15,7 +15,7 @@ from optimizer.frameworks.bash.config import QUIET, TrainingCommand, shipped_con
 from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
-from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
+from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, checked
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
@@ -34,6 +34,7 @@ from optimizer.frameworks.megatron.script import (
 )
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
+from optimizer.frameworks.unsloth.script import is_script
 from optimizer.frameworks.verl import config as verl
 
 BASH = "bash"
@@ -409,6 +410,8 @@ def config_of(file: File) -> ConfigFile:
         raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
     if file.part and file.part not in functions:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
+    if not functions and is_script(file.text):
+        return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
     if not functions and (why := refused((), IMPORTED.findall(file.text))):
         raise InvalidFile(file.name, [why])
     if not functions:

@@ -20,7 +20,7 @@ from optimizer.answer.keys import (
     key,
     plain,
 )
-from optimizer.base.units import GB, seconds, show
+from optimizer.base.units import DAY, GB, seconds, show
 from optimizer.frameworks.launch import GROUPS, WORDS, FlagChange, Launch
 from optimizer.improve.certainty import chance_to_gain
 from optimizer.improve.edits import Improvement
@@ -219,8 +219,9 @@ def flag_text(flag: FlagChange) -> str:
 
 
 def _worth(run: WholeRun, state: State) -> str:
-    cost = dollars(run, state)
-    return f"{days(run, state):,.1f} days" + ("" if cost is None else f", {cost:,.0f} USD")
+    cost, long = dollars(run, state), days(run, state)
+    length = f"{long:,.1f} days" if long >= 3 else seconds(long * DAY)
+    return length + ("" if cost is None else f", {cost:,.0f} USD" if cost >= 100 else f", {cost:,.2f} USD")
 
 
 class StateKeys(EstimateKeys):

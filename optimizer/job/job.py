@@ -12,7 +12,19 @@ from optimizer.job.fields import FAST, FIELDS, LIMITS
 from optimizer.job.hardware import Cluster
 from optimizer.job.known import RunsSource
 from optimizer.job.loss import TrainingLoss, loss_of
-from optimizer.job.method import ADAMW, DEQUANTISED, FULL, VISION, Method, Optimizer, method_of, optimizer_of, tunes
+from optimizer.job.method import (
+    ADAMW,
+    DEQUANTISED,
+    FROZEN,
+    FULL,
+    PARTS,
+    VISION,
+    Method,
+    Optimizer,
+    method_of,
+    optimizer_of,
+    tunes,
+)
 from optimizer.job.model import Model, Tower
 from optimizer.job.stack import ALL_LAYERS, BY_VIRTUAL_STAGE, MXFP8, Stack
 from optimizer.job.switches import within_reach
@@ -100,11 +112,84 @@ class Job:
         method, _ = method_of(self.train, self.base), optimizer_of(self.optimizer)
         if method.frozen == (VISION,) and self.tower is None:
             raise InputError(f"--train {self.train}: no vision tower is in front of {self.model.name}")
+        if method.layers:
+            self._check_layers(method)
         loss_of(self.loss)
         if self.loss and self.packing == "on":
             raise InputError(f"--loss {self.loss} compares sequences one by one: leave out --packing")
         _ = self.documents
         self.cluster.device.peak(self.dtype)
+
+    def _check_layers(self, method: Method) -> None:
+        """Raise InputError for frozen layers that the model has not, all of what there is, or pipelines with some."""
+        layers = self.model.layers
+        ends = [(end + layers * (end < 0)) for each in method.layers for end in each]
+        if any(not 0 <= first <= last < layers for first, last in zip(ends[::2], ends[1::2], strict=True)):
+            raise InputError(
+                f"--train {self.train}: {self.model.name} has layers 0 to {layers - 1}, or -{layers} to -1; "
+                "write the first before the last"
+            )
+        rest = [part for part in ("embedding", "head") if method.trains(part)]
+        if len(self.frozen_layers) == layers and not rest:
+            raise InputError(f"--train {self.train}: nothing is left to train")
+        if self.limits.fixed.get("pp", 1) != 1:
+            raise InputError(f"--train {self.train}: frozen layers are priced without pipelines; leave out --fix pp")
+
+    @cached_property
+    def frozen_layers(self) -> frozenset[int]:
+        """Layers that are frozen whole, counted from 0."""
+        count = self.model.layers
+        return frozenset(
+            layer for first, last in self.method.layers for layer in range(first % count, last % count + 1)
+        )
+
+    @cached_property
+    def reached(self) -> int:
+        """The first layer that backward passes reach: nothing before it is trained.
+
+        >>> from optimizer.catalog import load_cluster, load_model, load_stack
+        >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), gpus=1, seq_len=2048,
+        ...     stack=load_stack("hf-2026"), global_batch=1, train="frozen:layers.0-23")
+        >>> job.reached, replace(job, train="frozen:embedding,layers.0-23").reached
+        (0, 24)
+        """
+        below = self.method.trains("embedding") or (self.tower and self.method.trains(VISION))
+        return 0 if below else min({*range(self.model.layers)} - self.frozen_layers, default=self.model.layers)
+
+    def layers_alike(self, moe: bool) -> tuple[tuple[Job, float], ...]:
+        """Layers with experts, or those without, that mix tokens and are trained alike: jobs all of whose layers are
+        such, and the share of each [1]. Of kinds that mix differently as many are taken to be frozen.
+
+        >>> from optimizer.catalog import load_cluster, load_model, load_stack
+        >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), gpus=1, seq_len=2048,
+        ...     stack=load_stack("hf-2026"), global_batch=1, train="frozen:embedding,layers.0-7,layers.30-31")
+        >>> [(alike.train, share) for alike, share in job.layers_alike(moe=False)]
+        [('frozen:embedding', 0.6875), ('frozen:layers.0--1', 0.0625), ('frozen:embedding,vision,layers.0--1', 0.25)]
+        """
+        kinds = self.model.kinds_with(moe)
+        whole = sum(kind.count for kind in kinds)
+        alike = [
+            (
+                self if kind.model is self.model else replace(self, model=kind.model),
+                kind.count / whole if kinds[1:] else 1.0,
+            )
+            for kind in kinds
+        ]
+        if not self.method.layers:
+            return tuple(alike)
+        these = {layer for layer, has in enumerate(self.model.moe_pattern) if has == moe}
+        ahead = {layer for layer in these & self.frozen_layers if layer < self.reached}
+        counts = {
+            f"{FROZEN}:{','.join(self.method.frozen)}" if self.method.frozen else FULL: these - self.frozen_layers,
+            f"{FROZEN}:layers.0--1": (these & self.frozen_layers) - ahead,
+            f"{FROZEN}:{PARTS[0]},{VISION},layers.0--1": ahead,
+        }
+        return tuple(
+            (replace(job, train=train, base=self.base if train != FULL else ""), share * len(layers) / len(these))
+            for job, share in alike
+            for train, layers in counts.items()
+            if layers
+        ) or tuple(alike)
 
     @property
     def tokens(self) -> int:

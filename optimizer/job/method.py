@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -33,7 +34,8 @@ WAYS = (
 SAVED = ("embedding", "head")  # what adapters' targets may name besides, to be trained whole
 IN_BACKWARD = "in-backward"  # after an optimizer's name: weights are updated as soon as their gradient is there
 VISION = "vision"
-PARTS = ("embedding", "attention", "mlp", "experts", "head", VISION)  # what `frozen:PATTERN` names
+PARTS = ("embedding", "attention", "mlp", "experts", "head", VISION)  # what `frozen:PATTERN` names, and such as:
+LAYERS, OF_LAYERS = re.compile(r"layers\.(-?\d{1,4})(?:-(-?\d{1,4}))?"), PARTS[1:4]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,7 @@ class Method:
     # matrices that have one, by the words of GROUPS["all"], and parts of SAVED that are trained whole
     targets: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()  # parts that are frozen, of PARTS
+    layers: tuple[tuple[int, int], ...] = ()  # first and last of those that are frozen whole, below 0 from the end
     base: str = "bf16"  # how frozen linear layers are stored, of BASES
 
     @property
@@ -103,8 +106,10 @@ class Method:
         return BASES[self.base]
 
     def trains(self, part: str) -> bool:
-        """Whether a part of the model, of PARTS, is trained itself."""
-        return part in self.targets if self.adapts else part not in self.frozen
+        """Whether a part of the model, of PARTS, is trained itself, in every layer."""
+        if self.adapts:
+            return part in self.targets
+        return part not in self.frozen and not (self.layers and part in OF_LAYERS)
 
 
 def method_of(train: str, base: str = "") -> Method:
@@ -113,9 +118,11 @@ def method_of(train: str, base: str = "") -> Method:
     Raises InputError for words, ranks or targets that there are not, and for a base of nothing frozen.
 
     >>> method_of("lora:64:attention")
-    Method(name='lora', rank=64, targets=('q', 'k', 'v', 'o'), frozen=(), base='bf16')
+    Method(name='lora', rank=64, targets=('q', 'k', 'v', 'o'), frozen=(), layers=(), base='bf16')
     >>> method_of("qlora").base, method_of("frozen:emb*").frozen, method_of("").freezes
     ('nf4', ('embedding',), False)
+    >>> method_of("frozen:layers.0-23,layers.-1").layers
+    ((0, 23), (-1, -1))
     """
     name, _, rest = (train or FULL).strip().lower().partition(":")
     if name not in METHODS:
@@ -131,7 +138,8 @@ def method_of(train: str, base: str = "") -> Method:
     if name == QLORA and stored not in DEQUANTISED:
         raise InputError(f"--train qlora keeps its base in one of {', '.join(DEQUANTISED)}, but --base says {base}")
     if name == FROZEN:
-        return Method(name=name, frozen=_frozen(rest, train), base=stored)
+        frozen, layers = _frozen(rest, train)
+        return Method(name=name, frozen=frozen, layers=layers, base=stored)
     rank, _, targets = rest.partition(":")
     return Method(name=name, rank=_rank(rank, train), targets=_targets(targets, train), base=stored)
 
@@ -181,13 +189,17 @@ def _targets(text: str, train: str) -> tuple[str, ...]:
     return tuple(name for name in (*GROUPS["all"], *SAVED) if name in names)
 
 
-def _frozen(text: str, train: str) -> tuple[str, ...]:
-    patterns = [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
+def _frozen(text: str, train: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+    words = [word.strip() for word in text.replace("+", ",").split(",") if word.strip()]
+    matches = filter(None, map(LAYERS.fullmatch, words))
+    layers = tuple((int(match[1]), int(match[2] or match[1])) for match in matches)
+    patterns = [word for word in words if not LAYERS.fullmatch(word)]
     parts = tuple(part for part in PARTS if any(fnmatchcase(part, pattern) for pattern in patterns))
     idle = [pattern for pattern in patterns if not any(fnmatchcase(part, pattern) for part in PARTS)]
-    if idle or not parts or {*parts, VISION} == set(PARTS):
+    if idle or not (parts or layers) or {*parts, VISION} == set(PARTS):
         raise InputError(
-            f"--train {train}: name some, not all, of {', '.join(PARTS)}, as in frozen:embedding,att*"
+            f"--train {train}: name some, not all, of {', '.join(PARTS)}, layers.FIRST-LAST, as in "
+            "frozen:embedding,att* or frozen:embedding,head,layers.0-29"
             + (f"; nothing is called {idle[0]!r}" if idle else "")
         )
-    return parts
+    return parts, layers

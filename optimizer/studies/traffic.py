@@ -13,11 +13,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE, modules_of
 from optimizer.objectives.kernels.shapes import shapes_of
-from optimizer.objectives.layer.cost import job_of
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.layer.messages import boundary_messages, head_messages, layer_messages, module_messages
 from optimizer.objectives.layer.sharded import sharded_messages
-from optimizer.objectives.network.messages import CP, DP, EP, FORWARD, PP, STEP, TP, Message
+from optimizer.objectives.network.messages import BACKWARD, CP, DP, EP, FORWARD, PP, STEP, TP, Message
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE, MTP, kinds_of, stages_of
 from optimizer.objectives.step.elements import elements_on
 from optimizer.objectives.step.per_step import bucket_messages
@@ -98,9 +97,10 @@ def layer_kind_messages(layer_costs: LayerCosts, kind: str) -> Iterator[Message]
     """Messages of one layer of a kind, of the embedding or of the head, nothing recomputed."""
     job, shapes = layer_costs.job, shapes_of(layer_costs.job, layer_costs.plans)
     if kind in LAYERS:
-        for own, share in _kinds(job, kind):
+        for own, share in job.layers_alike(_is_moe(job, kind)):
             for message in layer_messages(own, shapes, _is_moe(job, kind)):
-                yield replace(message, times=message.times * share)
+                if message.phase != BACKWARD or own.reached < job.model.layers:
+                    yield replace(message, times=message.times * share)
     if kind == HEAD:
         yield from head_messages(job, shapes)
     for message in sharded_messages(job, layer_costs.plans, layer_costs.by_kind[kind].elements):
@@ -112,7 +112,7 @@ def recomputed_messages(layer_costs: LayerCosts, kind: str) -> Iterator[Message]
     job, shapes = layer_costs.job, shapes_of(layer_costs.job, layer_costs.plans)
     if kind in LAYERS:
         for module in modules_of(RECOMPUTE[layer_costs.plans.recompute[0]]):
-            for own, share in _kinds(job, kind):
+            for own, share in job.layers_alike(_is_moe(job, kind)):
                 for message in module_messages(own, shapes, module, _is_moe(job, kind)):
                     yield replace(message, purpose=f"recomputed {message.purpose}", times=message.times * share)
 
@@ -186,13 +186,6 @@ def _recomputed(step: Step, kind: str, everywhere: float) -> float:
     if plans.placements is not None:
         return float(step.stages.recomputed[kind].sum())
     return everywhere * float(plans.recompute[0] == FULL)
-
-
-def _kinds(job: Job, kind: str) -> list[tuple[Job, float]]:
-    """Jobs with models of one kind of layer that those of this name are, and the share of each."""
-    kinds = job.model.kinds_with(_is_moe(job, kind))
-    layers = sum(each.count for each in kinds)
-    return [(job_of(job, each), each.count / layers if len(kinds) > 1 else 1.0) for each in kinds]
 
 
 def _is_moe(job: Job, kind: str) -> bool:

@@ -83,7 +83,7 @@ OF_SOME: tuple[tuple[Rule, Job, str], ...] = (
     (
         HostActivations(),
         jobs.JOB,
-        "activations on the host must fit in 200 GB per GPU, of 2,000 GB of a node of dgx-h100",
+        "activations on the host must fit in 200 GB per GPU, of 2,000 GB of a node of dgx-h100 (--set host_memory)",
     ),
     (
         TiedPipeline(),

@@ -56,7 +56,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             {"primus.yaml": "modules: {pre_trainer: {framework: torchtitan, overrides: {parallelism: {a: 1}}}}\n"},
             "Primus on torchtitan: its overrides",
         ),
-        ({"sft.py": "from unsloth import FastLanguageModel\n"}, "Unsloth: arguments in its Python are not read"),
+        (
+            {"sft.py": "from unsloth import FastLanguageModel\n"},
+            "expected FastModel's from_pretrained and an SFTTrainer",
+        ),
         ({"v1.yaml": "model: a\npeft_config: {name: lora}\nmicro_batch_size: 1\n"}, "LLaMA-Factory v1: configs of"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
@@ -107,7 +110,12 @@ CASES: list[tuple[str, str, list[str]]] = [
         f"{TRAINER}flash_attn_fuse_mlp: true\nflash_attn_rms_norm: false\nflash_attn: fa2\n",
         ["flash_attn_fuse_mlp"],
     ),
-    ("sft.yaml", f"{TRAINER}unfrozen_parameters: [lm_head]\n", ["unfrozen_parameters ['lm_head']"]),
+    (
+        "sft.yaml",
+        f"{TRAINER}unfrozen_parameters: [model.layers.3.mlp]\n",
+        ["unfrozen_parameters ['model.layers.3.mlp']"],
+    ),
+    ("sft.yaml", f"{TRAINER}finetuning_type: freeze\nuse_llama_pro: true\n", ["finetuning_type freeze"]),
     ("max.yml", f'{launches.MAXTEXT}quantization: ""\n', []),
 ]
 
@@ -219,6 +227,22 @@ RUN = "srun pretrain_gpt.py"
 
 
 @pytest.mark.parametrize(
+    ("more", "zero", "state"),
+    [
+        ("finetuning_type: full\n", "", (12, 4, 4, 4)),
+        ("finetuning_type: freeze\n", "", (12, 4, 4, 4)),
+        ("finetuning_type: full\npure_bf16: true\n", "", (4, 2, 0, 2)),
+        ("finetuning_type: full\n", '{"zero_optimization": {"stage": 3}}', (12, 2, 4, 0)),
+        ("finetuning_type: lora\n", '{"zero_optimization": {"stage": 2}}', (4, 2, 0, 2)),
+    ],
+)
+def test_weights_in_fp32_are_those_of_the_program(more: str, zero: str, state: tuple[int, ...]) -> None:
+    asked = question({"sft.yaml": f"{TRAINER}{more}", **({"ds.json": zero} if zero else {})}, gpus=8)
+    own = asked.job.stack.features
+    assert (own.optimizer_bytes, own.grad_bytes, own.master_bytes, own.update_bytes) == state
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "adamw-fused")),
@@ -235,6 +259,14 @@ RUN = "srun pretrain_gpt.py"
         ("use_peft: true\noptim: adamw_torch\n", ("lora:16", "", "")),
         ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "adamw-fused")),
         ("finetuning_type: full\noptimizer: muon\n", ("full", "", "muon")),
+        (
+            "finetuning_type: freeze\nfreeze_trainable_layers: 4\nfreeze_extra_modules: lm_head\n",
+            ("frozen:embedding,layers.0--5", "", "adamw-fused"),
+        ),
+        (
+            'unfrozen_parameters: ["^lm_head.weight$", "model.layers.2[89]+"]\n',
+            ("frozen:embedding,layers.0-27,layers.30-31", "", ""),
+        ),
     ],
 )
 def test_a_fine_tuning_job_is_the_words_of_a_job(more: str, said: tuple[str, str, str]) -> None:
@@ -609,3 +641,23 @@ def test_commands_that_train_by_a_config_beside_them(command: str, tmp_path: Pat
     path.write_text(f"export NCCL_DEBUG=WARN\n{command}\n")
     launch = read_launch(read_files([str(path)]), 8).launch
     assert (launch.settings["model"], launch.settings["num_microbatches"]) == ("llama3-8b", 8)
+
+
+@pytest.mark.parametrize(
+    ("more", "lengths", "tokens"),
+    [
+        ("max_steps: 50\nnum_train_epochs: 3\n", "", 50 * 64 * 1024),
+        ("num_train_epochs: 1.5\nmax_samples: 2000\n", "", 3000 * 1024),
+        ("num_epochs: 3\nmax_samples: 1000\npacking: true\n", "256", 3000 * 256),
+        ("num_epochs: 3\nmax_samples: 1000\npacking: true\n", "", None),
+        ("num_epochs: 3\n", "", None),
+    ],
+)
+def test_how_long_a_run_is(more: str, lengths: str, tokens: float | None) -> None:
+    launch = launch_of({"sft.yaml": f"{TRAINER}finetuning_type: lora\n{more}"})
+    read = launch_as_read(launch, Controls(gpus=8, lengths=lengths), "sft.yaml")
+    assert read.settings.get("tokens") == (tokens and pytest.approx(tokens))
+    assert any("of how many samples" in each for each in launch.assumed) == (
+        "samples" not in more and "steps" not in more
+    )
+    assert not launch.unpriced

@@ -41,6 +41,7 @@ def test_targets_are_groups_or_names_of_modules() -> None:
         ("frozen", "", "name some, not all, of embedding"),
         ("frozen:*", "", "name some, not all, of embedding"),
         ("frozen:sight", "", "nothing is called 'sight'"),
+        ("frozen:layers", "", "nothing is called 'layers'"),
         ("lora", "nf3", "--base must be one of bf16"),
     ],
 )

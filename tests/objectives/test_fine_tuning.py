@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.stacks import default_stack
 from optimizer.constraints.rules.activation_offload import ActivationOffload
@@ -15,6 +17,7 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import SELECTIVE
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.cost import activations_of
+from optimizer.objectives.step.flops import causal_score_flops, useful_flops
 from optimizer.objectives.step.price import Costs, price
 from optimizer.objectives.step.safe_memory import chance_to_fit
 
@@ -176,3 +179,52 @@ def test_hooks_of_sharding_show_where_they_outlast_the_computation() -> None:
     hooks = one.stack.features.sharded_host * one.model.layers
     assert 0.0 < added(one) <= 2 * hooks * (1 + 1e-9)
     assert added(replace(one, seq_len=8192)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("frozen", "layers"),
+    [
+        ("embedding,head,layers.0--3", range(30)),
+        ("layers.4-20", range(4, 21)),
+        ("embedding,layers.0-3,layers.9,layers.30--1", [*range(4), 9, 30, 31]),
+        ("head,mlp,layers.-32--1", range(32)),
+    ],
+)
+def test_frozen_layers_cost_what_each_of_them_has_to_do(frozen: str, layers: Sequence[int]) -> None:
+    """Two operations a parameter and token forward; backward two where anything below is trained, two where it is."""
+    job = replace(TORCHTUNE, stack=load_stack("hf-2026"), train=f"frozen:{frozen}")
+    model, embedded = job.model, not frozen.startswith("embedding")
+    head, each = 128256 * 4096, 2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336
+    scores = causal_score_flops(model, job.seq_len) / model.layers / 3
+    flops, trained = 2.0 * head + 2.0 * head * (1 + ("head" not in frozen)), 0.0
+    for layer in range(model.layers):
+        here = 0 if layer in layers else each
+        trained += here + (here and 2 * 4096)
+        reached = embedded or trained > 0
+        flops += 2.0 * each * (1 + reached) + 2.0 * here + scores * (1 + 2 * reached)
+    trained += embedded * head + ("head" not in frozen) * (head + 4096)
+    assert useful_flops(job) / job.tokens == pytest.approx(flops, rel=1e-4)  # norms count as matrices there
+    assert priced(job, BOTH).memory["optimizer"][0] == pytest.approx(job.state_bytes * trained, rel=1e-6)
+
+
+def test_layers_before_the_first_trained_one_only_run_forward() -> None:
+    """Without embedding and head in the way: the step is that of the last four layers, and 28 more forward passes."""
+    stack = load_stack("hf-2026")
+    few, most, whole = (
+        priced(
+            replace(TORCHTUNE, stack=stack, model=replace(TORCHTUNE.model, layers=layers), train=f"frozen:{train}"),
+            plan,
+        )
+        for layers, train in (
+            (4, "embedding,head"),
+            (32, "embedding,head,layers.0-27"),
+            (32, "embedding,head,layers.0-30"),
+        )
+        for plan in [Plan(micro_batch=2)]
+    )
+    assert most.memory["activations"][0] == pytest.approx(few.memory["activations"][0])
+    a_layer = (most.time["gemm"][0] - whole.time["gemm"][0]) / 3  # backward, of inputs and of weights
+    assert most.time["gemm"][0] == pytest.approx(few.time["gemm"][0] + 28 * a_layer / 2, rel=0.05)
+    for train, words in (("layers.0-32", "has layers 0 to 31"), ("embedding,head,layers.0--1", "nothing is left")):
+        with pytest.raises(InputError, match=words):
+            replace(TORCHTUNE, train=f"frozen:{train}")

@@ -52,7 +52,7 @@ class HostActivations:
         what = "weights and activations" if job.stack.features.hosted_weights else "activations"
         return (
             f"{what} on the host must fit in {host_memory_per_gpu(job) / GB:.0f} GB per GPU, "
-            f"of {_node(job):,.0f} GB of a node of {job.cluster.name}"
+            f"of {_node(job):,.0f} GB of a node of {job.cluster.name} (--set host_memory)"
         )
 
     def required(self, job: Job, plans: Plans) -> FloatArray:

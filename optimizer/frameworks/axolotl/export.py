@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.frameworks.tuning import program as tuning
+from optimizer.job.method import FROZEN
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -44,6 +45,13 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     targets = {"lora_target_linear": True} if tuning.every_module(job) else {"lora_target_modules": tuning.modules(job)}
     dora = {"peft_use_dora": True} if method.name == "dora" else {}
     values |= tuning.adapters(job, "lora_r", adapter="qlora" if base == "nf4" else "lora", **targets, **dora)
+    if method.name == FROZEN:
+        outside = {
+            "embed_tokens": ["^model.embed_tokens.weight$"],
+            "lm_head": ["^lm_head.weight$", "^model.norm.weight$"],
+        }
+        names = [name for module in tuning.trained_outside(job) for name in outside[module]]
+        values["unfrozen_parameters"] = [*names, *(f"^model.layers.{layer}." for layer in tuning.trained_layers(job))]
     if base in ("nf4", "int8"):
         values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
     if tuning.sharded(plan):

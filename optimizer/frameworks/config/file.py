@@ -10,12 +10,13 @@ from functools import cached_property, reduce
 from math import isfinite
 from typing import Any
 
-from optimizer.base.errors import InvalidFile
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import HUGE
 from optimizer.catalog.readers.text import json_of, shown, toml_of
 from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.config.yaml_edit import scalar, yaml_changed
 from optimizer.frameworks.torchtitan.python import titan_changed, titan_values
+from optimizer.frameworks.unsloth.script import script_changed, script_values
 
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 RESOLVERS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -28,7 +29,7 @@ RESOLVERS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 DEEPEST = 50
 LONGEST = 10_000  # characters of a value whose references are filled in
-PYTHON = "python"
+PYTHON, UNSLOTH = "python", "unsloth"  # the second: its programs
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
 NUMBER = re.compile(r"^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
@@ -41,7 +42,7 @@ class ConfigFile:
     Attributes:
         name: of its file.
         text: all of it, its lines ended by a newline.
-        kind: "yaml", "json", "toml", "python", "overrides", or "bash" for the keys of a command.
+        kind: "yaml", "json", "toml", "python", "unsloth", "overrides", or "bash" for the keys of a command.
         function: the one that a Python file makes the config with.
         data: the bytes of the file, whose encoding and ends of lines an edit keeps.
     """
@@ -59,6 +60,8 @@ class ConfigFile:
             values = self._parsed()
         except InvalidFile:
             raise
+        except InputError as error:
+            raise InvalidFile(self.name, [str(error)]) from None
         except RecursionError:
             raise InvalidFile(self.name, [f"not {self.kind.upper()}: nested too deeply"]) from None
         except Exception as error:
@@ -83,6 +86,8 @@ class ConfigFile:
             return json_of(self.text, self.name)
         if self.kind == PYTHON:
             return titan_values(self.text, self.function)
+        if self.kind == UNSLOTH:
+            return script_values(self.text)
         from optimizer.catalog.readers.yaml_nodes import yaml_of
 
         if self.kind == OVERRIDES:
@@ -108,6 +113,8 @@ class ConfigFile:
         """
         if self.kind == PYTHON:
             return replace(self, text=titan_changed(self.text, self.function, path, value))
+        if self.kind == UNSLOTH:
+            return replace(self, text=script_changed(self.text, path, value))
         if self.kind == "toml":
             return replace(self, text=toml_changed(self.text, path, value))
         if self.kind != OVERRIDES:

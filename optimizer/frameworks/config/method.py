@@ -7,6 +7,14 @@ from typing import Any
 
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
+from optimizer.frameworks.config.frozen import (
+    AXOLOTL,
+    FREEZE,
+    LLAMA_FACTORY,
+    UNFROZEN,
+    frozen_by_axolotl,
+    frozen_by_llama_factory,
+)
 from optimizer.frameworks.launch import Launch
 from optimizer.job.loss import SFT, loss_of
 from optimizer.job.method import FULL, LORA, QLORA, RANK, method_of
@@ -131,20 +139,26 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         method = "dora"
     elif method == LORA and base:
         method = QLORA
-    train = method
-    if method != FULL:
+    train, names = method, [name for name in stated if name != "optimizer"] if method != FULL else ["method"]
+    frozen: tuple[str, ...] = ()
+    if method == FREEZE:
+        train, frozen = frozen_by_llama_factory(values), LLAMA_FACTORY
+    elif method == FULL and UNFROZEN in values:
+        train, frozen = frozen_by_axolotl(values, launch.settings.get("model", "")), AXOLOTL
+    elif method != FULL:
         targets = _targets(stated)
         train = f"{method}:{stated.get('rank', RANK)}" + (f":{targets}" if targets else "")
     try:
         method_of(train, base)
     except InputError:
+        train = ""
+    if not train:
         return (*packs, *(at[name] for name in known))
-    if method != FULL:
-        launch.say("train", train, at["method"] or at["peft"] or at["rank"])
+    if train != FULL:
+        launch.say("train", train, at["method"] or at["peft"] or at["rank"] or UNFROZEN)
     if base and method != FULL:
         launch.say("base", base, at["four"] or at["eight"] or at["bits"])
-    names = [name for name in stated if name != "optimizer"] if method != FULL else ["method"]
-    return (*packs, *(at[name] for name in (*names, *known) if name in stated))
+    return (*packs, *frozen, *(at[name] for name in (*names, *known) if name in stated))
 
 
 def _targets(stated: Mapping[str, Any]) -> str:

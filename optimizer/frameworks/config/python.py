@@ -243,3 +243,54 @@ def with_lines(text: str, name: str, lines: Sequence[str]) -> str:
     named = [line.replace("config.", f"{variable}.", 1) if line.startswith("config.") else line for line in lines]
     body = [*([] if known else [f"config = {returned}"]), *named, f"return {variable}"]
     return text[:start] + f"\n{indent}".join(body) + text[end:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of a call: its value, whether the text tells it, and where its expression stands."""
+
+    value: Any
+    known: bool
+    span: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCall:
+    """A call as it stands in a program: its last name and what is before it, its first positional argument, those by
+    name, and the place after its opening parenthesis.
+    """
+
+    name: str
+    owner: str
+    first: Argument | None
+    named: Mapping[str, Argument]
+    inside: int
+
+
+def calls_of(text: str, names: Sequence[str]) -> list[WrittenCall]:
+    r"""The calls of functions of these names, wherever they stand; raises SyntaxError for what is no Python.
+
+    >>> (call,) = calls_of("N = 4\nmodel = Fast.load('m', length=2 * N, dtype=f())", ["load"])
+    >>> call.first.value, call.named["length"].value, call.named["dtype"].known
+    ('m', 8, False)
+    """
+    reader = _Reader(text)
+
+    def argument(node: ast.expr) -> Argument:
+        leaf = reader.value(node, {}, 0)
+        known = isinstance(leaf, Leaf)
+        return Argument(value=leaf.value if known else None, known=known, span=reader.span(node))
+
+    return [
+        WrittenCall(
+            name=name,
+            owner=owner,
+            first=argument(node.args[0]) if node.args else None,
+            named={word.arg: argument(word.value) for word in node.keywords if word.arg},
+            inside=text.index("(", reader.span(node.func)[1]) + 1,
+        )
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        for owner, _, name in [ast.unparse(node.func).rpartition(".")]
+        if name in names
+    ]

@@ -21,10 +21,11 @@ from optimizer.frameworks.config.method import (
     note_objective,
     note_optimizer,
 )
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
+from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
 
 PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
@@ -41,6 +42,7 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
     "use_gradient_checkpointing": ("unsloth",),
     "gradient_checkpointing": ("offload",),
 }
+RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "samples"))
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
@@ -79,6 +81,12 @@ LIGER_KEYS: Mapping[str, str] = {
     "ms-swift": LIGER[0],
     "llama-factory": LIGER[2],
 }  # what switches it on
+# What is held of a weight that is trained: a master copy and moments in fp32, by LLaMA-Factory its gradient too.
+# Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py; hiyouga/LLaMA-Factory v0.9.5,
+# src/llamafactory/model/adapter.py, init_adapter (cast_trainable_params_to_fp32).
+IN_DEEPSPEED: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0}
+UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
+PURE = "pure_bf16"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
@@ -150,8 +158,24 @@ def read(launch: Launch, values: Values) -> None:
         else:
             launch.unknown_model(path, values[path])
     _numbers(launch, values)
+    _length(launch, values)
     hosted = HOSTED if HOSTED[0] in hosting or values.get(HOSTED[0]) in (None, False) else HOSTED[1:]
-    marks = (*MICRO, *STEPS, *STAGE, *DEVICE, *STRATEGY, *CHECKPOINT, *hosted, *WEIGHTS, *NAMES, *LENGTHS, *PRECISION)
+    marks = (
+        *MICRO,
+        *STEPS,
+        *RUN_STEPS,
+        *EPOCHS,
+        *SAMPLES,
+        *STAGE,
+        *DEVICE,
+        *STRATEGY,
+        *CHECKPOINT,
+        *hosted,
+        *WEIGHTS,
+        *NAMES,
+        *LENGTHS,
+        *PRECISION,
+    )
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
     more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, *WORDS, UNCHECKED)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
@@ -161,6 +185,7 @@ def read(launch: Launch, values: Values) -> None:
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
+        _states(launch, values, software)
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:
@@ -191,6 +216,20 @@ def _usual_optimizer(launch: Launch, values: Values) -> None:
     if not first(values, KEYS["optimizer"]) and not any(path.startswith("optimizer.") for path in values):
         note_optimizer(launch, USUAL_OPTIMIZER, "")
         launch.assumed.append(f"optim {USUAL_OPTIMIZER}: Transformers 5 has it with PyTorch 2.8 or newer")
+
+
+def _states(launch: Launch, values: Values, software: str) -> None:
+    """Note weights in fp32 of whole training: DeepSpeed's optimizer has them, and LLaMA-Factory unless told not to."""
+    settings = launch.settings
+    if str(settings.get("train", "")).startswith(ADAPTERS) or settings["fsdp"]:
+        return
+    if settings["zero_stage"] or any(path.startswith(OWN) for path in values):
+        settings |= IN_DEEPSPEED
+    elif software == "llama-factory" and values.get(PURE) is not True:
+        settings |= UPCAST
+        launch.assumed.append(
+            f"LLaMA-Factory holds what it trains, and its gradients, in fp32: {PURE} has them in bf16"
+        )
 
 
 def _sharding(launch: Launch, values: Values) -> None:
@@ -295,6 +334,23 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH[values[word]], word)
     elif not any(values.get(path) == "auto" for path in PRECISION):
         launch.assumed.append("bf16: these files name no number format")
+
+
+def _length(launch: Launch, values: Values) -> None:
+    """Note the steps of the whole run, or its samples, where they are told; steps count where both are."""
+    steps, passes, most = (values.get(first(values, paths)) for paths in (RUN_STEPS, EPOCHS, SAMPLES))
+    counts = [
+        value for value in (steps, passes, most) if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    if any(abs(value) > LARGEST_COUNT for value in counts):
+        launch.problems.append(f"{RUN_STEPS[0]}, {EPOCHS[0]} and {SAMPLES[0]} must be at most {LARGEST_COUNT:,}")
+    elif steps in counts and steps > 0:
+        launch.settings["steps"] = steps
+    elif passes in counts and most in counts:
+        launch.settings["samples"] = passes * most
+        launch.assumed.append(f"{passes * most:,g} samples in the whole run, {most:,g} an epoch at most (--tokens)")
+    elif passes in counts:
+        launch.assumed.append(f"{first(values, EPOCHS)} {passes:g} of how many samples is not told (--tokens)")
 
 
 def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.config.frozen import COUNT, EXTRA, FREEZE, MODULES
 from optimizer.frameworks.tuning import program as tuning
+from optimizer.job.method import FROZEN
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -22,7 +24,7 @@ def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "model_name_or_path": tuning.repository(job),
         "stage": "sft",
         "do_train": True,
-        "finetuning_type": "lora" if method.adapts else "full",
+        "finetuning_type": FREEZE if method.name == FROZEN else "lora" if method.adapts else "full",
         "dataset": tuning.DATASET,
         "template": "default",
         "cutoff_len": job.seq_len,
@@ -35,6 +37,10 @@ def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = "all" if tuning.every_module(job) else ",".join(tuning.modules(job))
     values |= tuning.adapters(job, "lora_rank", lora_target=targets, use_dora=method.name == "dora")
+    if method.name == FROZEN:
+        layers, extra = tuning.trained_layers(job), ",".join(tuning.trained_outside(job))
+        values |= {COUNT: len(layers) if job.model.layers - 1 in layers else -len(layers), MODULES: "all"}
+        values |= {EXTRA: extra} if extra else {}
     if not method.adapts:
         values["pure_bf16"] = tuning.whole_weights(job) == "bfloat16"
     if base in ("nf4", "int8"):

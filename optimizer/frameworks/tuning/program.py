@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
+from optimizer.frameworks.config.frozen import OUTSIDE
 from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
@@ -46,6 +47,7 @@ class TuningProgram:
         hosted: what keeps inputs of checkpointed layers on the host, by key; empty where it cannot.
         in_backward: whether the optimizer can step in the backward pass.
         models: configurations that it ships by our names of models; empty where it takes any model.
+        scattered: whether it can train any layers alone, not only the first or the last ones.
         losses: what says each loss of optimizer.job.loss.losses() that it has besides supervised fine-tuning, by key.
     """
 
@@ -59,6 +61,7 @@ class TuningProgram:
     liger: str = ""
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
+    scattered: bool = True
     whole_losses: tuple[str, ...] = ()  # that it does not run on a sharded base of few bits
     whole_optimizers: tuple[str, ...] = ()  # that it does not shard
     models: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +85,8 @@ class TuningProgram:
             and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
             f"groups of {plan.shard} that share weights": 0 < plan.shard < plan.dp,
             f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
+            "frozen parts of layers": not {*job.method.frozen} <= {*OUTSIDE},
+            "trained layers that are neither the first nor the last": not self.scattered and not at_an_end(job),
             "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
             # One that has all logits at once is priced at more than any other.
             f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
@@ -209,6 +214,22 @@ def attention(job: Job, flash: str) -> str:
     Source: Dao-AILab/flash-attention, README.md (Ampere, Ada, or Hopper GPUs).
     """
     return flash if "bf16" in job.cluster.device.peak_flops else "sdpa"
+
+
+def trained_outside(job: Job) -> list[str]:
+    """Parts outside of layers that are trained, as Hugging Face calls their modules."""
+    return [module for part, module in OUTSIDE.items() if job.method.trains(part)]
+
+
+def trained_layers(job: Job) -> list[int]:
+    """Layers that are trained, counted from 0."""
+    return sorted({*range(job.model.layers)} - job.frozen_layers)
+
+
+def at_an_end(job: Job) -> bool:
+    """Whether the layers that are trained are the first or the last ones."""
+    these, count = trained_layers(job), job.model.layers
+    return these in (list(range(len(these))), list(range(count - len(these), count)))
 
 
 def adapters(job: Job, rank: str, **others: object) -> dict[str, object]:

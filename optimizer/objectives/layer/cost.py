@@ -34,7 +34,7 @@ from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.overlapped import EXPERT_ALL_TO_ALL
 from optimizer.objectives.layer.phases import TERMS, LayerTime, Phase
-from optimizer.objectives.layer.seconds import head_time, layer_time
+from optimizer.objectives.layer.seconds import BACKWARD_KERNELS, head_time, layer_time
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 
 HOST_TRANSFER, ATTENTION = "host_transfer", "attention"
@@ -215,13 +215,13 @@ def weight_share(job: Job) -> float:
 
 def _mean_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
     """A layer with experts, or one without, in the mean of those that mix tokens differently: they recur every few
-    layers, so that stages hold as many of each. While a layer is recomputed, the largest of them is.
+    layers, so that stages hold as many of each; and of those that are trained differently, in one stage. While a layer
+    is recomputed, the largest of them is.
     """
-    kinds = job.model.kinds_with(moe)
-    costs = [_layer_cost(job_of(job, kind), plans, shapes, local, rows, moe) for kind in kinds]
+    jobs, shares = zip(*job.layers_alike(moe), strict=True)
+    costs = [_layer_cost(each, plans, shapes, local, rows, moe) for each in jobs]
     if len(costs) == 1:
         return costs[0]
-    shares = [kind.count / sum(kind.count for kind in kinds) for kind in kinds]
     columns: dict[str, Any] = {}
     for column in (field.name for field in fields(Cost)):
         values = [getattr(cost, column) for cost in costs]
@@ -276,7 +276,7 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
     if np.any(hosted):
         passes = host_passes(job, time, more, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
-    return Cost(
+    cost = Cost(
         forward={name: parts[0] for name, parts in terms.items()},
         backward={name: parts[1] for name, parts in terms.items()},
         recompute={name: whole * parts[2] for name, parts in terms.items()},
@@ -297,6 +297,17 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         static=np.zeros(len(plans)),
         hosted=hosted,
     )
+    return cost if job.reached < model.layers else _forward_alone(cost, ahead * time.forward.hidden)
+
+
+def _forward_alone(cost: Cost, hidden: FloatArray) -> Cost:
+    """What a layer costs that no backward pass reaches: no gradient of its inputs, and nothing kept for one."""
+    nothing = np.zeros_like(cost.host)
+    changed: dict[str, Any] = {column.name: nothing for column in fields(Cost) if column.name not in BY_TERM}
+    for column in (name for name in BY_TERM if "forward" not in name):
+        changed[column] = dict.fromkeys(getattr(cost, column), nothing)
+    changed |= {"cover_forward": cost.cover_forward, "hidden": hidden, "collectives": cost.collectives / 2.0}
+    return replace(cost, **changed | {"host": cost.host / (1.0 + BACKWARD_KERNELS)})
 
 
 def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> ActivationBytes:
@@ -348,11 +359,13 @@ def hosted_bytes(job: Job, plans: Plans, shapes: Shapes, moe: bool) -> FloatArra
     >>> (hosted_bytes(job, plans, shapes_of(job, plans), moe=False) / job.stack["activation_factor"] / 2048).tolist()
     [0.0, 6144.0]
     """
-    kinds = job.model.kinds_with(moe)
-    if len(kinds) > 1:
-        shares = [kind.count / sum(kind.count for kind in kinds) for kind in kinds]
-        return _mean([hosted_bytes(job_of(job, kind), plans, shapes, moe) for kind in kinds], shares)
-    job = job_of(job, kinds[0])
+    alike = job.layers_alike(moe)
+    if len(alike) > 1:
+        jobs, shares = zip(*alike, strict=True)
+        return _mean([hosted_bytes(each, plans, shapes, moe) for each in jobs], shares)
+    if job.reached == job.model.layers:
+        return np.zeros(len(plans))
+    job = alike[0][0]
     input_bytes, lean = 1.0 if job.quantised else 2.0, without_full(plans.recompute)
     stack = job.stack
     inputs_alone = stack.features.hosted_checkpoints and not stack.features.activation_offload

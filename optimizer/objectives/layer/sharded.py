@@ -122,7 +122,8 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
 
     ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are recomputed
     keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
-    sharding group (HSDP) they stay inside it. Weights are gathered for every forward pass of the loss. Where gradients
+    sharding group (HSDP) they stay inside it. Weights are gathered for every forward pass of the loss, and for no
+    backward pass that does not reach their layer. Where gradients
     are `reduced_once`, a forward pass finds the weights that the backward pass before it gathered.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
@@ -131,12 +132,13 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     each = np.where(reduced_once(job, plans), 0.0, 1.0)
+    behind = 1.0 - job.reached / job.model.layers
     for part, ranks, stride in groups(plans):
         local, trained = getattr(elements, part), getattr(elements, f"trained_{part}")
         of = " of experts" * (part == "experts")
         for purpose, kind, size, times, phase in (
             ("weights", "all_gather", ELEMENT * local, gathers * each * job.forward_passes, FORWARD),
-            ("weights", "all_gather", ELEMENT * local, gathers, BACKWARD),
+            ("weights", "all_gather", ELEMENT * local, gathers * behind, BACKWARD),
             ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * each, BACKWARD),
         ):
             messages.append(

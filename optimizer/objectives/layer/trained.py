@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.job.job import WIDE, Job
 from optimizer.job.method import VISION
-from optimizer.job.model import NOTHING, LayerKind
+from optimizer.job.model import NOTHING
 from optimizer.job.plan import Plans
 from optimizer.objectives.kernels.adapters import ELEMENT, ROUTER, SCORES, adapters_of, part_of
 from optimizer.objectives.kernels.operators import Gemm, expert_gemms, mixer_gemms, mlp_gemms
@@ -100,22 +100,23 @@ def _saved(job: Job, whole: LocalParameters) -> LocalParameters:
 
 
 def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> LocalParameters:
-    """A layer of one kind, in the mean of those that mix tokens differently."""
-    kinds, method = job.model.kinds_with(moe), job.method
-    shares = [kind.count / max(1, sum(kind.count for kind in kinds)) for kind in kinds]
+    """A layer of one kind, in the mean of those that mix tokens, or are trained, differently."""
     thinner, small, still = ({"shared": np.zeros(len(plans)), "experts": np.zeros(len(plans))} for _ in range(3))
-    for kind, share in zip(kinds, shares, strict=True):
-        for product in _products(job, plans, kind, moe=moe):
+    for alike, share in job.layers_alike(moe):
+        method = alike.method
+        if method.layers:
+            still = {part: still[part] + share * getattr(whole, part) for part in still}
+        for product in _products(alike, plans, moe=moe):
             where = "experts" if product.name.startswith("experts_") else "shared"
             size = share * product.n * product.k * product.batch
             frozen = not method.trains(part_of(product.name))
             if frozen and product.name != ROUTER:
                 thinner[where] = thinner[where] + size * (1.0 - method.base_bytes / ELEMENT)
-            if frozen:
+            if frozen and not method.layers:
                 still[where] = still[where] + size
-            for each in adapters_of(kind.model, method, product) if method.adapts else ():
+            for each in adapters_of(alike.model, method, product) if method.adapts else ():
                 small[where] = small[where] + share * each.n * each.k * each.batch
-    if method.adapts:
+    if job.method.adapts:
         still = {"shared": whole.shared, "experts": whole.experts}
     return LocalParameters(
         shared=whole.shared - thinner["shared"] + small["shared"],
@@ -125,9 +126,9 @@ def _layer(job: Job, plans: Plans, whole: LocalParameters, *, moe: bool) -> Loca
     )
 
 
-def _products(job: Job, plans: Plans, kind: LayerKind, *, moe: bool) -> list[Gemm]:
+def _products(job: Job, plans: Plans, *, moe: bool) -> list[Gemm]:
     """Products with weights of a layer of one kind, at the experts' mean rows."""
-    shapes, model = shapes_of(job, plans), kind.model
+    shapes, model = shapes_of(job, plans), job.model
     products = mixer_gemms(model, shapes)
     if moe:
         products += expert_gemms(model, shapes, 1.0, 1.0)

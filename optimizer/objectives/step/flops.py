@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from optimizer.job.job import Job
+from optimizer.job.method import OF_LAYERS
 from optimizer.job.model import Model
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray, pick
@@ -65,8 +66,9 @@ def model_flops(model: Model, seq_len: float, tokens: float, convention: str = C
 def useful_flops(job: Job, convention: str = CAUSAL) -> float:
     """Operations of a step that the job's method needs [FLOP]: what is frozen has no gradients of weights.
 
-    `model_flops` less 2 for each frozen parameter and token that multiplies it: 4 N of 6 N where all are. Adapters do
-    not count. Passes of the loss without gradients are a third of it each; a loss without a vocabulary has no head.
+    `model_flops` less 2 for each frozen parameter and token that multiplies it: 4 N of 6 N where all are; a third is
+    left of layers that no backward pass reaches. Adapters do not count. Passes of the loss without gradients are a
+    third of it each; a loss without a vocabulary has no head.
 
     Source: Hu et al., arXiv 2106.09685, section 4.2.
 
@@ -76,13 +78,17 @@ def useful_flops(job: Job, convention: str = CAUSAL) -> float:
     >>> [round(useful_flops(job, "6n") / job.tokens / matmul_params(job.model), 3) for job in jobs]
     [6.0, 4.0]
     """
-    per_token = _per_token(job, convention)
+    per_token, heads = (
+        _per_token(job, convention),
+        6.0 * job.model.vocab * job.model.hidden * (1 + job.model.mtp_layers),
+    )
     frozen = frozen_params(job) if job.method.freezes else 0.0
+    skipped = 2.0 / 3.0 * (per_token - heads) * job.reached / job.model.layers
     if job.training_loss.scored:
         head = float(job.model.vocab * job.model.hidden)
         per_token -= 6.0 * head
         frozen -= head * (job.method.freezes and not job.method.trains("head"))
-    return (per_token + per_token * (job.forward_passes - 1.0) / 3.0 - 2.0 * frozen) * job.tokens
+    return (per_token + per_token * (job.forward_passes - 1.0) / 3.0 - 2.0 * frozen - skipped) * job.tokens
 
 
 def _per_token(job: Job, convention: str = CAUSAL) -> float:
@@ -94,7 +100,9 @@ def _per_token(job: Job, convention: str = CAUSAL) -> float:
 
 
 def frozen_params(job: Job) -> float:
-    """Frozen parameters that multiply every token, prediction layers' too [parameters]."""
+    """Frozen parameters that multiply every token and that backward passes reach, prediction layers' too; of layers
+    that are frozen whole by their share [parameters].
+    """
     model, method = job.model, job.method
     every = matmul_params(model) + prediction_params(model)
     if method.adapts:
@@ -106,7 +114,9 @@ def frozen_params(job: Job) -> float:
     shared = float(model.moe_layers * model.mlp_params(experts.shared_ffn_hidden)) if experts else 0.0
     sizes = {"head": head, "experts": routed, "mlp": dense + shared}
     sizes["attention"] = max(every - sum(sizes.values()), 0.0)
-    return sum(size for part, size in sizes.items() if not method.trains(part))
+    behind, still = (model.layers - job.reached) / model.layers, (len(job.frozen_layers) - job.reached) / model.layers
+    shares = {part: still if part not in method.frozen else behind for part in OF_LAYERS} if method.layers else {}
+    return sum(size * shares.get(part, 1.0) for part, size in sizes.items() if not method.trains(part))
 
 
 def causal_score_flops(model: Model, seq_len: float) -> float:

@@ -21,6 +21,8 @@ from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, L
 from optimizer.objectives.step.elements import weight_size
 from optimizer.objectives.step.memory_term import MemoryTerm, activations, memory_term, states
 
+TRAINED = "trained_"  # how the names of elements that are trained begin
+
 
 def weight_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Weights that a rank keeps for each element of the shared parameters and of the experts [B].
@@ -175,11 +177,12 @@ def updated_bytes(layer_costs: LayerCosts) -> FloatArray:
     each = layer_costs.job.update_rule.temporaries
     if not each:
         return np.zeros(len(layer_costs))
-    trained = {kind: costs.trained_shared + costs.trained_experts for kind, costs in layer_costs.by_kind.items()}
-    layer = np.maximum.reduce([size for kind, size in trained.items() if kind in LAYERS])
-    largest = np.minimum(layer, largest_matrix(layer_costs))
+    largest, by_kind = (
+        np.minimum(_largest_layer(layer_costs, TRAINED), largest_matrix(layer_costs)),
+        layer_costs.by_kind,
+    )
     for kind in (EMBEDDING, HEAD):
-        largest = np.maximum(largest, np.minimum(trained[kind], layer_costs.job.model.embedding_params))
+        largest = np.maximum(largest, np.minimum(by_kind[kind].trained_shared, layer_costs.job.model.embedding_params))
     return largest * sharded_bytes(layer_costs, each, 1)[0]
 
 
@@ -205,7 +208,7 @@ def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
     if not np.any(alone):
         return np.zeros(len(zero))
     layer, largest = _units(layer_costs, "")
-    _, trained = _units(layer_costs, "trained_")
+    _, trained = _units(layer_costs, TRAINED)
     # What a compiler gathers in half precision has its gradient in half precision until it is scattered.
     size = job.grad_bytes if job.stack.features.gathers_layers else ELEMENT
     gradient = np.where(alone, trained * size, 0.0)
@@ -214,14 +217,18 @@ def unsharded_bytes(layer_costs: LayerCosts) -> FloatArray:
 
 def _units(layer_costs: LayerCosts, sort: str) -> tuple[FloatArray, FloatArray]:
     """The largest layer, and the largest of it and the embedding: elements that are held, or trained [elements]."""
-    units = {
-        kind: getattr(kind_costs, f"{sort}shared") + getattr(kind_costs, f"{sort}experts")
-        for kind, kind_costs in layer_costs.by_kind.items()
-    }
-    layer = np.maximum.reduce([size for kind, size in units.items() if kind in LAYERS])
+    layer = _largest_layer(layer_costs, sort)
     if not layer_costs.job.stack.features.gathers_layers and not layer_costs.job.method.freezes:
         layer = largest_matrix(layer_costs)
-    return layer, np.maximum(layer, units[EMBEDDING])
+    return layer, np.maximum(layer, getattr(layer_costs.by_kind[EMBEDDING], f"{sort}shared"))
+
+
+def _largest_layer(layer_costs: LayerCosts, sort: str) -> FloatArray:
+    """Elements of the largest layer that are held, or trained; those of one that is not frozen [elements]."""
+    job, kinds = layer_costs.job, [costs for kind, costs in layer_costs.by_kind.items() if kind in LAYERS]
+    layer = np.maximum.reduce([getattr(each, f"{sort}shared") + getattr(each, f"{sort}experts") for each in kinds])
+    trained = 1.0 - len(job.frozen_layers) / job.model.layers
+    return np.asarray(layer / trained if sort and trained else layer)
 
 
 def largest_matrix(layer_costs: LayerCosts) -> FloatArray:

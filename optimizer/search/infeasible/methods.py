@@ -62,17 +62,19 @@ def _pinned(job: Job, switch: Switch) -> bool:
 
 
 def shorter_jobs(job: Job) -> Iterator[tuple[str, Job]]:
-    """A job of fine-tuning with sequences of ever lower powers of two, which cut its documents.
+    """A job of fine-tuning with sequences of ever lower powers of two, which cut its documents, and with switches.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("rtx-4090"), stack=load_stack("hf-2026"),
     ...     gpus=1, seq_len=5568, global_batch=16, train="qlora")
-    >>> [options for options, _ in shorter_jobs(job)]
-    ['--seq-len 4096', '--seq-len 2048', '--seq-len 1024', '--seq-len 512']
+    >>> [options.removeprefix("--seq-len ") for options, _ in shorter_jobs(job)][:4]
+    ['4096', '4096 --fix liger=on', '2048', '2048 --fix liger=on']
     """
     seq_len = 1 << (job.seq_len - 1).bit_length()
     while job.tunes and (seq_len := seq_len // 2) >= SHORTEST:
-        yield f"--seq-len {seq_len}", replace(job, seq_len=seq_len)
+        options, shorter = f"--seq-len {seq_len}", replace(job, seq_len=seq_len)
+        yield options, shorter
+        yield from switched_jobs(shorter, f"{options} ")
 
 
 def by_way(job: Job, train: str, optimizer: str) -> Job:

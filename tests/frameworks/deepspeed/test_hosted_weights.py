@@ -31,21 +31,23 @@ def asked(text: str, gpus: int = 2) -> LaunchAsRead:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "memory"),
     [
-        TRAINER + "fsdp: full_shard auto_wrap offload\n",
-        TRAINER + "fsdp_config: {fsdp_reshard_after_forward: true, fsdp_offload_params: true}\n",
-        TRAINER + "deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu, offload_param_device: cpu}\n",
-        TRAINER + "zero_optimization: " + json.dumps(ZERO) + "\n",
+        ("fsdp: full_shard auto_wrap offload\n", 32),
+        ("fsdp_config: {fsdp_reshard_after_forward: true, fsdp_offload_params: true}\n", 32),
+        ("deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu, offload_param_device: cpu}\n", 64),
+        ("zero_optimization: " + json.dumps(ZERO) + "\n", 64),
     ],
 )
-def test_they_are_read(text: str) -> None:
+def test_they_are_read(text: str, memory: int) -> None:
+    """DeepSpeed's states are in fp32."""
+    text = TRAINER + text
     launch = launch_of(text)
     assert launch.settings["hosted_weights"] is True
     assert not launch.unsearched
     question = asked(text)
     assert question.job.stack.features.hosted_weights
-    assert any(sentence.startswith("32 GB of host memory for each GPU") for sentence in question.launch.assumed)
+    assert any(sentence.startswith(f"{memory} GB of host memory for each GPU") for sentence in question.launch.assumed)
 
 
 @pytest.mark.parametrize("states", [{"device": "none"}, {"device": "cpu", "ratio": 0.5}])

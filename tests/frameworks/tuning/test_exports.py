@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from optimizer.answer.answer import Answer
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed, argument_names, launchers
 from optimizer.cli import cli
@@ -105,6 +105,66 @@ def test_a_device_without_bf16_trains_adapters_in_fp16(target: str) -> None:
     assert found.plan is not None
     whole = replace(found.job, train="full")
     assert "master copy" in "".join(program(target).unexpressed(whole, found.plan))
+
+
+@pytest.mark.parametrize("target", ["axolotl", "llama-factory"])
+@pytest.mark.parametrize("frozen", ["embedding,head,layers.0-27", "embedding,layers.2-31", "layers.0-3"])
+def test_frozen_layers_are_read_back(target: str, frozen: str) -> None:
+    found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
+    launch = read_launch([File(YAMLS[target], exported(found).texts[YAMLS[target]].encode())], 1).launch
+    read = replace(found.job, train=launch.settings["train"])
+    assert (read.frozen_layers, read.method.frozen) == (found.job.frozen_layers, found.job.method.frozen)
+    assert not any("freeze" in each or "frozen" in each for each in launch.unpriced)
+
+
+def test_frozen_parts_that_a_program_cannot_say_are_refused() -> None:
+    for target, frozen, why in (
+        ("llama-factory", "layers.4-5", "neither the first nor the last"),
+        ("axolotl", "mlp", "frozen parts of layers"),
+        ("trl", "embedding", "can only have full, lora, dora, qlora"),
+    ):
+        found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
+        assert any(why in said for said in exported(found).refused.values())
+
+
+UNSLOTH = "unsloth_sft.py"
+
+
+@pytest.mark.parametrize("train", ["full", "lora:8:attention", "qlora:32"])
+def test_a_program_of_unsloth_is_read_back_and_edited(train: str) -> None:
+    found = answer("unsloth", train, cluster=load_cluster("dgx-h200"))
+    source = read_launch([File(UNSLOTH, (text := exported(found).texts[UNSLOTH]).encode())], 1)
+    launch, chosen = source.launch, found.plan
+    assert chosen is not None
+    read = replace(found.job, train=launch.settings.get("train", "full"), base=launch.settings.get("base", ""))
+    assert read.method == found.job.method
+    assert not launch.unpriced
+    names = ("micro_batch", "num_microbatches", "recompute", "activation_offload")
+    stated = {"activation_offload": 0, **launch.settings}
+    assert [stated[name] for name in names] == [getattr(chosen, name) for name in names]
+    assert (stated["seq_len"], stated["packing"]) == (2048, False)
+    size = chosen.micro_batch
+    other = replace(chosen, micro_batch=3 * size)
+    (edited,) = next(source.edited(source.changes(found.job, chosen, other, {}))).values()
+    assert edited.decode() == text.replace(f"train_batch_size={size},", f"train_batch_size={3 * size},")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "m = FastModel.from_pretrained('a', load_in_4bit=arguments.bits)\nSFTTrainer(model=m)",
+            "load_in_4bit: only a run",
+        ),
+        ("m = FastModel.from_pretrained('a')\nDPOTrainer(model=m)", "DPOTrainer: programs of Unsloth"),
+        ("m = AutoModel.from_pretrained('a')\nSFTTrainer(model=m)", "expected FastModel's from_pretrained"),
+        ("m = FastModel.from_pretrained('a')", "and an SFTTrainer"),
+        (f"m = FastModel.from_pretrained('a')\n{'#' * 100_000}", "are no program that trains"),
+    ],
+)
+def test_what_is_not_told_of_unsloth_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidFile, match=why):
+        read_launch([File("sft.py", f"from unsloth import FastModel\n{text}\n".encode())], 1)
 
 
 def test_one_gpu_has_no_file_of_accelerate() -> None:
