@@ -87,7 +87,7 @@ def test_a_script_is_read_patched_shared_and_planned(served: Served, visit: Any)
     page.fill("#pasted", SCRIPT.read_text(encoding="utf-8"))
     page.click("#read-pasted")
     page.wait_for_selector("#answer .headline")
-    assert "2.38 s per step" in visitor.headline
+    assert "2.34 s per step" in visitor.headline
     assert "remove --recompute-granularity" in page.locator("#answer").inner_text()
     assert page.locator("#patch-one").inner_text().startswith("--- pasted.sh")
     assert axe(page) == []

@@ -230,7 +230,7 @@ def test_the_report_says_the_chances_and_what_to_find_out_first() -> None:
     text = " ".join(probability_sentences(dossier(found, kinds(), planner=quick_planner)))
     assert "Chance to be the cheapest within the limits, over 1,500 draws" in text
     assert "Fitted on other hardware" in text
-    assert "B200 (megatron-core was fitted on gb200, h100)" in text
+    assert "B200 (megatron-core was fitted on b300, gb200, h100)" in text
     assert "Find out first:" in text or "No single measurement" in text
 
 

@@ -72,7 +72,7 @@ def noise() -> float:
 
 
 def test_times_are_met_and_their_errors_told() -> None:
-    factor = 0.93  # as far as the prior lets three parameters go
+    factor = 0.95  # as far as the prior lets three parameters go
     local = moved(*trained(factor))
     assert local.before == pytest.approx(abs(1 - 1 / factor), rel=1e-6)
     assert local.after < 1.1 * noise() < local.before
@@ -85,7 +85,7 @@ def test_times_are_met_and_their_errors_told() -> None:
 
 
 def test_the_weakest_prior_stands_where_more_than_noise_is_left() -> None:
-    local = moved(*trained(0.9))
+    local = moved(*trained(1.3))
     assert local.prior == 1.0
     assert noise() < local.after < local.before / 5
 

@@ -47,11 +47,11 @@ def script_values(text: str) -> dict[str, Any]:
     """
     if other := OTHERS.search(text):
         raise InputError(f"{other[0]}: programs of Unsloth are read with SFTTrainer alone")
-    found = dict(_arguments(text))
-    open_ones = [name for name, argument in found.items() if name in NEEDED and not argument.known]
+    arguments = dict(_arguments(text))
+    open_ones = [name for name, argument in arguments.items() if name in NEEDED and not argument.known]
     if open_ones:
         raise InputError(f"{', '.join(open_ones)}: only a run would tell; write the value there")
-    stated = {name: argument.value for name, argument in found.items() if argument.known}
+    stated = {name: argument.value for name, argument in arguments.items() if argument.known}
     whole = stated.pop(FULL, False) is True
     narrow = [stated.get(name) is True for name in OTHER_BITS]
     stated.pop(OTHER_BITS[1], None)
@@ -71,8 +71,8 @@ def script_changed(text: str, name: str, value: Any) -> str:
     >>> script_changed("FastModel.from_pretrained(NAME); SFTConfig(max_steps=9)", "packing", True)
     'FastModel.from_pretrained(NAME); SFTConfig(packing=True, max_steps=9)'
     """
-    if found := dict(_arguments(text)).get(name):
-        start, end = found.span
+    if argument := dict(_arguments(text)).get(name):
+        start, end = argument.span
         return text[:start] + repr(value) + text[end:]
     place = next((call.inside for call in calls_of(text, ARGUMENTS)), None)
     if place is None:
@@ -87,11 +87,11 @@ def _calls(text: str) -> list[WrittenCall]:
     """
     if len(text) > LONGEST:
         raise InputError(f"more than {LONGEST:,} characters are no program that trains")
-    found = sorted(calls_of(text, CALLS), key=lambda call: (CALLS.index(call.name), call.inside))
-    loads = [call for call in found if call.name == LOADS and call.owner.startswith(FAST)]
-    if not loads or not any(call.name in CALLS[2:] for call in found):
+    written = sorted(calls_of(text, CALLS), key=lambda call: (CALLS.index(call.name), call.inside))
+    loads = [call for call in written if call.name == LOADS and call.owner.startswith(FAST)]
+    if not loads or not any(call.name in CALLS[2:] for call in written):
         raise InputError(f"expected {FAST}Model's {LOADS} and an SFTTrainer, whose arguments say what is trained")
-    return [loads[0], *(call for call in found if call.name != LOADS)]
+    return [loads[0], *(call for call in written if call.name != LOADS)]
 
 
 def _arguments(text: str) -> Iterator[tuple[str, Argument]]:

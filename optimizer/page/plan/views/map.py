@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from optimizer.answer.answer import Answer
 from optimizer.base.units import GB
 from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.page.plan.engine import answered
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.shown import fragment
+from optimizer.search.plan.alternatives import value_of
 from optimizer.studies.cells import FITS, Cell, cells
 
 # From the fastest to twice as slow; dark words can be read on all of them.
@@ -20,8 +23,15 @@ FAST, SLOW = (94, 174, 222), (237, 245, 250)
 
 def map_view(asked: PlanQuestion) -> dict[str, Any]:
     """The map with its table."""
-    job = answered(asked).answer.job
-    return {"html": fragment("map.html", **map_values(job, cells(job)))}
+    answer = answered(asked).answer
+    return {"html": fragment("map.html", **map_values(answer.job, cells(answer.job, valued(answer))))}
+
+
+def valued(answer: Answer) -> tuple[Plan, float] | None:
+    """The plan of an answer with the value by which it is the best, if there is one."""
+    if answer.plan is None or answer.estimate is None:
+        return None
+    return answer.plan, value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
 
 
 def map_values(job: Job, every: Sequence[Cell]) -> dict[str, Any]:

@@ -85,27 +85,27 @@ def _least_of_uniform(problem: LayoutProblem, slowest: float, at_most: float) ->
         ends[:, stage] += kinds[kind].forward, kinds[kind].backward + kinds[kind].always
     ends += problem.seconds / 2
     total = problem.layers
-    held = (np.floor((slowest - ends.sum(axis=0)) / (forward + backward)) + 1).clip(0)[:, None]
+    least = (np.floor((slowest - ends.sum(axis=0)) / (forward + backward)) + 1).clip(0)[:, None]
     most = (most_layers(problem, problem.slowest_within(at_most)) if at_most < inf else np.full(pp, total))[:, None]
-    after, ahead, shorter = np.arange(total + 1) + 0 * held, np.arange(pp)[::-1, None], (held - 1).clip(0)
+    after, ahead, shorter = np.arange(total + 1) + 0 * least, np.arange(pp)[::-1, None], (least - 1).clip(0)
     until, most_until, most_after = total - after, np.cumsum(most, axis=0), shorter.sum() - np.cumsum(shorter, axis=0)
 
     def chain(there: float, back: float, end: FloatArray, end_back: FloatArray) -> FloatArray:
         """The longer of two: to the last stage and back, or s alone after what comes before it [s]."""
         behind = end_back.sum() - np.cumsum(end_back)[:, None]
         round_trip = total * there + end.sum() + after * back + behind
-        alone = until * there + np.cumsum(end)[:, None] + ahead * (held * there + end[:, None])
+        alone = until * there + np.cumsum(end)[:, None] + ahead * (least * there + end[:, None])
         return np.asarray(np.maximum(round_trip, alone))
 
     there, back = ends
-    steady = (m - 1 - ahead) * (held * (forward + backward) + (there + back)[:, None])
+    steady = (m - 1 - ahead) * (least * (forward + backward) + (there + back)[:, None])
     seconds = steady + chain(forward, backward, there, back) + chain(backward, forward, back, there)
     first = (until - (most_until - most[0])).clip(0)
     last = (after - (most_after - shorter[-1]) * (ahead > 0)).clip(0)
     once = np.full_like(seconds, least_once(problem))
     for form in (form for form in once_forms(problem) if form[DENSE] >= 0):
         once = np.maximum(once, np.maximum(first * form[DENSE] + form[EMBEDDING], last * form[DENSE] + form[HEAD]))
-    may = (until <= most_until) & (after <= most_after) & (until >= held)
+    may = (until <= most_until) & (after <= most_after) & (until >= least)
     return float(np.min(np.where(may, seconds + once, inf))) * (1 - ROUNDING)
 
 
