@@ -63,7 +63,9 @@ def cells(job: Job, answered: tuple[Plan, float] | None = None) -> list[Cell]:
     best, least = _best(job), _least_memory(job)
     if answered:
         plan, value = answered
-        best[plan.tp, plan.pp] = min(best.get((plan.tp, plan.pp), (value, plan)), (value, plan), key=lambda each: each[0])
+        best[plan.tp, plan.pp] = min(
+            best.get((plan.tp, plan.pp), (value, plan)), (value, plan), key=lambda each: each[0]
+        )
     tps = {*powers(min(MOST_TP, job.limits.max_tp or job.cluster.scale_up_size)), *(tp for tp, _ in least)}
     pps = {*powers(min(MOST_PP, job.model.layers)), *(pp for _, pp in least)}
     return [_cell(job, (tp, pp), best, least) for tp in sorted(tps) for pp in sorted(pps)]

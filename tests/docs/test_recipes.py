@@ -184,7 +184,9 @@ RECIPES: dict[str, dict[str, str | tuple[tuple[str, str], ...]]] = {
             ),
         ),
         "optimizer/api.py": (("    max_vpp: int | None = None,\n", "    max_pp: int | None = None,\n"),),
-        "optimizer/constraints/space.py": (("for pp in degrees if pp <= model.layers", " and pp <= limits.max_pp"),),
+        "optimizer/constraints/space.py": (
+            ("if pp <= (1 if job.method.layers else model.layers)", " and pp <= limits.max_pp"),
+        ),
     },
     "A stack parameter": {
         "optimizer/job/stack.py": (("_PARAMETERS: Mapping[str, tuple[float, float, float, str, str]] = {\n", DRIVER),),
