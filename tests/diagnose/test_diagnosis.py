@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,5 +192,8 @@ def test_printed_operations_are_held_to_ours_by_the_convention_that_gives_them(c
 
 @pytest.mark.parametrize(("measured", "verdict"), [(0.89, ABOVE), (0.9, WITHIN), (1.1, WITHIN), (1.11, BELOW)])
 def test_the_ends_of_the_interval_are_within_it(measured: float, verdict: str) -> None:
-    asked = SimpleNamespace(measured=measured, interval=Interval(low=0.9, high=1.1))
-    assert Diagnosis.verdict.fget(asked) == verdict  # type: ignore[attr-defined]
+    found = Diagnosis(
+        **{"measured": measured, "predicted": 1.0, "interval": Interval(low=0.9, high=1.1), "explanations": ()},
+        **{"excluded": (), "signs": (), "test": None, "tested": None},
+    )
+    assert found.verdict == verdict

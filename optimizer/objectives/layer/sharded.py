@@ -123,8 +123,8 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     ZeRO-3 gathers the weights before the forward and again before the backward pass; whole layers that are recomputed
     keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
     sharding group (HSDP) they stay inside it. Weights are gathered for every forward pass of the loss, and for no
-    backward pass that does not reach their layer. Where gradients
-    are `reduced_once`, a forward pass finds the weights that the backward pass before it gathered.
+    backward pass that does not reach their layer. Where gradients are `reduced_once`, a forward pass finds the weights
+    that the backward pass before it gathered.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).

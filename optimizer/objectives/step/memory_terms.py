@@ -177,12 +177,10 @@ def updated_bytes(layer_costs: LayerCosts) -> FloatArray:
     each = layer_costs.job.update_rule.temporaries
     if not each:
         return np.zeros(len(layer_costs))
-    largest, by_kind = (
-        np.minimum(_largest_layer(layer_costs, TRAINED), largest_matrix(layer_costs)),
-        layer_costs.by_kind,
-    )
+    largest = np.minimum(_largest_layer(layer_costs, TRAINED), largest_matrix(layer_costs))
     for kind in (EMBEDDING, HEAD):
-        largest = np.maximum(largest, np.minimum(by_kind[kind].trained_shared, layer_costs.job.model.embedding_params))
+        trained = layer_costs.by_kind[kind].trained_shared
+        largest = np.maximum(largest, np.minimum(trained, layer_costs.job.model.embedding_params))
     return largest * sharded_bytes(layer_costs, each, 1)[0]
 
 

@@ -69,6 +69,24 @@ def test_no_layout_of_two_kinds_of_layers_beats_the_bound(seed: int) -> None:
     assert least_objective(problem) <= every_cut.loads(replace(problem, usable=inf), {}).least.min()
 
 
+def test_what_fills_the_memory_to_the_last_byte_is_found() -> None:
+    """The program rounds bytes up: two layers and what is beside them take one of its steps too many."""
+    layer = {"forward": 1.0, "backward": 2.0, "static": 0.3}
+    kinds = {"embedding": {}, "dense": {**layer, "per_step": 1.0}, "moe": {**layer, "per_step": 5.0}, "head": {}}
+    problem = LayoutProblem(
+        **costs(kinds, fixed=0.1),
+        sequence=(("embedding", 1), ("dense", 48), ("moe", 48), ("head", 1)),
+        pp=64,
+        microbatches=576,
+        in_flight=(1.0,) * 64,
+        usable=0.7 * (1 + 1e-12),
+    )
+    layout = best_assignment(problem)
+    assert layout.proven
+    assert max(layout.layers_per_stage) == 2
+    assert max(layout.memory) <= problem.usable
+
+
 def test_a_pipeline_of_many_stages_is_proven_without_a_search() -> None:
     """96 layers on 64 stages can be cut in more ways than anything could compare."""
     layer = {"forward": 1.0, "backward": 2.0, "per_step": 5.0}

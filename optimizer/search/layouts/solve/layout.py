@@ -118,13 +118,18 @@ def best_assignment(
     if limit < inf:
         cuts = few_cuts(problem, problem.slowest_within(limit))
     attempts = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts
-    for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
-        if layout and layout.proven:
-            return replace(layout, least=layout.objective)
-        if layout and (best is None or layout.objective < best.objective):
-            best, limit = layout, layout.objective * (1 + ROUNDING)
-            if (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:
+    try:
+        for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
+            if layout and (best is None or layout.objective < best.objective * (1 + ROUNDING)):
+                best, limit = layout, layout.objective * (1 + ROUNDING)
+            if layout and layout.proven and best:
+                return replace(best, proven=True, least=best.objective)
+            if layout and (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:
                 break
+    except Infeasible:  # the program rounds bytes up, so that it may not hold what fills the memory
+        if best is None:
+            raise
+        return replace(best, proven=True, least=best.objective)
     if cuts is not None:
         return _shaped(problem, cuts, limit)
     if best is None:
