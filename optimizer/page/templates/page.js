@@ -59,7 +59,8 @@ async function answer(push) {
     if (found.mine) putMine(found.mine);
     document.title = found.title + " - mfu-optimizer";
     shorten(found.title);
-    if (push !== HELD) remember(found.address, push);
+    // A browser takes 10 to 30 ms to note an address: once the answer is painted.
+    if (push !== HELD) requestAnimationFrame(() => setTimeout(() => remember(found.address, push)));
     byId("answer").classList.remove("old");
     byId("answer").dataset.answered = Number(byId("answer").dataset.answered || 0) + 1;
     refresh();
