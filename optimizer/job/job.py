@@ -377,8 +377,8 @@ class Job:
 
     @cached_property
     def software(self) -> Stack:
-        """The stack without what the job's device or number format cannot have switched on."""
-        return within_reach(self.stack, self.cluster.device, self.dtype)
+        """The stack without what the job's device, number format or model cannot have switched on."""
+        return within_reach(self.stack, self.cluster.device, self.dtype, self.model)
 
     @property
     def row_multiple(self) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
 from optimizer.job.hardware import Device
+from optimizer.job.model import Model
 from optimizer.job.stack import Stack
 
 
@@ -24,6 +25,7 @@ class Switch:
     formats: tuple[str, ...] = ()  # number formats that can have another state; empty: all
     units: str = ""  # number format that a device must have units for
     recipes: tuple[str, ...] = ()  # recipes of 8 bits that can have another state; empty: all
+    gated: bool = False  # whether only models whose MLP has a gate can have another state
 
     def features(self, state: str) -> dict[str, Any]:
         """The features of a state. Raises InputError for one that it has not.
@@ -55,11 +57,12 @@ class Switch:
                 return state
         return ""
 
-    def possible(self, stack: Stack, device: Device, dtype: str) -> bool:
-        """Whether a job of this software in this format on this device can have another state than the first."""
+    def possible(self, stack: Stack, device: Device, dtype: str, model: Model) -> bool:
+        """Whether a job of this software, device, format and model can have another state than the first."""
         allowed = not self.recipes or stack.features.fp8_recipe in self.recipes
         in_format = not self.formats or dtype in self.formats
-        return allowed and in_format and (not self.units or self.units in device.peak_flops)
+        has_units = not self.units or self.units in device.peak_flops
+        return allowed and in_format and has_units and (model.gated_mlp or not self.gated)
 
 
 @cache
@@ -71,15 +74,15 @@ def switches() -> Mapping[str, Switch]:
     }
 
 
-def within_reach(stack: Stack, device: Device, dtype: str) -> Stack:
-    """The stack without what this device or number format cannot have on.
+def within_reach(stack: Stack, device: Device, dtype: str, model: Model) -> Stack:
+    """The stack without what this device, number format or model cannot have on.
 
-    >>> from optimizer.catalog import load_device
-    >>> stack = switched_to(Stack(name="mine"), {"fused_experts": "on"})
-    >>> [within_reach(stack, load_device(name), "fp8").features.fused_experts for name in ("h100", "gb200")]
+    >>> from optimizer.catalog import load_device, load_model
+    >>> stack, model = switched_to(Stack(name="mine"), {"fused_experts": "on"}), load_model("deepseek-v3")
+    >>> [within_reach(stack, load_device(name), "fp8", model).features.fused_experts for name in ("h100", "gb200")]
     [False, True]
     """
-    beyond = [switch for switch in switches().values() if not switch.possible(stack, device, dtype)]
+    beyond = [switch for switch in switches().values() if not switch.possible(stack, device, dtype, model)]
     least = {switch.name: next(iter(switch.states)) for switch in beyond}
     return switched_to(stack, {name: state for name, state in least.items() if switches()[name].state(stack) != state})
 

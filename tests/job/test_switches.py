@@ -27,12 +27,14 @@ def test_a_state_that_there_is_not_is_refused() -> None:
         pins("graphs=some")
 
 
-def test_experts_are_fused_in_mxfp8_alone() -> None:
+def test_gated_experts_are_fused_in_mxfp8_alone() -> None:
     fused, gb200 = switched_to(Stack(name="mine"), {"fused_experts": "on"}), load_cluster("gb200-nvl72").device
+    gated, plain = load_model("deepseek-v3"), load_model("nemotron-3-nano")
     for recipe, holds in (("usual", True), ("mxfp8", True), ("blockwise", False), ("tensorwise", False)):
         stack = switched_to(fused, {"fp8_recipe": recipe})
-        assert within_reach(stack, gb200, "fp8").features.fused_experts == holds
-    assert not within_reach(fused, gb200, "bf16").features.fused_experts
+        assert within_reach(stack, gb200, "fp8", gated).features.fused_experts == holds
+    assert not within_reach(fused, gb200, "bf16", gated).features.fused_experts
+    assert not within_reach(fused, gb200, "fp8", plain).features.fused_experts
 
 
 def test_graphs_of_parts_hide_launches_where_no_layer_is_recomputed_whole() -> None:
