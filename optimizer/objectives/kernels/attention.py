@@ -74,9 +74,15 @@ def flash_seconds(job: Job, core: Attention) -> FloatArray:
 
 
 def scan_seconds(job: Job, core: Scan) -> FloatArray:
-    """Time of the forward kernels of a recurrence: the slower of their operations and of their bytes [s]."""
+    """Time of the forward kernels of a recurrence: the slower of their operations and of their bytes [s].
+
+    They are written for the units of A100, so that a higher peak than that of H100 makes them no faster.
+
+    Source: state-spaces/mamba, mamba_ssm/ops/triton/ssd_combined.py; that the steps of Nemotron 3 are 2.6 times as long
+    on H100 as on GB300 (NVIDIA-NeMo/Megatron-Bridge @067f987df, docs/performance-summary-archive.md) and not 3.3.
+    """
     device = job.cluster.device
-    peak = device.peak(job.wide_dtype)
+    peak = min(device.peak(job.wide_dtype), H100)
     rate = job.stack["attention_efficiency"] * generation_rate("flash", peak) * SCAN_RATE
     waves = core.blocks / device.sms
     return scan_time(
