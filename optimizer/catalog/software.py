@@ -52,7 +52,7 @@ def families() -> Mapping[str, SoftwareFamily]:
     """Every family by name.
 
     >>> list(families()["megatron-bridge"].releases)[-1], families()["megatron-bridge"].newest.rates
-    ('26.08', 'megatron-bridge-2025')
+    ('26.10', 'megatron-bridge-2025')
     """
     tables = tomllib.loads((presets_folder() / FILE).read_text("utf-8"))
     by_name = {}
@@ -88,7 +88,7 @@ def releases() -> Mapping[str, SoftwareRelease]:
     """Every release by what its stack is called.
 
     >>> releases()["megatron-bridge-26.02"].on, releases()["megatron-bridge"].name
-    ({'graphs': 'parts'}, '26.08')
+    ({'graphs': 'parts'}, '26.10')
     """
     return {release.spelled: release for family in families().values() for release in family.releases.values()}
 

@@ -27,7 +27,7 @@ def test_a_release_has_the_rates_of_its_fit_and_its_switches(name: str) -> None:
 
 
 def test_a_family_is_its_newest_release_and_one_more_target_may_follow() -> None:
-    assert load_stack("megatron-bridge") == load_stack("megatron-bridge@26.08")
+    assert load_stack("megatron-bridge") == load_stack("megatron-bridge@26.10")
     assert known_stack("megatron-bridge@26.02@megatron-lm").name == "megatron-bridge-26.02@megatron-lm"
     assert load_stack("torchtitan@2024") == preset_stack("torchtitan-2024")
     assert load_stack("torchtitan").parameters == preset_stack("torchtitan-2024").parameters
