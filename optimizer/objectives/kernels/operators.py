@@ -275,8 +275,10 @@ def expert_gemms(
 
     A rank computes tokens / tp * top_k * etp routed tokens on experts split etp ways; the busiest of several ranks
     computes `imbalance` times the mean, in grouped kernels at `rate` times what one product of that shape reaches, and
-    `grouped_rate` of that: experts differ in their tokens, and each starts and ends on its own. The rows of each expert
-    are filled up to a `multiple`, (multiple - 1) / 2 of them on average.
+    `grouped_rate` of that: experts differ in their tokens, and each starts and ends on its own. One expert alone is a
+    product as any other. The rows of each expert are filled up to a `multiple`, (multiple - 1) / 2 of them on average.
+
+    Source: NVIDIA/TransformerEngine, transformer_engine/pytorch/module/grouped_linear.py (a product for each expert).
     """
     experts = model.experts
     if experts is None:
@@ -287,7 +289,7 @@ def expert_gemms(
     rows = t / shapes.tp * experts.top_k * shapes.etp * busy / local + (multiple - 1.0) / 2.0
     width = experts.ffn_hidden / shapes.etp
     up = (2 if model.gated_mlp else 1) * width
-    grouped = rate * grouped_rate(rows)
+    grouped = np.where(local > 1.0, rate * grouped_rate(rows), 1.0)
     gemms: tuple[Gemm, ...] = (
         Gemm(name="router", m=t / shapes.sp, n=_full(t, experts.count), k=_full(t, model.hidden), low_precision=False),
         Gemm(name="experts_up", m=rows, n=up, k=_full(t, model.hidden), batch=local, rate=grouped),

@@ -92,6 +92,15 @@ def test_fused_experts_move_each_routed_row_twice_and_keep_only_the_shared_activ
     assert plain["activation"].forward_bytes[0] == pytest.approx(9 * moved["activation"].forward_bytes[0])
 
 
+def test_one_expert_alone_is_a_product_as_any_other() -> None:
+    stack = Stack(name="mine", parameters={"expert_efficiency": 0.8})
+    for ep, rate in ((8, 1.0), (4, 0.8 * 2252.8 / 2288.8)):
+        layer = layer_operators(load_model("mixtral-8x7b"), shapes(ep=ep), stack, moe=True)
+        for product in (each for each in layer.gemms if each.name.startswith("experts_")):
+            assert product.m * product.batch / stack["expert_imbalance"] == pytest.approx(4096)
+            assert product.rate == pytest.approx(rate)
+
+
 def test_one_rank_with_all_experts_computes_every_token_however_uneven_the_routing() -> None:
     """Rows of the experts' products: tokens x top_k together on one rank, 1.65 times the share of the busiest of 8."""
     model, stack = load_model("mixtral-8x7b"), Stack(name="mine", features=Features(routing="trained"))
