@@ -123,7 +123,8 @@ class BestAgainstMeasured:
         return [
             f"{switch.name} {state or 'its own'}"
             for switch, state, ours in states
-            if state != ours and switch.possible(self.job.stack, self.job.cluster.device, self.job.dtype)
+            if state != ours
+            and switch.possible(self.job.stack, self.job.cluster.device, self.job.dtype, self.job.model)
         ]
 
     @cached_property
