@@ -38,7 +38,8 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
         "gradient_checkpointing": tuning.checkpoints(plan) or plan.activation_offload > 0,
         "optimizer": own.optimizer(job),
         "learning_rate": 0.0002 if method.adapts else 0.00002,
-        **tuning.number_format(job),
+        **tuning.number_format(job, plan),
+        **({"bf16": "full"} if tuning.unmixed(job, plan) else {}),
         **own.switched(job, plan),
         "attn_implementation": tuning.attention(job, "flash_attention_2"),
     }

@@ -83,10 +83,14 @@ LIGER_KEYS: Mapping[str, str] = {
 }  # what switches it on
 # What is held of a weight that is trained: a master copy and moments in fp32, by LLaMA-Factory its gradient too.
 # Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py; hiyouga/LLaMA-Factory v0.9.5,
-# src/llamafactory/model/adapter.py, init_adapter (cast_trainable_params_to_fp32).
+# src/llamafactory/model/adapter.py, init_adapter (cast_trainable_params_to_fp32); huggingface/accelerate v1.15.0,
+# src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and accelerator.py for FSDP1.
 IN_DEEPSPEED: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0}
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
+IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
 PURE = "pure_bf16"
+MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the value of a path of number formats
+UNMIXED = "full"  # Axolotl's word for bf16 without
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
@@ -219,11 +223,17 @@ def _usual_optimizer(launch: Launch, values: Values) -> None:
 
 
 def _states(launch: Launch, values: Values, software: str) -> None:
-    """Note weights in fp32 of whole training: DeepSpeed's optimizer has them, and LLaMA-Factory unless told not to."""
+    """Note weights in fp32 of whole training: DeepSpeed has them, Accelerate's FSDP where formats are mixed, and
+    LLaMA-Factory unless told not to.
+    """
     settings = launch.settings
-    if str(settings.get("train", "")).startswith(ADAPTERS) or settings["fsdp"]:
+    if str(settings.get("train", "")).startswith(ADAPTERS):
         return
-    if settings["zero_stage"] or any(path.startswith(OWN) for path in values):
+    if settings["fsdp"]:
+        if mixing := next((path for path in PRECISION if values.get(path) in MIXED), ""):
+            settings |= IN_FSDP
+            launch.assumed.append(f"{mixing} {values[mixing]}: Accelerate's FSDP then holds what it trains in fp32")
+    elif settings["zero_stage"] or any(path.startswith(OWN) for path in values):
         settings |= IN_DEEPSPEED
     elif software == "llama-factory" and values.get(PURE) is not True:
         settings |= UPCAST
@@ -322,7 +332,7 @@ def _overlap(values: Values, stage: int) -> dict[str, Any]:
 
 def _numbers(launch: Launch, values: Values) -> None:
     mixed = str(values.get("mixed_precision", ""))
-    path = next((path for path in PRECISION[1:] if values.get(path) is True), "")
+    path = next((path for path in PRECISION[1:] if values.get(path) in (True, UNMIXED)), "")
     if values.get(WIRE) in ("fp32", "bf16", "fp16"):
         launch.say("grad_bytes", 4 if values[WIRE] == "fp32" else 2, WIRE)
     if mixed in ("bf16", "fp16", "fp8"):

@@ -198,14 +198,25 @@ def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object
         "output_dir": OUTPUT,
         "per_device_train_batch_size": samples(job, plan),
         "gradient_accumulation_steps": plan.num_microbatches,
-        **number_format(job),
+        **number_format(job, plan),
         "optim": own.optimizer(job),
     }
 
 
-def number_format(job: Job) -> dict[str, object]:
-    """The format of matrix products by the Trainer's keys; bf16, which some take unasked, is denied beside fp16."""
-    return {"fp16": True, "bf16": False} if job.dtype == "fp16" else {"bf16": True}
+def number_format(job: Job, plan: Plan) -> dict[str, object]:
+    """The format of matrix products by the Trainer's keys; bf16, which some take unasked, is denied beside fp16, and
+    where weights are `unmixed`.
+    """
+    return {"fp16": True, "bf16": False} if job.dtype == "fp16" else {"bf16": not unmixed(job, plan)}
+
+
+def unmixed(job: Job, plan: Plan) -> bool:
+    """Whether formats must not be mixed, so that trained weights stay in half precision: Accelerate's FSDP holds them,
+    their gradients and moments in fp32 where they are.
+
+    Source: huggingface/accelerate v1.15.0, src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
+    """
+    return sharded(plan) and not job.method.adapts and not job.stack.features.master_bytes
 
 
 def attention(job: Job, flash: str) -> str:
@@ -259,7 +270,8 @@ def accelerate_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     """`accelerate launch --config_file` of replicas, or of FSDP2 where it shards; nothing on one GPU."""
     if plan.dp == 1:
         return ""
-    values = {**cluster_values(job), "mixed_precision": job.dtype, "distributed_type": "MULTI_GPU"}
+    mixed = "no" if unmixed(job, plan) else job.dtype
+    values = {**cluster_values(job), "mixed_precision": mixed, "distributed_type": "MULTI_GPU"}
     if sharded(plan):
         values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(plan)}
     return yaml_file([f"{plan.dp} processes, with the file beside it"], dict(sorted(values.items())))

@@ -33,15 +33,16 @@ def asked(text: str, gpus: int = 2) -> LaunchAsRead:
 @pytest.mark.parametrize(
     ("text", "memory"),
     [
-        ("fsdp: full_shard auto_wrap offload\n", 32),
-        ("fsdp_config: {fsdp_reshard_after_forward: true, fsdp_offload_params: true}\n", 32),
+        ("fsdp: full_shard auto_wrap offload\n", 64),
+        ("fsdp: full_shard auto_wrap offload\nbf16: false\n", 32),
+        ("fsdp_config: {fsdp_reshard_after_forward: true, fsdp_offload_params: true}\n", 64),
         ("deepspeed_config: {zero_stage: 3, offload_optimizer_device: cpu, offload_param_device: cpu}\n", 64),
         ("zero_optimization: " + json.dumps(ZERO) + "\n", 64),
     ],
 )
 def test_they_are_read(text: str, memory: int) -> None:
-    """DeepSpeed's states are in fp32."""
-    text = TRAINER + text
+    """States are in fp32 in DeepSpeed, and in FSDP where formats are mixed."""
+    text = (TRAINER.replace("bf16: true\n", "") if "bf16" in text else TRAINER) + text
     launch = launch_of(text)
     assert launch.settings["hosted_weights"] is True
     assert not launch.unsearched
@@ -69,7 +70,8 @@ def test_another_stage_takes_them_back() -> None:
 
 def test_a_larger_micro_batch_that_is_sure_to_fit_is_offered() -> None:
     """The fastest micro-batch fits with 83 %; the largest that is sure gains too, and a patch can have it."""
-    edits = improve(asked(TRAINER + "fsdp: full_shard offload\nuse_liger_kernel: false\n")).edits
+    pure = TRAINER.replace("bf16: true", "bf16: false")
+    edits = improve(asked(pure + "fsdp: full_shard offload\nuse_liger_kernel: false\n")).edits
     sure = [edit.after.plan.micro_batch for edit in edits if edit.names == {"micro_batch"} and edit.sure]
     assert sure
     assert min(sure) > 1

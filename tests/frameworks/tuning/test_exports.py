@@ -95,6 +95,24 @@ def test_several_gpus_shard_with_fsdp(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", YAMLS)
+def test_weights_that_fsdp_shards_stay_in_half_precision(target: str) -> None:
+    """Accelerate casts what is trained up to fp32 where formats are mixed: the files do not, and are read as priced."""
+    chosen = Plan(dp=8, micro_batch=2, num_microbatches=8, zero_stage=3, recompute="full")
+    found = with_plan(target, 8, chosen, train="full")
+    texts = exported(found).texts
+    values = YAML(typ="safe").load(texts[YAMLS[target]])
+    assert values["bf16"] == ("full" if target == "axolotl" else False)
+    assert "mixed_precision: bf16" not in texts.get("accelerate.yaml", "")
+    ours = texts[YAMLS[target]]
+    mixed = ours.replace("bf16: false", "bf16: true").replace("bf16: full", "bf16: auto")
+    for text, bytes_each in ((ours, None), (mixed, 12)):
+        launch = read_launch([File(YAMLS[target], text.encode())], 8).launch
+        assert launch.settings.get("dtype", "bf16") == "bf16"
+        if "fsdp" in text:
+            assert launch.settings.get("optimizer_bytes") == bytes_each
+
+
+@pytest.mark.parametrize("target", YAMLS)
 def test_a_device_without_bf16_trains_adapters_in_fp16(target: str) -> None:
     """Without FlashAttention-2, whose kernels are for bf16's devices; all weights want a master copy to be scaled."""
     where = {"cluster": load_cluster("t4"), "dtype": "fp16", "global_batch": 4, "seq_len": 512}
