@@ -11,6 +11,7 @@ the folders of $OPTIMIZE_PRESETS, then in the `presets` folder beside the user's
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from optimizer.base.names import refusal
 ENDINGS = (".toml", ".json")
 VARIABLE = "OPTIMIZE_PRESETS"
 OWN_ENDINGS = {"model": (".toml", ".json"), "cluster": (".toml",), "stack": (".toml",)}
-UNSPELLED = str.maketrans("", "", "-_ ")  # what does not matter of a name
+BETWEEN, PARTS = re.compile(r"(?<=\d)[-_ ]+(?=\d)"), re.compile(r"[_ ]|(?<!\d)-|-(?!\d)")  # of a name's words
 
 
 def file_of(name: str | Path, folder: str | Path = "") -> Path | None:
@@ -102,9 +103,9 @@ def own_file(kind: str, name: str) -> Path | None:
 
 
 def spelling(name: str) -> str:
-    """What stays of a name when spellings are compared.
+    """What stays of a name when spellings are compared: what parts its words goes, but between digits.
 
-    >>> spelling("GPT-3 175B")
-    'gpt3175b'
+    >>> spelling("GPT-3 175B"), spelling("Llama-3.1_8B"), spelling("llama3-3B"), spelling("LLaMA 33B")
+    ('gpt3-175b', 'llama3.1-8b', 'llama3-3b', 'llama33b')
     """
-    return name.lower().translate(UNSPELLED)
+    return PARTS.sub("", BETWEEN.sub("-", name.lower()))

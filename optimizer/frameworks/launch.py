@@ -37,6 +37,7 @@ class Launch:
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         following: what the program makes of a plan's settings that no file states, None for nothing.
         fixed: settings that none of these files can state otherwise.
+        lacks: why its program may not have a key that no file gives, "" where it surely has it.
     """
 
     program: str
@@ -53,6 +54,7 @@ class Launch:
     family: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
+    lacks: Callable[[str], str] = lambda key: ""
 
     def say(self, name: str, value: Any, written: str = "") -> None:
         """Note a setting; `written` is how the file calls it."""

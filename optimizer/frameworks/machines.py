@@ -34,7 +34,7 @@ ALONE = (
 TABLES: Mapping[str, Any] = content("optimizer.frameworks", "machines.toml")
 LAUNCHER: Mapping[str, str] = TABLES["launcher"]
 NAMED = "|".join(f"(?P<{name.replace('-', '_')}>{text})" for name, text in TABLES["devices"].items())
-DEVICES = re.compile(rf"(?<![a-z0-9])(?:{NAMED})(?![0-9])", re.IGNORECASE)
+DEVICES = re.compile(rf"(?:(?<![a-z0-9])|(?<=[0-9]x))(?:{NAMED})(?![0-9])", re.IGNORECASE)
 FAMILIES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(rf"(?<![a-z0-9])(?:{text})(?![0-9])", re.IGNORECASE) for name, text in TABLES["families"].items()
 }
@@ -129,8 +129,8 @@ def device_in(text: str) -> str:
 
     >>> device_in("--constraint=v100-32g"), device_in("llama3_8b_h100.sh"), device_in("--partition=gpu_a100-40")
     ('v100-32', 'h100', 'a100-40')
-    >>> device_in("end_to_end/tpu/v5p train.sh"), device_in("../gaudi_spawn.py --use_habana")
-    ('tpu-v5p', 'gaudi2')
+    >>> device_in("tpu/v5p train.sh"), device_in("../gaudi_spawn.py --use_habana"), device_in("llama3-64xgb300-8k.toml")
+    ('tpu-v5p', 'gaudi2', 'gb300')
     """
     match = DEVICES.search(text.replace("_", " "))
     if not match:

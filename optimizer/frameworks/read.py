@@ -11,12 +11,21 @@ from pathlib import Path
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
-from optimizer.frameworks.bash.config import QUIET, TrainingCommand, shipped_config, subcommand, training_with_config
+from optimizer.frameworks.bash.config import (
+    QUIET,
+    SUBCOMMAND,
+    TrainingCommand,
+    shipped_config,
+    subcommand,
+    training_with_config,
+)
+from optimizer.frameworks.bash.config import UNSLOTH as UNSLOTH_KEY
 from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
-from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
+from optimizer.frameworks.config.file import NEMO, OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, checked
+from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
@@ -32,6 +41,7 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
+from optimizer.frameworks.nemo.recipe import is_program
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
 from optimizer.frameworks.unsloth.script import is_script
@@ -49,6 +59,13 @@ KINDS: Mapping[str, str] = {
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
+# Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
+KNOWN_BY, TRAINERS = (
+    ("finetuning_type", "base_model", SUBCOMMAND, UNSLOTH_KEY, TRAINER),
+    ("run_clm.py", "sft.py", "dpo.py"),
+)
+# Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
+PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 FOLDERS = 4  # of a path, its file among them, whose names tell of the accelerators
@@ -334,6 +351,15 @@ def _keyed_launch(
     if gpus is not None and "gpus" not in source.launch.written:
         source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
+    if command.among > 1:
+        source.launch.assumed.append(
+            f"of {command.among} commands with settings the one that has most, of equals the last"
+        )
+    own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
+    if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
+        source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
+        if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
+            source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
     note_sources(source.launch, reading)
     if "device" not in source.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
         source.launch.say("device", device, "#SBATCH")
@@ -404,6 +430,8 @@ def config_of(file: File) -> ConfigFile:
     kind = kind_of(file)
     if kind != PYTHON:
         return ConfigFile(file.name, file.text, kind, data=file.data)
+    if is_program(file.text):
+        return ConfigFile(file.name, file.text, NEMO, data=file.data)
     try:
         functions = config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:

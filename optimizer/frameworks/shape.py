@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.catalog import load_model, model_names, model_spellings, preset_model
 from optimizer.catalog.models import base_of
+from optimizer.catalog.places import spelling
 from optimizer.frameworks.launch import Launch
 from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 
@@ -62,20 +63,16 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
 def named(text: str) -> str:
     """The preset that a name on the Hugging Face hub means, "" for none.
 
-    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("Qwen/Qwen3-4B-Instruct-2507"), named("someone/else")
-    ('llama3.1-8b', 'qwen3-4b', '')
+    >>> named("meta-llama/Meta-Llama-3.1-8B"), named("Qwen/Qwen3-4B-Instruct-2507"), named("llama3-3B"), named("x/y")
+    ('llama3.1-8b', 'qwen3-4b', '', '')
     """
-    spellings = {_bare(spelling): name for spelling, name in model_spellings().items()}
-    bare = _bare(text.rpartition("/")[2])
+    spellings = {spelling(known): name for known, name in model_spellings().items()}
+    bare = spelling(text.rpartition("/")[2])
     for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
         for start in ("", "meta"):
             if bare.endswith(end) and (preset := spellings.get(bare.removeprefix(start).removesuffix(end))):
                 return preset
     return base_of(text)
-
-
-def _bare(text: str) -> str:
-    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def filled(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,16 @@ UNNAMED: list[tuple[str, str, list[str]]] = [
     ),
     ("nano.yaml", launches.NANOTRON.replace("recompute_layer", "tp_recompute_allgather: true\n  recompute_layer"), []),
     ("nano.yaml", launches.NANOTRON.replace("dtype: bfloat16", "dtype: float32"), ["model.dtype float32"]),
+    (
+        "nano.yaml",
+        launches.NANOTRON.replace("    hidden_size", "    activation_function: gelu\n    hidden_size"),
+        ["model.model_config, of a class that is not nanotron's: read as a GPT"],
+    ),
+    (
+        "llama3.toml",
+        launches.TORCHTITAN.replace("lr = 1.5e-4", "early_step_in_backward = true"),
+        ["optimizer.early_step_in_backward"],
+    ),
     ("mpt.yaml", f"{FOUNDRY}precision: fp32\n", ["precision fp32"]),
     ("mpt.yaml", f"{FOUNDRY}callbacks: {{speed_monitor: {{window_size: 10}}}}\n", []),
     ("sft.yaml", f"{launches.TRAINER}optim: rmsprop\n", ["optim rmsprop"]),
@@ -185,6 +195,12 @@ torchrun --nproc_per_node 8 {program} --num-layers 32 --hidden-size 4096 --num-a
         ("pretrain_mamba.py", "", ["pretrain_mamba.py, which trains no decoder"]),
         ("pretrain_gpt.py", "--decoder-seq-length 4096", ["--decoder-seq-length 4096"]),
         ("pretrain_gpt.py", "--deepspeed --mlp-type residual", ["--mlp-type residual"]),
+        ("pretrain_gpt.py", "--no-cuda", ["--no-cuda"]),
+        (
+            "finetune_own.py",
+            "--ffn-hidden-size 11008",
+            ["finetune_own.py, whose own code may shape the model: an MLP of 11,008 and no gate"],
+        ),
     ],
 )
 def test_what_else_megatrons_scripts_train_is_in_the_title(program: str, more: str, unpriced: list[str]) -> None:
@@ -327,6 +343,49 @@ def test_the_trainers_words_for_a_strategy_stay(name: str, text: str, after: str
     found = launch_as_read(source.launch, Controls(device="h100"), name)
     changes = source.changes(found.job, found.plan, replace(found.plan, zero_stage=2), {})
     assert after in next(iter(source.edited(changes)))[name].decode()
+
+
+OLD_TITAN = """[model]
+name = "llama3"
+flavor = "8B"
+[training]
+batch_size = 2
+seq_len = 8192
+tensor_parallel_degree = 1
+%s
+[experimental]
+pipeline_parallel_degree = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "change", "why"),
+    [
+        ("llama3.toml", OLD_TITAN % "", {"cp": 2, "dp": 4}, "parallelism.context_parallel_degree is newer than this"),
+        (
+            "llama3.toml",
+            OLD_TITAN % "data_parallel_degree = 8",
+            {"pp": 2, "dp": 4, "num_microbatches": 2, "zero_stage": 1},
+            "",
+        ),
+        ("run.sh", TRAIN, {"recompute": "full"}, "train.py may not take --gradient_checkpointing"),
+        ("run.sh", f"{TRAIN} --save_strategy no --report_to none", {"recompute": "full"}, ""),
+    ],
+)
+def test_a_key_that_a_program_may_not_have_is_not_written(
+    name: str, text: str, change: dict[str, Any], why: str
+) -> None:
+    source = read_launch([File(name, text.encode())], None if name == "run.sh" else 8)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, **change), {})
+    assert changes
+    assert source.lacking(changes).startswith(why)
+    assert bool(source.lacking(changes)) is bool(why)
+
+
+def test_the_command_that_is_read_of_several_is_told() -> None:
+    text = f"{TRAIN} --seed 1\n{TRAIN} --gradient_checkpointing true\n"
+    assert any(sentence.startswith("of 2 commands") for sentence in launch_of("run.sh", text, None).assumed)
 
 
 def test_a_variable_that_a_config_has_too_is_changed_where_it_is_set() -> None:
@@ -489,6 +548,28 @@ FORKS: list[tuple[str, str, dict[str, Any]]] = [
         {"tp": 4},
     ),
     ("simpo.yaml", f"{launches.TRAINER}beta: 10\ngamma_beta_ratio: 0.5\n", {"loss": "simpo"}),
+    (
+        "nano.yaml",
+        launches.NANOTRON.replace(
+            "    num_key_value_heads: 8\n    ", "    grouped_query: true\n    num_kv_heads: 4\n    "
+        )
+        .replace("    intermediate_size: 14336\n", "    is_starcoder2_config: true\n")
+        .replace("    tie_word_embeddings: false\n", ""),
+        {"gated_mlp": False, "norm": "layer", "kv_heads": 4, "position": "rope", "tied_embeddings": True},
+    ),
+    ("run.sh", (GPT % "").replace("torchrun $DISTRIBUTED_ARGS", "mpirun -np 8 -npernode 4 python"), {"gpus": 8}),
+    ("run.sh", f"{TRAIN} --use_gradient_checkpointing", {"recompute": "full"}),
+    ("max.yml", launches.MAXTEXT.replace("max_target_length: 8192\n", ""), {"seq_len": 2048}),
+    (
+        "llama3.toml",
+        launches.TORCHTITAN.replace("steps = 1000", 'dtype = "bfloat16"'),
+        {"optimizer_bytes": 4, "grad_bytes": 2},
+    ),
+    (
+        "llama3.toml",
+        launches.TORCHTITAN.replace('flavor = "70B"', 'flavor = "3B"'),
+        {"model": "llama3.2-3b"},  # and not that of 33 billion
+    ),
 ]
 
 
@@ -541,6 +622,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("sd.yaml", "model: {micro_batch_size: 8, unet_config: {heads: 8}}\ntrainer: {devices: 8}\n", "NeMo's diff"),
     ("shear.yaml", FOUNDRY.replace("name: mpt_causal_lm", "name: mosaic_llama2_7b"), "mosaic_llama2_7b is no model"),
     ("own.yaml", "model: {dim: 16}\ntrainer: {seed: 1}\nbatch: {size: 1}\n", "no launch that is known"),
+    ("llama3.toml", launches.TORCHTITAN.replace("shard_degree = -1", "shard_degree = 2"), "are of 16 GPUs"),
     ("easy.yaml", "worker: {actor: {global_batch_size: 128}, rollout: {n: 5}}\n", "EasyR1: reinforcement"),
     ("run.sh", "deepspeed main.py --actor_zero_stage 2 --actor_model_name_or_path a\n", "DeepSpeed-Chat's third"),
     ("run.sh", "python3 train_async.py --rollout-batch-size 128 --global-batch-size 128\n", "slime"),

@@ -205,8 +205,9 @@ def _behind(data: bytes, reach: Site) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
-    """A command that trains by a config: its keys, the configs that it names, those that hydra finds by a name, the
-    function of a Python config, the keys and options whose values nobody gave, and all its words, srun's ahead.
+    """A command that trains by a config, one `among` so many: its keys, the configs that it names, those that hydra
+    finds by a name, the function of a Python config, the keys and options whose values nobody gave, and all its words,
+    srun's ahead.
     """
 
     keys: CommandKeys
@@ -217,11 +218,18 @@ class TrainingCommand:
     machines: Mapping[str, int]
     opened: tuple[str, ...] = ()
     step: tuple[str, ...] = ()
+    among: int = 1
+
+    @property
+    def program(self) -> str:
+        """The Python file that it runs, "" for none."""
+        return next((text for text in self.step if text.endswith(".py")), "")
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
     """The command with the most keys or a named config; None where none has either."""
     best: TrainingCommand | None = None
+    candidates: set[tuple[str, ...]] = set()
     for command in reading.commands:
         words, texts = command.flat, command.texts
         if not words or texts[0].rpartition("/")[2] in QUIET:
@@ -264,7 +272,8 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
             best = candidate
-    return best
+        candidates.add(candidate.step)
+    return best and replace(best, among=len(candidates))
 
 
 def idle(texts: Sequence[str]) -> bool:
@@ -304,7 +313,7 @@ def _hydra(texts: Sequence[str]) -> Iterator[str]:
     """
     if name := _value(texts, "--config-name"):
         folder = _value(texts, "--config-path")
-        yield f"{folder}/{name}".lstrip("/") + ("" if name.endswith(".yaml") else ".yaml")
+        yield "/".join(filter(None, (folder, name))) + ("" if name.endswith(".yaml") else ".yaml")
     yield from (f"conf/training/{text[9:]}.yaml" for text in texts if re.fullmatch(r"training=\w+/\w+", text))
 
 

@@ -51,8 +51,8 @@ class ConfigLaunch:
         )
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Nothing: a key is written where its own format has it."""
-        return ""
+        """Why the program may not have one of the keys that are new; "" where it has them all."""
+        return next(filter(None, (self.launch.lacks(each.flag) for each in changes if each.before is None)), "")
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The files with these keys; a new key goes to the file that has its section."""

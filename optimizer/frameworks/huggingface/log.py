@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from optimizer.base.units import GiB, is_count
-from optimizer.frameworks.bars import timed_by_bars
+from optimizer.frameworks.bars import SEVERAL, timed_by_bars
 from optimizer.frameworks.log_line import LogFormat, LogLine, clock_seconds, decimal, of_bar
 
 BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|")
@@ -23,6 +23,7 @@ LOSSES = ("'loss':", '"loss":')
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
 RUNTIME = re.compile(r"['\"]?train_runtime['\"]?\s*[:=]\s*'?((?:\d+:)*[\d.]+)")
 ALL_STEPS = re.compile(r'\s*"global_step": (\d+),?\s*$|.*\bTotal optimization steps = ([\d,]+)')
+PACED = 100  # steps whose mean pace, in four digits, tells each of them within a few percent
 ROUNDED = 1e-3  # digits of a summary's rate [1/s]
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
 
@@ -80,15 +81,22 @@ def _values(values: Mapping[str, str]) -> LogLine | None:
 
 
 def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
-    """Bars of training; of summaries that follow each other the first where they agree: every rank prints that of one
-    run.
+    """Bars of training, unless lines with more digits tell the time of steps; of summaries that follow each other the
+    first where they agree: every rank prints that of one run.
 
     >>> two = of_training([LogLine(seconds=2.0, alone=True), LogLine(seconds=2.001, alone=True)])
     >>> two[0].seconds, two[1]
     (2.0, None)
+    >>> bars = [LogLine(bar=(step, 9), step=step, seconds=3.0, elapsed=2.0 * step) for step in (1, 2, 3)]
+    >>> paces = [LogLine(step=step, loss=1.0, elapsed=2.25 * step) for step in (1, 2, 3)]
+    >>> [line.elapsed for line in of_training([*bars, *paces]) if line]
+    [2.25, 4.5, 6.75]
     """
     exact = _unrounded(readings)
-    pairs = zip((LogLine(), *exact), exact, timed_by_bars(exact), strict=False)
+    paced = [one.step or 0 for one in exact if one.bar is None and (one.elapsed or 0.0) % 1 > 0]
+    exactly = len(paced) >= SEVERAL and max(paced) <= PACED
+    timed_lines = [None if one.bar else one for one in exact] if exactly else timed_by_bars(exact)
+    pairs = zip((LogLine(), *exact), exact, timed_lines, strict=False)
     return [
         None if (reading.alone and reading.seconds is None) or _repeats(before, reading) else timed
         for before, reading, timed in pairs

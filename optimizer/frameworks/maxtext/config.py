@@ -83,6 +83,9 @@ def mesh(plan: Plan, inside: int) -> dict[str, int]:
     return sizes
 
 
+LENGTH = 2048  # max_target_length of base.yml
+
+
 def policy(recompute: str, job: Job) -> str:
     """What remat_policy is called for a mode of recomputation, where selective keeps the projections into attention."""
     saved = SAVED_ON_HOST if job.stack.features.selective_on_host else SAVED
@@ -102,6 +105,9 @@ def read(launch: Launch, values: Values) -> None:
     settings = launch.settings
     if settings.get("experts") == 1:
         settings.pop("experts")
+    if "seq_len" not in settings and PRIMUS not in values:
+        settings["seq_len"] = LENGTH
+        launch.assumed.append(f"sequences of {LENGTH:,} tokens, as its base.yml has them (--seq-len)")
     axes = [path for key, path in ends.items() if key.endswith("_parallelism")]
     odd = [path for path in values if path.endswith("_parallelism") and not isinstance(values[path], int)]
     launch.problems += [f"{path} must be a whole number, but got {values[path]!r}" for path in odd]

@@ -31,6 +31,7 @@ from optimizer.job.plan import Plan
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 TOP_K = "--moe-router-topk"
 DEEPSPEED_CONFIG = "--deepspeed-config"
@@ -40,7 +41,7 @@ BOTH = {  # what flags and that config say, by setting
     "global_batch": "--global-batch-size",
 }
 # Flags that count GPUs: they say nothing where the user says how many there are.
-COUNTING = ("--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
+COUNTING = ("-np", "--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
 BROKEN = "no bash: is a quote or a bracket left open?"
 NOTHING_TRAINS = (
     "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
@@ -165,6 +166,10 @@ def bash_launch(
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
+    own = next((word for word in programs if word.endswith(".py") and not word.startswith(OWN)), "")
+    width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
+    if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
+        launch.unpriced.append(f"{own}, whose own code may shape the model: an MLP of {width:,} and no gate")
     launch.settings.pop("gpus_given", None)
     launch.settings.pop("alone", None)
     if reading.broken and launch.problems:

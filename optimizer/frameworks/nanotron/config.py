@@ -1,7 +1,7 @@
 """nanotron's YAML.
 
 Source of the keys: huggingface/nanotron, src/nanotron/config/config.py and models_config.py;
-src/nanotron/parallel/tensor_parallel/nn.py for what excludes what.
+src/nanotron/models/starcoder2.py; src/nanotron/parallel/tensor_parallel/nn.py for what excludes what.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from optimizer.frameworks.config.launch import (
     take,
     take_steps,
     tied,
+    whole,
     written_keys,
 )
 from optimizer.frameworks.config.method import optimizer_named
@@ -29,6 +30,12 @@ from optimizer.job.plan import Plan
 DEGREES: Mapping[str, str] = key_tables("nanotron")["plan"]
 COUNTS: Mapping[str, str] = key_tables("nanotron")["counts"]
 COUNTS_BEFORE: Mapping[str, str] = key_tables("nanotron")["counts_before"]
+MODEL = "model.model_config."
+KINDS: Mapping[str, str] = {name: f"{MODEL}is_{name}_config" for name in ("llama", "qwen2", "starcoder2")}
+ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED = (
+    f"{MODEL}{name}" for name in ("activation_function", "num_kv_heads", "multi_query", "grouped_query")
+)
+UNGATED: Mapping[str, Any] = {"gated_mlp": False, "norm": "layer", "mlp_bias": True, "attention_bias": True}
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
 # Bytes of gradients in fp32 in a bucket of "1 MB": PyTorch's DDP counts those in half precision. Its default is 25.
@@ -73,9 +80,21 @@ def read(launch: Launch, values: Values) -> None:
         launch.assumed.append(f"{settings['dp']} replicas, those that share experts included, as before 2025")
     if values.get(ENGINE, "1f1b") != "1f1b":
         launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
-    settings |= {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
+    settings |= _kind(launch, values)
     take_steps(launch, values, STEPS)
-    rest(launch, values, (ENGINE, DTYPE, *DEGREES.values(), *COUNTS.values(), *before.values()))
+    kinds = (*KINDS.values(), ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED)
+    rest(launch, values, (ENGINE, DTYPE, *DEGREES.values(), *COUNTS.values(), *before.values(), *kinds))
+
+
+def _kind(launch: Launch, values: Values) -> Mapping[str, Any]:
+    """What a model has that its counts do not say, by its class: Llama and Qwen2, or StarCoder2; another is said."""
+    if values.get(KINDS["starcoder2"]):
+        heads = 1 if values.get(MULTI_QUERY) or not values.get(GROUPED) else whole(launch, values, KV_HEADS)
+        return {**UNGATED, "position": "rope", "tied_embeddings": True} | ({"kv_heads": heads} if heads else {})
+    if ACTIVATION in values:  # a class of some fork's
+        launch.unpriced.append("model.model_config, of a class that is not nanotron's: read as a GPT")
+        return {**UNGATED, "position": "learned"}
+    return {"gated_mlp": True, "activation": "swiglu", "norm": "rms", "position": "rope"}
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -30,12 +30,13 @@ from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
-PARALLEL = "parallelism."
+PARALLEL, PIPES = "parallelism.", "experimental."
 # Older configs have the degrees in [training] and [experimental].
 SECTIONS = ("parallelism.", "training.", "experimental.")
 TABLES = key_tables("torchtitan")
 DEGREES: Mapping[str, str] = TABLES["plan"]
 REPLICATE, SHARD = "data_parallel_replicate_degree", "data_parallel_shard_degree"
+DATA = "training.data_parallel_degree"  # of both, until 2024-10
 RESHARD, SCHEDULE, SLICE = (
     "fsdp_reshard_after_forward",
     "pipeline_parallel_schedule",
@@ -66,6 +67,9 @@ KEYS = (
     ConfigKey("dtype", (), str, "bf16"),
     ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
     ConfigKey("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
+    # Weights in bf16 have gradients and moments in it, and no other copy.
+    ConfigKey("optimizer_bytes", ("training.dtype",), lambda name: 4 if name == "bfloat16" else None),
+    ConfigKey("grad_bytes", ("training.dtype",), lambda name: 2 if name == "bfloat16" else None),
 )
 COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 
@@ -86,7 +90,17 @@ def by_tokens(values: Values) -> bool:
 
 def find(values: Values, key: str) -> str:
     """The path of a degree: in its section, or in the one of older configs."""
-    return next((section + key for section in SECTIONS if section + key in values), PARALLEL + key)
+    there = next((section + key for section in SECTIONS if section + key in values), "")
+    return there or (PIPES if key.startswith("pipeline") and before_sections(values) else PARALLEL) + key
+
+
+def before_sections(values: Values) -> bool:
+    """Whether a config is of a release before 2025-02, which has no section of parallelism.
+
+    >>> [before_sections({f"{section}.tensor_parallel_degree": 8}) for section in ("training", "parallelism")]
+    [True, False]
+    """
+    return any(path.startswith(SECTIONS[1:]) and "_parallel_" in path for path in values)
 
 
 def read_configs(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> ConfigLaunch:
@@ -115,7 +129,9 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
         _schedule(launch, values)
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
-    known.append(SLICES)
+    known += [SLICES, DATA]
+    if before_sections(values):
+        launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(PARALLEL) else ""
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, CONVERTERS, ASSETS))
 
@@ -124,7 +140,8 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     """Note the GPUs and how states are sharded over them; the replicas that they make."""
     settings = launch.settings
     replicas = whole(launch, values, find(values, REPLICATE)) or 1
-    shards = -1 if values.get(find(values, SHARD), -1) == -1 else whole(launch, values, find(values, SHARD)) or -1
+    path = DATA if DATA in values else find(values, SHARD)
+    shards = -1 if values.get(path, -1) == -1 else whole(launch, values, path) or -1
     ranks = int(settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
     if "gpus" not in settings and shards > 0:
@@ -133,6 +150,9 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
         settings["gpus"] = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
     dp = max(1, int(settings.get("gpus") or settings.get("dp", 0) * ranks) // ranks)
+    if shards > 0 and dp != shards * replicas:
+        gpus = shards * replicas * ranks
+        launch.problems.append(f"{find(values, SHARD)} and the degrees beside it are of {gpus:,} GPUs (--gpus {gpus})")
     if shards == 1 and settings.get("cp", 1) == 1 and find(values, RESHARD) not in values:
         launch.say("zero_stage", 0, find(values, SHARD))
         return dp
@@ -241,7 +261,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[PIPED] = after.num_microbatches if after.pp > 1 else 1
     elif after.pp > 1:
         wanted[local] = after.micro_batch * after.num_microbatches
-        wanted[find(values, SLICE)] = after.micro_batch
+        old = before_sections(values)
+        wanted[SLICES if old else find(values, SLICE)] = after.num_microbatches if old else after.micro_batch
     else:
         wanted[local] = after.micro_batch
     wanted[STEP_TOKENS if tokens else GLOBAL] = job.global_batch * (job.seq_len if tokens else 1)
