@@ -16,6 +16,7 @@ from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.why.what_binds import Basin, Ring, Sensitivity, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
+from tests.thorough import sampled
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_more_of_anything_but_the_batch_is_never_slower(found: Sensitivity) -> N
     assert gains["NIC x2"] > 0.01
 
 
-@pytest.mark.parametrize("model_hbm", [9e9, 12e9])
+@pytest.mark.parametrize("model_hbm", sampled([9e9, 12e9], 2))
 def test_more_memory_helps_where_memory_binds(model_hbm: float) -> None:
     result = sensitivity(small_job(8, model=MIXTURE, hbm=model_hbm))
     assert result is not None
