@@ -2,9 +2,9 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
-package, then the slow ones that name the file. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
-test that fails without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of
-a folder's faults live.
+package, then the slow ones that name the file. A fault that no test sees is listed with its line: an assertion is
+missing there, or code that does nothing. A test that fails without the fault too sees nothing, and ends the command.
+The exit code is 1 where more than a tenth of a folder's faults live.
 """
 
 from __future__ import annotations
