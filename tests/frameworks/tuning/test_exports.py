@@ -272,6 +272,13 @@ def test_random_jobs_are_read_back_at_the_price_that_was_promised(tmp_path: Path
     assert read == 12
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_ms_swift_starts_a_process_for_each_of_several_gpus(gpus: int) -> None:
+    chosen = Plan(dp=gpus, num_microbatches=16, zero_stage=0)
+    text = exported(with_plan("ms-swift", gpus, chosen)).texts["ms-swift.yaml"]
+    assert (f"NPROC_PER_NODE: {gpus}" in text, "NPROC_PER_NODE" in text) == (gpus > 1, gpus > 1)
+
+
 def test_switches_have_the_words_of_each_program() -> None:
     liger = {target: answer(target) for target in ("trl", "llama-factory", "ms-swift", "axolotl")}
     words = {
