@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -270,6 +271,13 @@ def test_random_jobs_are_read_back_at_the_price_that_was_promised(tmp_path: Path
                 read += 1
                 assert differing(found, folder / name) == "", (name, WITH.get(name))
     assert read == 12
+
+
+@pytest.mark.parametrize("train", ["lora:32", "dora:32"])
+@pytest.mark.parametrize("target", sorted({*YAMLS, "torchtune"} - {"unsloth"}))
+def test_directions_are_trained_where_they_are_asked_for(target: str, train: str) -> None:
+    text = "".join(exported(answer(target, train)).texts.values()).lower()
+    assert bool(re.search("use_dora[:=] ?true", text)) is train.startswith("dora")
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
