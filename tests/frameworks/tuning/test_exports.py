@@ -280,6 +280,12 @@ def test_directions_are_trained_where_they_are_asked_for(target: str, train: str
     assert bool(re.search("use_dora[:=] ?true", text)) is train.startswith("dora")
 
 
+@pytest.mark.parametrize(("stage", "sharded"), [(0, False), (3, True)])
+def test_what_axolotl_shards_it_shards_by_fsdp2(stage: int, sharded: bool) -> None:
+    found = exported(with_plan("axolotl", 2, Plan(dp=2, num_microbatches=16, zero_stage=stage)))
+    assert ("fsdp_version: 2\n" in found.texts["axolotl.yaml"]) is sharded
+
+
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_ms_swift_starts_a_process_for_each_of_several_gpus(gpus: int) -> None:
     chosen = Plan(dp=gpus, num_microbatches=16, zero_stage=0)
