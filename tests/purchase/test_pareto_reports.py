@@ -28,6 +28,7 @@ from optimizer.purchase.report import purchase_report
 from optimizer.purchase.units import days, dollars, quantity
 from optimizer.purchase.words import summary, vendor_questions
 from optimizer.reports.charts.chart import Chart
+from optimizer.reports.plan_words import plan_words
 from optimizer.reports.render.html import report_page
 from optimizer.reports.render.markdown import markdown_text
 from optimizer.reports.render.screen import screen_text
@@ -175,6 +176,7 @@ def test_a_choice_says_which_plan_it_runs_and_what_of_the_memory_it_takes(answer
         assert planned.estimate is not None
         assert card["Plan"].startswith(f"{planned.plan.summary()}; ")
         assert card["Plan"].endswith(f", {planned.estimate.step_time:.2f} s a step of 2,048 sequences")
+        assert (plan_words(planned.plan) in card["Plan"]) is (card is cards[0])  # of the first, in words
         assert card["Memory"] == f"60 of {planned.job.usable_memory / 1e9:.0f} GB per GPU"
 
 
