@@ -130,5 +130,6 @@ def test_no_floor_exceeds_the_price_of_the_even_split(name: str) -> None:
         costs = price_layer_costs(layer_costs, setting)
         seconds, fits = costs.step_time, costs.reserved <= safe_memory(job)
         floor = step_floor(layer_costs, setting)
+        assert np.all(floor.tuned <= floor.per_step - floor.collectives)  # knobs change nothing of the least
         assert np.all(floor.step_time(floor.slowest()) <= seconds)
         assert np.all(floor.step_time(floor.slowest(), any_knobs=True)[fits] <= seconds[fits])
