@@ -2,9 +2,9 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
-package. A fault that no test sees is listed with its line: an assertion is missing there, or code that does nothing. A
-test that fails without the fault too sees nothing, and ends the command. The exit code is 1 where more than a tenth of
-a folder's faults live.
+package, then the slow ones that name the file. A fault that no test sees is listed with its line: an assertion is
+missing there, or code that does nothing. A test that fails without the fault too sees nothing, and ends the command.
+The exit code is 1 where more than a tenth of a folder's faults live.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
                 yield from _calculations(node)
 
 
-def nearest(path: Path) -> tuple[list[str], list[str]]:
-    """The tests that name a file, those of its package first; and the package, whose quick tests come next.
+def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
+    """The tests that name a file, those of its package first; the package, whose quick tests come next; and the slow
+    ones of those that name the file.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
     ['tests/frameworks', '-m', 'quick']
@@ -123,7 +124,8 @@ def nearest(path: Path) -> tuple[list[str], list[str]]:
     ]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
-    return [str(path.relative_to(ROOT)), *map(str, naming), "-m", "not slow"], [str(folder), "-m", "quick"]
+    names = [str(path.relative_to(ROOT)), *map(str, naming)]
+    return [*names, "-m", "not slow"], [str(folder), "-m", "quick"], [*names, "-m", "slow"]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:
@@ -176,9 +178,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--count", type=int, default=30, help="faults of each folder")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--seconds", type=float, default=300.0, help="for the tests of one fault, at each of both steps"
-    )
+    parser.add_argument("--seconds", type=float, default=300.0, help="for the tests of one fault, at each step")
     options = parser.parse_args()
     many = False
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:

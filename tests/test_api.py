@@ -48,6 +48,9 @@ link = "nvlink4"
 """
 
 
+pytestmark = pytest.mark.usefixtures("planned_once")
+
+
 @pytest.fixture(scope="module")
 def answer() -> optimizer.Answer:
     return optimizer.plan(**SMALL)

@@ -11,13 +11,14 @@ from click.testing import CliRunner
 from optimizer.catalog.offers import load_offers
 from optimizer.cli import cli
 
+pytestmark = pytest.mark.usefixtures("planned_once")
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "quotes.csv"
 KINDS = ("h100", "b200", "mi300x")
-BUYER = ["pareto", "--model", "llama3-8b", "--tokens", "15e12", "--gpus", "64", "--json", "--hardware"]
+BUYER = ["pareto", "--model", "llama3-8b", "--tokens", "15e12", "--gpus", "16", "--json", "--hardware"]
 STUDY = """
 models = "llama3-8b"
 devices = ["h100", "b200", "mi300x"]
-gpus = 64
+gpus = 16
 token_budget = 15e12
 """
 

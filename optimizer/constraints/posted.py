@@ -30,7 +30,8 @@ def allowed(program: Program, columns: Columns) -> dict[str, BoolArray]:
     holds = {name: np.ones(rows, dtype=np.bool_) for name in program.literals}
     ranks = {name: np.searchsorted(domain, columns[name]) for name, domain in program.domains.items()}
     for constraint in program.message.constraints:
-        rule = rules.get(next(iter(constraint.enforcement_literal), -1))
+        literals = constraint.enforcement_literal
+        rule = rules.get(literals[0]) if literals else None
         if rule is None:
             continue
         if constraint.has_table():

@@ -121,7 +121,12 @@ def total(rows: FloatArray) -> FloatArray:
 
 
 def ranked(values: IntArray) -> tuple[IntArray, int]:
-    """The rank of each value among the distinct ones, and how many there are."""
+    """The rank of each value among the distinct ones, and how many there are.
+
+    >>> ranks, count = ranked(np.array([5, -3, 5]))
+    >>> ranks.tolist(), count
+    ([1, 0, 1], 2)
+    """
     if values.size == 0:
         return np.zeros(0, dtype=np.int64), 0
     low, high = int(values.min()), int(values.max())

@@ -197,8 +197,9 @@ def _card(dossier: Dossier, number: int, point: Point) -> tuple[Heading, Pairs]:
         step = f"{answer.estimate.step_time:.2f} s a step of {answer.job.global_batch:,} sequences"
         rows.append((f"Plan{of}", f"{plan.summary()}; {words}{batches}, {step}"))
     first = point.answers[0]
-    used = first.estimate.reserved if first.estimate else 0.0
-    values = _values(point, bottleneck=bottleneck(point), used=used, usable=first.job.usable_memory)
+    assert first.estimate is not None  # a point has a plan of each run
+    used, usable = first.estimate.reserved, first.job.usable_memory
+    values = _values(point, bottleneck=bottleneck(point), used=used, usable=usable)
     rows += [(name, filled(template, **values)) for name, template in texts("pairs")["choice"].items()]
     advised = " — advised" if point is dossier.advised else ""
     return Heading(f"{number} {point.design.label()}{advised}"), Pairs(rows)

@@ -151,7 +151,7 @@ def test_within_keeps_the_close_runners_up() -> None:
 
 
 def test_sensitivity_prints_a_tornado_and_json() -> None:
-    job = ("sensitivity", "--model", "llama3-8b", "--gpus", "16", "--global-batch", "64")
+    job = ("sensitivity", "--model", "llama3.2-1b", "--gpus", "16", "--global-batch", "64", "--fix", "cp=1")
     result = run(*job, "--lost-nodes", "1")
     assert result.exit_code == 0, result.output
     for part in ("What more of each buys", "HBM +10 %", "NIC x2", "Around the best plan", "1 node, 8 left"):

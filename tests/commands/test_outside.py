@@ -74,22 +74,22 @@ def test_a_name_that_is_no_text_is_one_message(
 
 
 def test_one_seed_gives_one_answer_whatever_a_study_holds(tmp_path: Path) -> None:
-    job = (*SMALL, "--trials", "8", "--json")
-    found = [run(*job, "--study", str(tmp_path / "s.db")) for _ in range(3)] + [run(*job)]
+    job = (*SMALL, "--trials", "4", "--json")
+    found = [run(*job, "--study", str(tmp_path / "s.db")) for _ in range(2)] + [run(*job)]
     documents = [json.loads(each.stdout) for each in found]
     for document in documents:
         del document["search_s"]
-    assert documents[0] == documents[1] == documents[2] == documents[3]
+    assert documents[0] == documents[1] == documents[2]
     import optuna
 
     with open_storage(f"sqlite:///{tmp_path / 's.db'}") as storage:
         (study,) = optuna.study.get_all_study_summaries(storage)
-    assert study.n_trials > 16
+    assert study.n_trials > 4
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
 def test_a_study_in_memory_holds_its_tables_until_it_ends(url: str) -> None:
-    assert run(*SMALL, "--trials", "2", "--study", url).exit_code == 0
+    assert run(*SMALL, "--top", "0", "--trials", "2", "--study", url).exit_code == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

@@ -136,6 +136,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 4, "shard": 4, "ep": 4}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 3, "shard": 2}),  # groups of one context
     (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "shard": 3}),  # nothing is shared
+    (ContextShares(), SHARES, {"zero_stage": 1, "dp": 4, "ep": 4}),
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 3, "shard": 3}),  # all replicas, not a group of them
     (TiedPipeline(), JOB, {"pp": 1}),
     (InBackward(), JOB, {"num_microbatches": 1}),
@@ -199,6 +200,7 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (DualPipeOverlap(), OVERLAPS, {"ep": 2, "schedule": "dualpipe"}),
     (DualPipeOverlap(), OVERLAPS, {"schedule": "dualpipe", "overlap_exchange": True}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 0, "dp": 4}),
+    (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "ep": 4}),
     (ContextShares(), SHARES, {"cp": 4, "zero_stage": 3, "dp": 4, "shard": 2}),
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 8, "shard": 2, "ep": 4}),
     (TiedPipeline(), JOB, {"pp": 2}),

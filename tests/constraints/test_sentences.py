@@ -51,6 +51,11 @@ DENSE = {
     "dualpipe-overlap": "dualpipe overlaps the all-to-all wherever ep > 1",
 }
 OTHERS: tuple[tuple[str, Job, str], ...] = (
+    ("gpu-product", small_job(1), "tp x cp x pp x dp must be exactly 1 GPU"),
+    ("gpu-product", small_job(7), "tp x cp x pp x dp must be exactly 7 GPUs (7 is prime)"),
+    ("gpu-product", small_job(1015), "tp x cp x pp x dp must be exactly 1,015 GPUs (1,015 = 5 x 7 x 29)"),
+    ("gpu-product", small_job(12), "tp x cp x pp x dp must be exactly 12 GPUs (12 = 2^2 x 3)"),
+    ("gpu-product", small_job(6), "tp x cp x pp x dp must be exactly 6 GPUs (6 = 2 x 3)"),
     ("heads", small_job(model=LATENT), "tp must divide the 12 attention heads"),
     ("layers", jobs.EVEN, "pp x vpp must divide the 12 layers: test places them evenly"),
     ("experts", jobs.MOE, "ep must divide the 8 experts"),

@@ -19,9 +19,9 @@ from tests.diagnose.test_formats import PACE, times
 from tests.search.jobs import small_job
 
 JOBS = {
-    "dense": ["--model", "llama3-8b", "--gpus", "64"],
-    "mixture": ["--model", "mixtral-8x7b", "--gpus", "64", "--fix", "recompute=moe_act"],
-    "pipeline": ["--model", "gpt3", "--gpus", "256", "--fix", "vpp=2", "--fix", "pp=8"],
+    "dense": ["--model", "llama3.2-1b", "--gpus", "8"],
+    "mixture": ["--model", "mixtral-8x7b", "--gpus", "64", "--fix", "recompute=moe_act", "--fix", "tp=1"],
+    "pipeline": ["--model", "gpt3-6.7b", "--gpus", "32", "--fix", "vpp=2", "--fix", "pp=8"],
     "old": ["--model", "llama2-13b", "--gpus", "32", "--device", "a100-40", "--stack", "llm-foundry-fsdp-2023"],
 }
 TOLD = {"model": "llama3-8b", "gpu": "h100", "gpus": "64", "micro_batch": "1", "global_batch": "64"}

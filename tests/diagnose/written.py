@@ -26,10 +26,12 @@ def human(value: float) -> str:
     return f"{value:.3g}"
 
 
-def megatron(times: Times, *, first: int = 1, last: int = 1000, batch: int = 64, every: int = 1) -> list[str]:
+def megatron(
+    times: Times, *, first: int = 1, last: int = 1000, batch: int = 64, every: int = 1, gpus: int = 64
+) -> list[str]:
     lines = [
         "  tensor_model_parallel_size ...................... 1",
-        "  world_size ...................................... 64",
+        f"  world_size ...................................... {gpus}",
         "  overlap_grad_reduce ............................. True",
     ]
     for place in range(every - 1, len(times), every):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import WRITTEN, aimed
@@ -103,6 +104,14 @@ def test_axes_fill_a_slice_first_and_then_the_network() -> None:
         "ici_fsdp_parallelism": 2,
         "dcn_fsdp_parallelism": 8,
     }
+
+
+def test_axes_of_several_devices_are_written(gpt3_answer: Answer) -> None:
+    plan = Plan(tp=2, dp=32, micro_batch=2, zero_stage=3, sequence_parallel=True)
+    texts = exported(replace(gpt3_answer, job=job("maxtext"), plan=plan)).texts
+    lines = [line for text in texts.values() for line in text.splitlines() if line.startswith(("ici_", "dcn_"))]
+    several = sorted(line for line in lines if not line.endswith(": 1"))
+    assert several == ["dcn_fsdp_parallelism: 8", "ici_fsdp_parallelism: 4", "ici_tensor_parallelism: 2"]
 
 
 def test_a_pipeline_of_maxtext_has_as_many_micro_batches_as_stages() -> None:

@@ -151,11 +151,11 @@ def watched(text: str, folder: Path) -> object:
         return command(["read", "run.log", "--watch"], folder)
 
 
-def launch_file(path: Path) -> object:
+def launch_file(path: Path, section: str = "") -> object:
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
 
-    source = read_launch(read_files([str(path)]), 64, "")
+    source = read_launch(read_files([str(path)], section=section), 64, "")
     return launch_as_read(source.launch, Controls(gpus=64), str(path))
 
 
@@ -327,6 +327,13 @@ def launches(*endings: str) -> st.SearchStrategy[str]:
     return damaged_text([text for name, text in FILES.items() if name.endswith(endings)])
 
 
+def reinforced() -> st.SearchStrategy[str]:
+    """Launches of reinforcement learning, of which a section is asked for."""
+    from tests.frameworks.verl.test_config import fsdp, megatron
+
+    return damaged_text([fsdp(), megatron()])
+
+
 def logs() -> st.SearchStrategy[str]:
     from tests.diagnose.written import PROGRAMS, text
 
@@ -492,6 +499,8 @@ JOB: Mapping[str, tuple[str, ...]] = {
         "qlora:16:all",
         "dora",
         "frozen:vision",
+        "frozen:embedding,head,layers.0--3",
+        "frozen:layers.9-1",
         "frozen:",
     ),
     "--base": ("bf16", "nf4", "mxfp4"),
@@ -615,6 +624,7 @@ STUDIES = {
                 "--take": ("one",),
             },
             **{"--seq-len": ("4096",), "--global-batch": ("512",), "--hbm-limit": ("75GB",), "--flex": ("batch",)},
+            **{"--section": ("actor",), "--runs": (RUNS_TABLE,), "--lengths": ("700:300",), "--stack": ("nemo@25.04",)},
         },
     ),
     "check": options(
@@ -662,7 +672,7 @@ EACH = SCARCE | {
     "--seq-len": ("131072", "2048"),
     "--global-batch": ("1", "64"),
     "--dtype": ("any",),
-    "--train": ("lora",),
+    "--train": ("lora", "frozen:embedding,head,layers.0--3", "frozen:mlp", "qlora:8"),
     "--loss": ("dpo", "reward", "distillation:llama3-8b"),
     "--lengths": ("700:300",),
     "--packing": ("on",),
@@ -700,6 +710,7 @@ DOORS = (
     Door(name="nccl.json", inputs=network("nccl*.json"), enter=read(nccl_file, "nccl.json")),
     Door(name="topo", inputs=network("topo*.txt"), enter=read(topo_file, "topo.txt")),
     Door(name="bash", inputs=launches(".sh"), enter=read(launch_file, "train.sh")),
+    Door(name="verl", inputs=reinforced(), enter=read(partial(launch_file, section="actor"), "run.sh")),
     Door(name="yaml", inputs=launches(".yaml", ".yml"), enter=read(launch_file, "train.yaml")),
     Door(name="python", inputs=launches(".py"), enter=read(launch_file, "config_registry.py")),
     Door(name="torchtitan.toml", inputs=launches(".toml"), enter=read(launch_file, "train.toml")),

@@ -15,9 +15,11 @@ from optimizer.improve.patch import changes_of, lost, patched
 from optimizer.improve.state import current_state
 from tests.frameworks import launches
 from tests.improve.improvements import FILES, improved, read
+from tests.improve.mistakes import MISTAKES
+from tests.thorough import sampled
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*(name for name in FILES if name not in MISTAKES), *sampled(MISTAKES, 4)])
 def test_an_edit_written_and_read_again_costs_what_it_promised(name: str) -> None:
     files = FILES[name]
     source, question, improvement = improved(name)

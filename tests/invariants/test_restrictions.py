@@ -13,11 +13,12 @@ from optimizer.job.job import Job
 from optimizer.search.plan.planner import plan
 from tests.invariants.changes import SHARE, restrictions
 from tests.invariants.run import Tally, seconds, value
+from tests.thorough import cases
 
 BROKEN = (9054,)  # once: fewer virtual stages, which were searched better
 
 
-@pytest.mark.parametrize("seed", [*range(8), *BROKEN])
+@pytest.mark.parametrize("seed", [*range(cases(8, sample=3)), *BROKEN])
 def test_no_restriction_beats_the_free_answer(seed: int) -> None:
     random, tally = Random(seed), Tally(patience=5.0)
     answer = tally.drawn(random)
@@ -26,7 +27,7 @@ def test_no_restriction_beats_the_free_answer(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("minimize", "prefer"), [("energy", FAST), ("cost", FAST), ("time", EXPECTED)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(cases(4, sample=2)))
 def test_no_restriction_beats_the_free_answer_whatever_is_minimised(seed: int, minimize: str, prefer: str) -> None:
     random, tally = Random(100 + seed), Tally(patience=5.0, prefer=prefer)
     answer = tally.drawn(random, minimize)
@@ -36,7 +37,7 @@ def test_no_restriction_beats_the_free_answer_whatever_is_minimised(seed: int, m
         assert value(tally.answer(answer.job.with_limits(**limits))) >= value(answer) * (1 - SHARE), limits
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(cases(4, sample=2)))
 def test_no_other_objective_finds_less_of_what_is_minimised(seed: int) -> None:
     """The plan of the least energy takes no less time than the fastest, and the fastest no less energy than it."""
     random, tally = Random(200 + seed), Tally(patience=5.0)

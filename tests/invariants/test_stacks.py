@@ -59,8 +59,8 @@ def held(found: Answer) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("number", "stack"), [*enumerate(stack_names())])
 def test_a_plan_holds_however_it_is_pinned(number: int, stack: str) -> None:
-    turn = number % len(FIXES)  # each stack has some of them
-    for fixed in (FIXES[turn:] + FIXES[:turn])[: cases(len(FIXES), sample=3)]:
+    turn = number % len(FIXES)  # each stack has one of them
+    for fixed in (FIXES[turn:] + FIXES[:turn])[: cases(len(FIXES), sample=1)]:
         with suppress(InputError):  # a stack without this mode of recomputation says so
             held(plan(asked(stack, **fixed), top=0, priced_risk=False, explained=False))
 

@@ -17,6 +17,8 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import SELECTIVE
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.cost import activations_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.pipeline.stages import HEAD
 from optimizer.objectives.step.flops import causal_score_flops, useful_flops
 from optimizer.objectives.step.price import Costs, price
 from optimizer.objectives.step.safe_memory import chance_to_fit
@@ -228,3 +230,16 @@ def test_layers_before_the_first_trained_one_only_run_forward() -> None:
     for train, words in (("layers.0-32", "has layers 0 to 31"), ("embedding,head,layers.0--1", "nothing is left")):
         with pytest.raises(InputError, match=words):
             replace(TORCHTUNE, train=f"frozen:{train}")
+
+
+def test_every_forward_pass_beside_the_trained_one_has_a_head() -> None:
+    """Of a model that is compared with: no more than the trained one, whose logits also need gradients."""
+    plans, heads, passes = Plans.of([Plan(micro_batch=2)]), [], []
+    for loss in ("dpo", "kto"):
+        job = replace(TORCHTUNE, loss=loss)
+        heads.append(layer_costs_of(job, plans).by_kind[HEAD])
+        passes.append(job.forward_passes)
+    alone = (heads[1].forward - heads[0].forward) / (passes[1] - passes[0])
+    trained = heads[0].forward - (passes[0] - 1) * alone
+    assert 0.5 * trained < alone <= trained
+    assert float(heads[0].backward[0]) == float(heads[1].backward[0]) > 0

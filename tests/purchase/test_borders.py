@@ -8,7 +8,7 @@ import pytest
 
 from optimizer.purchase.as_json import point_row
 from optimizer.purchase.campaign import Requirements, counts
-from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart
+from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart, trace_chart
 from optimizer.purchase.designs.figures import figures
 from optimizer.purchase.designs.front import reference_point
 from optimizer.purchase.designs.inverse import Parity, cheapest, fastest, fewest_gpus
@@ -162,3 +162,9 @@ def test_what_a_dossier_of_one_design_draws_and_counts() -> None:
     width = max([*costs, middle]) - min([*costs, middle])
     assert low < min([*costs, middle]) < max([*costs, middle]) < high
     assert high - low < 3 * max(width, 0.05 * middle)
+
+
+def test_a_trace_is_told_where_it_grows() -> None:
+    chart = trace_chart([0.1, 0.1, 0.2, 0.2, 0.3])
+    assert chart.rows == (("1", "0.1000"), ("3", "0.2000"), ("5", "0.3000"))
+    assert "it last grew at trial 5" in chart.words

@@ -152,7 +152,10 @@ def test_a_portfolio_adds_up_its_runs() -> None:
 def test_intervals_hold_the_middle_and_come_from_the_swings() -> None:
     question = campaign()
     found = point(question)
-    swings = [swing for swing in tornado(question, found) if swing.name != "nic"]
+    every = tornado(question, found)
+    nic, bandwidth = next(swing for swing in every if swing.name == "nic"), found.design.network_bandwidth
+    assert (nic.low, nic.high) == (bandwidth / 2, 2 * bandwidth)
+    swings = [swing for swing in every if swing is not nic]
     ranges = intervals(found, swings)
     assert ranges["cost"].low < found.figures.cost < ranges["cost"].high
     rent = next(swing for swing in swings if swing.name == "rent")

@@ -68,7 +68,7 @@ def test_searches_with_several_seeds_agree_with_the_exhaustive_coarse_grid() -> 
     ranges = {"nic": (25e9, 100e9), "power_cap": (0.6, 1.0)}
     found = [
         pareto(question, grid("h100", "b200"), planner=quick_planner, ranges=ranges, trials=150, seed=seed)
-        for seed in range(3)
+        for seed in range(2)
     ]
     reference = reference_point([*exhaustive.feasible, *(point for one in found for point in one.feasible)])
     volumes = [hypervolume(one.front, reference) for one in found]

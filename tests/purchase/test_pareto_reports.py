@@ -28,9 +28,11 @@ from optimizer.purchase.report import purchase_report
 from optimizer.purchase.units import days, dollars, quantity
 from optimizer.purchase.words import summary, vendor_questions
 from optimizer.reports.charts.chart import Chart
+from optimizer.reports.plan_words import plan_words
 from optimizer.reports.render.html import report_page
 from optimizer.reports.render.markdown import markdown_text
 from optimizer.reports.render.screen import screen_text
+from optimizer.reports.report import Pairs
 
 DAY = 86400.0
 YEARLY = PriceBook(term="reserved_1y", provider="market")
@@ -162,6 +164,20 @@ def test_charts_hold_every_design_and_its_numbers(answer: Dossier) -> None:
     drawn = found["time_cost"].drawn
     assert drawn.count('stroke-width="2"/>') >= 4 * len(ends)  # a range across and a range upward, each with caps
     assert sum(trace["x"][0] for trace in found["phases"].figure["data"]) == pytest.approx(100)
+
+
+def test_a_choice_says_which_plan_it_runs_and_what_of_the_memory_it_takes(answer: Dossier) -> None:
+    blocks = [block for section in purchase_report(answer).sections for block in section.blocks]
+    cards = [dict(block.rows) for block in blocks if isinstance(block, Pairs) and "Bottleneck" in dict(block.rows)]
+    assert len(cards) == len(answer.shown)
+    for point, card in zip(answer.shown, cards, strict=True):
+        (planned,) = point.answers
+        assert planned.plan is not None
+        assert planned.estimate is not None
+        assert card["Plan"].startswith(f"{planned.plan.summary()}; ")
+        assert card["Plan"].endswith(f", {planned.estimate.step_time:.2f} s a step of 2,048 sequences")
+        assert (plan_words(planned.plan) in card["Plan"]) is (card is cards[0])  # of the first, in words
+        assert card["Memory"] == f"60 of {planned.job.usable_memory / 1e9:.0f} GB per GPU"
 
 
 def test_the_page_is_the_same_every_time(answer: Dossier) -> None:

@@ -259,3 +259,13 @@ def test_the_least_regret_is_advised_and_a_question_that_is_worth_more_than_the_
     assert least_regret(firm, points) == (first, None)
     assert least_regret(found, [other]) == (other, None)
     assert least_regret(Decision(), points) == (None, None)
+
+
+@pytest.mark.parametrize(("pue", "counts"), [(1.3, 1.3), (1.0, 1.0), (0.5, 1.0)])
+def test_no_building_takes_less_than_its_machines(pue: float, counts: float) -> None:
+    question = campaign(buy=True, assumptions=assumptions(True))
+    point = best(question)[0]
+    scenario = dict(question.scenario(point.design))
+    drawn = {name: np.full(1, value) for name, value in (scenario | {"pue": pue}).items()}
+    costs, _ = win_probability._outcomes(question, point, drawn, 1)
+    assert costs[0] == pytest.approx(figures_in(question, point, scenario | {"pue": counts}).cost)

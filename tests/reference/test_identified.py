@@ -14,6 +14,7 @@ from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_stack, stack_names
 from optimizer.catalog.files import presets_folder
 from tests.measured import MEASURED, measured_runs, published_runs
+from tests.thorough import sampled
 
 FILES = ("runs.csv", "moe_runs.csv", "finetune_runs.csv", "longcontext_runs.csv")
 HERE = all((MEASURED / file).exists() for file in FILES)
@@ -29,7 +30,7 @@ def measured() -> tuple[Run, ...]:
 
 
 @pytest.mark.skipif(not HERE, reason="the measured runs are not beside the checkout")
-@pytest.mark.parametrize("name", [name for name in stack_names() if load_stack(name).runs])
+@pytest.mark.parametrize("name", sampled((name for name in stack_names() if load_stack(name).runs), 3))
 def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     """The spread after the runs, at the shipped values, is at most IDENTIFIED of the prior's."""
     stack = load_stack(name)

@@ -16,7 +16,7 @@ from optimizer.objectives.step.interval import SIDES
 from optimizer.reports.plan_brief import warnings
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.render.screen import screen_text
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sampled
 
 LINES, WIDTH = 25, 80
 ASKED = """\
@@ -70,7 +70,7 @@ LONG = """\
 
 
 @pytest.mark.usefixtures("few_draws")
-@pytest.mark.parametrize("asked", [*ASKED, *(LONG if THOROUGH else ())])
+@pytest.mark.parametrize("asked", [*sampled(ASKED, 2), *(LONG if THOROUGH else ())])
 def test_no_answer_is_longer_than_twenty_five_lines(asked: str) -> None:
     done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(cli, asked.split())
     assert done.exit_code in (0, 3), done.output

@@ -36,7 +36,7 @@ def asked(*words: str | Path) -> dict[str, Any]:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three trials, as `optimize trial --out` leaves it."""
     folder = tmp_path_factory.mktemp("written") / "trials"
-    result = optimize("trial", "--model", "llama3-8b", "--gpus", "64", "--out", folder)
+    result = optimize("trial", "--model", "llama3-8b", "--gpus", "16", "--out", folder)
     assert result.exit_code == 0, result.stderr
     assert "3 trials of 20 steps" in result.stdout
     assert "GPU-hours" in result.stdout
@@ -56,7 +56,7 @@ def ran(folder: Path, place: int, factor: float = 1.0, *, code: int | None = 0, 
     trials = read_folder(folder)
     seconds = factor * float(trials.candidates.costs.step_time[trials.chosen[place]])
     times = [4 * seconds, *(seconds * (1 + 0.002 * (-1) ** step) for step in range(steps - 1))]
-    lines = megatron(times, last=20, batch=trials.job.global_batch)[1:]
+    lines = megatron(times, last=20, batch=trials.job.global_batch, gpus=trials.job.gpus)[1:]
     finished(folder, place, lines, code)
     return seconds
 
@@ -76,7 +76,7 @@ def test_the_trials_are_different_plans_with_launch_files_that_run_them(written:
         script = (trials.trial(place) / "launch.sh").read_text()
         assert "--train-iters 20" in script
         text = (trials.trial(place) / "megatron.args").read_text()
-        plan, settings = read_arguments(text, gpus=64)
+        plan, settings = read_arguments(text, gpus=16)
         wanted = trials.candidates.plans[index]
         assert (plan.tp, plan.cp, plan.pp, plan.micro_batch) == (wanted.tp, wanted.cp, wanted.pp, wanted.micro_batch)
         assert settings["global_batch"] == trials.job.global_batch
@@ -109,8 +109,8 @@ def test_the_stack_that_is_written_is_one_and_predicts_the_trials_better(folder:
     assert tomllib.loads(Path(found["file"]).read_text())["provenance"]["date"] == stack.name[-10:]
     assert found["error_before"] == pytest.approx(1 - 1 / 1.12, abs=0.01)
     assert found["error_after"] < 0.03
-    answer = asked("--model", "llama3-8b", "--gpus", "64", "--stack", found["file"])
-    assert answer["estimate"]["step_time_s"] > asked("--model", "llama3-8b", "--gpus", "64")["estimate"]["step_time_s"]
+    answer = asked("--model", "llama3-8b", "--gpus", "16", "--stack", found["file"])
+    assert answer["estimate"]["step_time_s"] > asked("--model", "llama3-8b", "--gpus", "16")["estimate"]["step_time_s"]
 
 
 def test_trials_that_go_as_predicted_move_nothing(folder: Path) -> None:
@@ -220,19 +220,19 @@ def test_a_corrupt_log_is_refused_with_what_to_do(folder: Path) -> None:
 
 
 def test_a_log_of_another_run_is_refused(folder: Path) -> None:
-    finished(folder, 0, megatron([2.0] * 20, batch=64)[1:], 0)
+    finished(folder, 0, megatron([2.0] * 20, batch=64, gpus=16)[1:], 0)
     refused(optimize("trial", "read", folder), "is of another run", "global_batch 64, not 512")
 
 
 def test_a_folder_of_trials_is_not_written_over(folder: Path) -> None:
-    again = ("trial", "--model", "gpt3", "--gpus", "64", "--out", folder)
+    again = ("trial", "--model", "gpt3", "--gpus", "16", "--out", folder)
     refused(optimize(*again), "already holds trials", "optimize trial next")
 
 
 def test_what_trials_need_is_said(tmp_path: Path) -> None:
-    refused(optimize("trial", "--model", "llama3-8b", "--gpus", "64"), "missing --out")
-    refused(optimize("trial", "--gpus", "64", "--out", tmp_path / "a"), "missing --model")
-    job = ("trial", "--model", "llama3-8b", "--gpus", "64")
+    refused(optimize("trial", "--model", "llama3-8b", "--gpus", "16"), "missing --out")
+    refused(optimize("trial", "--gpus", "16", "--out", tmp_path / "a"), "missing --model")
+    job = ("trial", "--model", "llama3-8b", "--gpus", "16")
     refused(optimize(*job, "--out", tmp_path / "a", "--dtype", "bf16,fp8"), "one number format")
     (tmp_path / "file").touch()
     refused(optimize(*job, "--out", tmp_path / "file"), "is a file")

@@ -314,7 +314,7 @@ def _visit(
         bounds = some.bounds * scale
         for position in _next(search, some, bounds, scale):
             if search.expired():
-                search.undecided.append(float(np.min(bounds[bounds < search.limit], initial=np.inf)))
+                search.undecided.append(float(np.min(bounds)))
                 break
             number = int(numbers[some.plan[position]])
             solved = _solve(search, some, position, number, scale)

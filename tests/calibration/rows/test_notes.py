@@ -21,6 +21,7 @@ from optimizer.catalog.files import presets_folder
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price
 from tests.measured import MEASURED, measured_runs, published_runs
+from tests.thorough import sampled
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_TABLES = {  # columns that tables have anyway
@@ -101,9 +102,9 @@ def test_a_clean_table_is_read_as_the_one_with_notes(tmp_path: Path) -> None:
     for table, read in tables.items():
         if not table.exists():
             continue
-        path.write_text(clean_table(rows_of(table)), encoding="utf-8")
-        for told, clean in zip(read(), read_runs(path), strict=True):
-            assert replace(told, row={}) == replace(clean, row={}, group=told.group)
+        path.write_text(clean_table(sampled(rows_of(table), 4)), encoding="utf-8")
+        for told, clean in zip(sampled(read(), 4), read_runs(path), strict=True):
+            assert replace(told, row={}) == replace(clean, row={}, id=told.id, group=told.group)
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,14 @@ def test_slurm_fills_its_variables() -> None:
     assert command("run --nnodes ${SLURM_NNODES:-1}", SLURM_NNODES="16") == "run --nnodes 16"
 
 
-def test_a_here_document_is_filled_in() -> None:
-    script = b'M=4\ncat <<EOT > ds.json\n{"train_micro_batch_size_per_gpu": $M}\nEOT\n'
-    (document,) = read_bash(script, {}).documents
+@pytest.mark.parametrize(
+    ("end", "filled"), [("EOT", '"4 $M"'), ("'EOT'", r'"$M \$M"'), ('"EOT"', r'"$M \$M"'), (r"\EOT", r'"$M \$M"')]
+)
+def test_a_here_document_is_filled_in_unless_its_end_is_quoted(end: str, filled: str) -> None:
+    script = f'M=4\ncat <<{end} > ds.json\n{{"name": "$M \\$M"}}\nEOT\n'
+    (document,) = read_bash(script.encode(), {}).documents
     assert document.target == "ds.json"
-    assert document.text.strip() == '{"train_micro_batch_size_per_gpu": 4}'
+    assert document.text.strip() == f'{{"name": {filled}}}'
 
 
 def test_every_value_knows_where_it_is_written() -> None:

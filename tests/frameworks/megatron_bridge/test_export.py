@@ -19,6 +19,7 @@ from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.clients.accepted import risked
 from tests.invariants.jobs import random_job
+from tests.thorough import cases
 
 ANSWERS, LEAST = 8, 5  # of a seed, and how many of them each release has to express
 STACKS = ("megatron-bridge-2025", "megatron-te-2026-no-overlap", "nemo-2024", "megatron-core")
@@ -109,7 +110,7 @@ def test_an_exchange_beside_another_micro_batch_is_asked_for(gpt3_answer: Answer
 
 
 @pytest.mark.parametrize("release", BRIDGE_RELEASES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(cases(3, sample=2)))
 def test_overrides_are_keys_of_the_release_and_read_back_cost_the_same(seed: int, release: str, tmp_path: Path) -> None:
     name, read = f"megatron-bridge-{release}.overrides", 0
     for answer in answers(seed):

@@ -147,7 +147,7 @@ def test_every_model_of_the_table_is_a_preset() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_configs_read_back_cost_the_same(seed: int, tmp_path: Path) -> None:
     random, read = Random(seed), 0
-    while read < cases(6, sample=3):
+    while read < cases(6, sample=2):
         job = drawn(random)
         answer = plan(job, top=0, trials=0, priced_risk=False, explained=False, read_twice=False) if job else None
         if answer is None or answer.plan is None:

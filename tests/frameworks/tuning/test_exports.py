@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -288,6 +289,26 @@ def test_random_jobs_are_read_back_at_the_price_that_was_promised(tmp_path: Path
                 read += 1
                 assert differing(found, folder / name) == "", (name, WITH.get(name))
     assert read == 12
+
+
+@pytest.mark.parametrize("train", ["lora:32", "dora:32"])
+@pytest.mark.parametrize("target", sorted({*YAMLS, "torchtune"} - {"unsloth"}))
+def test_directions_are_trained_where_they_are_asked_for(target: str, train: str) -> None:
+    text = "".join(exported(answer(target, train)).texts.values()).lower()
+    assert bool(re.search("use_dora[:=] ?true", text)) is train.startswith("dora")
+
+
+@pytest.mark.parametrize(("stage", "sharded"), [(0, False), (3, True)])
+def test_what_axolotl_shards_it_shards_by_fsdp2(stage: int, sharded: bool) -> None:
+    found = exported(with_plan("axolotl", 2, Plan(dp=2, num_microbatches=16, zero_stage=stage)))
+    assert ("fsdp_version: 2\n" in found.texts["axolotl.yaml"]) is sharded
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_ms_swift_starts_a_process_for_each_of_several_gpus(gpus: int) -> None:
+    chosen = Plan(dp=gpus, num_microbatches=16, zero_stage=0)
+    text = exported(with_plan("ms-swift", gpus, chosen)).texts["ms-swift.yaml"]
+    assert (f"NPROC_PER_NODE: {gpus}" in text, "NPROC_PER_NODE" in text) == (gpus > 1, gpus > 1)
 
 
 def test_switches_have_the_words_of_each_program() -> None:

@@ -12,6 +12,7 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
 from tests.objectives.better import BETTER
 from tests.objectives.drawn import MODELS, cluster, jobs, knobs, plans, stack
+from tests.thorough import cases
 
 # An overlapped exchange with activations on the host: while the GPU waits for launches the host link is free.
 HOSTED = Plan(ep=2, dp=2, num_microbatches=2, activation_offload=50, overlap_exchange=True)
@@ -25,7 +26,7 @@ BY_HOST = Job(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=cases(60, sample=20))
 @given(job=jobs(), plan=plans(), settings_of=knobs(), times=st.floats(1.001, 4.0))
 @example(job=BY_HOST, plan=HOSTED, settings_of=Knobs(bucket=1e7, comm_sm_share=0.25, offload=0.0), times=2.0)
 def test_no_plan_loses(job: Job, plan: Plan, settings_of: Knobs, times: float) -> None:

@@ -13,7 +13,7 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.switches import switched_to
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
-from optimizer.objectives.step.host_memory import on_host
+from optimizer.objectives.step.host_memory import fits_host, node_memory, on_host
 from optimizer.objectives.step.linear_stage import linear_stage, stage_memory
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.oracle import Tuning
@@ -49,6 +49,14 @@ def test_what_leaves_the_device_lies_on_the_host(train: str, each: float) -> Non
     assert there == pytest.approx(moved)
     assert there == pytest.approx(each * on.model.params / 4, rel=0.05)
     assert all(float(memory["on"][name][0, 0]) == 0.0 for name in states)
+
+
+@pytest.mark.parametrize(("room", "fits"), [(1.0, True), (1 - 1e-6, False)])
+def test_a_host_holds_what_fills_it_to_the_last_byte(room: float, fits: bool) -> None:
+    job, plans = asked(), Plans.of([SHARDED])
+    there = float(on_host(layer_costs_of(job, plans), Knobs())[0])
+    full = replace(job.cluster, host_memory=node_memory(job, room * there))
+    assert fits_host(layer_costs_of(replace(job, cluster=full), plans), Knobs()).tolist() == [fits]
 
 
 def test_a_micro_batch_pays_for_the_host_link() -> None:

@@ -115,7 +115,7 @@ def test_unlike_stages_take_no_longer_than_their_price(job: Job, plan: Plan, set
 def test_no_floor_exceeds_the_price_of_the_even_split(name: str) -> None:
     """At the knobs of the price, and of plans that fit at any."""
     random = np.random.default_rng(STACKS.index(name))
-    for model in MODELS if THOROUGH else MODELS[STACKS.index(name) % 2 :: 2]:
+    for model in MODELS if THOROUGH else MODELS[STACKS.index(name) % 4 :: 4]:
         where = cluster(CLUSTERS[int(random.integers(len(CLUSTERS)))])
         job = Job(model=model, cluster=where, stack=stack(name), gpus=16, seq_len=4096, global_batch=32)
         found = list(lattice(job.with_limits(bubble=1.0), structural(job.with_limits(bubble=1.0))))
@@ -130,5 +130,6 @@ def test_no_floor_exceeds_the_price_of_the_even_split(name: str) -> None:
         costs = price_layer_costs(layer_costs, setting)
         seconds, fits = costs.step_time, costs.reserved <= safe_memory(job)
         floor = step_floor(layer_costs, setting)
+        assert np.all(floor.tuned <= floor.per_step - floor.collectives)  # knobs change nothing of the least
         assert np.all(floor.step_time(floor.slowest()) <= seconds)
         assert np.all(floor.step_time(floor.slowest(), any_knobs=True)[fits] <= seconds[fits])

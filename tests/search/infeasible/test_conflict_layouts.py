@@ -141,7 +141,7 @@ def check_relaxation(job: Job, rule: Rule, clash: Clash) -> None:
 
 
 @settings(
-    max_examples=cases(40, sample=6),
+    max_examples=cases(40, sample=4),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -156,7 +156,7 @@ def test_plans_that_are_left_out_unsolved_have_no_layout_that_fits(job: Job) -> 
 
 
 @settings(
-    max_examples=cases(30, sample=3),
+    max_examples=cases(30, sample=2),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -82,7 +82,7 @@ def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataO
         assert question.nearest(rule, names - {rule.name}) == expected, rule.name
 
 
-@settings(max_examples=cases(100, sample=15), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=cases(100, sample=8), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_more_replicas_and_fewer_smaller_micro_batches_are_leaner(job: Job, data: st.DataObject) -> None:
     """What lets the search look at the leanest plan only: the bounds on memory grow with none but these."""

@@ -23,6 +23,7 @@ from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.safety import on_paper
 from tests.search.jobs import DENSE, MIXTURE, small_job
+from tests.thorough import sampled
 
 FEW = 30  # plans of a lattice from which on it is large, so that small jobs have some
 
@@ -41,7 +42,7 @@ def jobs() -> Iterator[Job]:
         yield replace(small_job(8, model=MIXTURE, hbm=8e9), prefer=prefer)
 
 
-@pytest.mark.parametrize("job", list(jobs()))
+@pytest.mark.parametrize("job", sampled(jobs(), 2))
 def test_answers_are_those_of_a_search_that_prices_all_plans_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[Deadline] = []
     monkeypatch.setattr(Space, "until", counted(Space.until, walked))
@@ -61,7 +62,7 @@ def counted(until: Callable[..., Iterator[LayerCosts]], walked: list[Deadline]) 
     return counting
 
 
-@pytest.mark.parametrize("job", list(jobs()))
+@pytest.mark.parametrize("job", sampled(jobs(), 2))
 def test_no_plan_below_the_best_is_missing(job: Job) -> None:
     space, kept = Space(job, structural(job)), Contenders(job=job, tuning=Tuning())
     fold(job, space, seen=kept.add)

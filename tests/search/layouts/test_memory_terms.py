@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from optimizer.search.layouts.solve.least_memory import fitting_layout, least_me
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE as SMALL
 from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
-from tests.thorough import THOROUGH, cases
+from tests.thorough import cases, sampled
 
 EVERYTHING = Features(
     selective="qkv",
@@ -142,10 +143,9 @@ def reserved(job: Job, some: Plan, knobs: Knobs) -> list[float]:
     return [float(size) for size in memory.reserved[:, 0]]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name}-{model.mtp_layers}")
-@pytest.mark.parametrize("features", [Features(), EVERYTHING], ids=["plain", "everything"])
+@pytest.mark.parametrize(("features", "model"), sampled(product((Features(), EVERYTHING), MODELS), 2))
 def test_layouts_have_the_bytes_that_their_price_says(
-    term: MemoryTerm | None, model: Model, features: Features
+    term: MemoryTerm | None, features: Features, model: Model
 ) -> None:
     job = small_job(8, model=model, features=replace(features, recompute_by="stage"), max_vpp=3)
     for some, knobs in drawn(job, cases(12, sample=2), seed=len(model.name)):
@@ -159,8 +159,7 @@ def test_layouts_have_the_bytes_that_their_price_says(
     ("term", "features"),
     [
         pytest.param(name, features, id=f"{name}-{'plain' if features == Features() else 'everything'}")
-        for number, name in enumerate(("none", *TERMS))
-        for features in ((Features(), EVERYTHING) if THOROUGH else ((Features(), EVERYTHING)[number % 2],))
+        for name, features in sampled(product(("none", *TERMS), (Features(), EVERYTHING)), 3)
     ],
     indirect=["term"],
 )

@@ -15,6 +15,7 @@ from optimizer.job.stack import Features, Stack
 from optimizer.objectives.step.price import price
 from optimizer.search.layouts.problem import layout_problem
 from optimizer.search.layouts.solve.layout import assess, best_assignment, placed_layout
+from tests.thorough import cases, sampled
 
 BESIDE = ("overhead", "stragglers")  # what is the same for every layout, and what grows with the rest
 DEEPSEEK = Plan(tp=1, pp=16, ep=64, dp=128, num_microbatches=120)
@@ -59,7 +60,7 @@ def laid_seconds(job: Job, plan: Plan) -> tuple[float, float]:
     return sum(float(costs.time[term][0]) for term in costs.time if term not in BESIDE), float(costs.reserved[0])
 
 
-@pytest.mark.parametrize(("model", "plan"), CASES)
+@pytest.mark.parametrize(("model", "plan"), sampled(CASES, 2))
 def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan) -> None:
     job = job_of(model, 160e9 if plan.recompute == "full" else 400e9)
     layout = best_assignment(layout_problem(job, plan))
@@ -70,7 +71,7 @@ def test_the_step_of_a_best_layout_is_that_of_its_program(model: str, plan: Plan
 
 
 @pytest.mark.parametrize("by", ["stage", "virtual stage"])
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(cases(48, sample=16)))
 def test_the_step_of_any_layout_is_what_its_stages_add_up_to(seed: int, by: str) -> None:
     random = np.random.default_rng(seed)
     model, plan = [*CASES, ("llama4-maverick", ALTERNATING)][seed % (len(CASES) + 1)]

@@ -32,6 +32,7 @@ from optimizer.search.layouts.solve.shapes import (
     shapes_of,
 )
 from tests.search.layouts.test_layout import random_problem
+from tests.thorough import cases
 
 
 def interleaved(seed: int) -> LayoutProblem:
@@ -74,7 +75,7 @@ def choices(problem: LayoutProblem, shapes: StageShapes, row: int) -> list[Layou
     return [assess(problem, runs, chosen) for chosen in product(*stages)]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(cases(24, sample=12)))
 def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
     """With as few layers recomputed as lets it fit, in whatever way may be chosen."""
     problem = interleaved(seed)
@@ -92,7 +93,7 @@ def test_the_fastest_shape_is_that_of_exhaustion(seed: int) -> None:
     assert fastest(problem, shapes, best * (1 - 1e-6)) is None
 
 
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(cases(48, sample=16)))
 def test_few_cuts_hold_the_fastest_layout_without_virtual_stages(seed: int) -> None:
     """Whatever has to take less than some time is among them, with 1F1B and with a closed form."""
     problem = interleaved(seed)
@@ -110,7 +111,7 @@ def test_few_cuts_hold_the_fastest_layout_without_virtual_stages(seed: int) -> N
     assert best == inf or best_assignment(problem).objective == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(cases(24, sample=12)))
 def test_the_leanest_shape_is_that_of_exhaustion(seed: int) -> None:
     problem = interleaved(seed)
     shapes = shapes_of(problem)

@@ -19,7 +19,7 @@ from optimizer.search.plan.planner import plan
 from tests.search.brute_force import compare, every_layout, lowest, settings_of
 from tests.search.jobs import DENSE, MIXTURE, jobs, small_job
 from tests.search.jobs import LATENT as LATENT_MODEL
-from tests.thorough import cases
+from tests.thorough import cases, sampled
 
 MODES_LISTED = ("none", "full", "mlp", "core_attn+layernorm", "moe", "mla_up_proj+shared_experts")
 HOSTED = {"activation_offload": (0, 30, 100), "dp": (1, 2)}
@@ -56,7 +56,7 @@ def tiny_jobs(draw: st.DrawFn) -> Job:
 
 
 @settings(
-    max_examples=cases(60, sample=3),
+    max_examples=cases(60, sample=2),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -70,7 +70,7 @@ def test_the_optimum_is_that_of_brute_force_with_layers_of_several_kinds(job: Jo
 
 
 @settings(
-    max_examples=cases(160, sample=9),
+    max_examples=cases(160, sample=4),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -80,7 +80,7 @@ def test_the_optimum_is_that_of_every_layout_of_every_plan(job: Job) -> None:
 
 
 @settings(
-    max_examples=cases(120, sample=6),
+    max_examples=cases(120, sample=3),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -91,7 +91,7 @@ def test_the_optimum_is_that_of_brute_force_whatever_is_minimised(job: Job, mini
 
 
 @settings(
-    max_examples=cases(120, sample=6),
+    max_examples=cases(120, sample=3),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -102,7 +102,7 @@ def test_the_optimum_is_that_of_brute_force_with_what_may_go_wrong(job: Job, min
 
 
 @settings(
-    max_examples=cases(60, sample=3),
+    max_examples=cases(60, sample=2),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -116,7 +116,7 @@ def test_the_optimum_is_that_of_brute_force_where_only_the_host_has_room(job: Jo
 @pytest.mark.parametrize(
     ("model", "vpp"),
     [
-        *((model, vpp) for model in (DENSE, MIXTURE, HYBRID) for vpp in (2, 3)),
+        *sampled(((model, vpp) for vpp in (2, 3) for model in (DENSE, MIXTURE, HYBRID)), 2),
         (replace(MIXTURE, mtp_layers=1), 3),
     ],
 )
@@ -133,7 +133,7 @@ def test_an_interleaved_pipeline_of_few_layers_gets_the_best_of_every_layout(mod
     assert best * (1 - 1e-7) <= answer.estimate.step_time <= best * (1 + 1e-7)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(cases(6, sample=3)))
 def test_no_setting_of_the_knobs_beats_the_bound(seed: int) -> None:
     """Whatever the corner of the box or the point in it, on every layout of every plan."""
     rng = np.random.default_rng(seed)

@@ -23,6 +23,7 @@ from optimizer.search.why import what_binds
 from optimizer.search.why.resilience import losses
 from optimizer.studies.scaling import SERIES, scaling
 from tests.search.jobs import DENSE, LATENT, MIXED, SHARED, small_job
+from tests.thorough import sampled
 
 JOBS = {
     "dense": small_job(8),
@@ -45,7 +46,7 @@ def asked(model: str, gpus: int, batch: int, seq_len: int = 4096) -> Job:
     )
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", sampled(JOBS, 2))
 def test_one_job_has_one_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What binds is asked for its base alone, none of its variations."""
     monkeypatch.setattr(what_binds, "variations", lambda job, plan: ())

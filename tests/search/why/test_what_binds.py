@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.why.what_binds import Basin, Ring, Sensitivity, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
+from tests.thorough import sampled
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def test_more_of_anything_but_the_batch_is_never_slower(found: Sensitivity) -> N
     assert gains["NIC x2"] > 0.01
 
 
-@pytest.mark.parametrize("model_hbm", [9e9, 12e9])
+@pytest.mark.parametrize("model_hbm", sampled([9e9, 12e9], 2))
 def test_more_memory_helps_where_memory_binds(model_hbm: float) -> None:
     result = sensitivity(small_job(8, model=MIXTURE, hbm=model_hbm))
     assert result is not None
@@ -94,7 +97,18 @@ def test_a_job_without_a_plan_has_no_sensitivity() -> None:
 
 def test_limits_at_their_end_are_not_widened() -> None:
     job = small_job(8, bubble=1.0, max_tp=8, vocab_padding=1.0)
-    from optimizer.job.plan import Plan
-
     names = {item.name for item in variations(job, Plan(dp=8, num_microbatches=6))}
     assert names & {"bubble ceiling", "largest tp", "vocabulary padding", "scale-up domain x2"} == set()
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(16, [16]), (32, [16, 32])])
+def test_a_wider_domain_swallows_a_tier_as_large(size: int, sizes: list[int]) -> None:
+    job = small_job(16)
+    inner, outer, *_ = job.cluster.tiers
+    cluster = replace(job.cluster, tiers=(replace(inner, size=8), replace(outer, size=size)))
+    (wider,) = [
+        item.job.cluster
+        for item in variations(replace(job, cluster=cluster), Plan(dp=16, num_microbatches=3))
+        if item.name == "scale-up domain x2"
+    ]
+    assert [tier.size for tier in wider.tiers] == sizes
