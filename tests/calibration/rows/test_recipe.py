@@ -128,6 +128,23 @@ def test_dispatchers_of_containers(cells: str, vpp: str, dispatcher: str, overla
 
 
 @pytest.mark.parametrize(
+    ("cells", "modules"),
+    [
+        ("26.04.01, H100, Nemotron_3_Nano, FP8", "core_attn+layernorm+moe"),
+        ("26.04.01, B200, DeepSeekV3, MXFP8", "mla_up_proj+mlp"),
+        ("26.04.01, GB200, DeepSeekV3, MXFP8", "mlp"),
+        ("26.06, GB200, DeepSeekV3, MXFP8", "mla_up_proj"),
+        ("26.06, GB300, DeepSeekV3, MXFP8", "none"),
+        ("26.02, GB200, DeepSeekV3, MXFP8", "none"),
+        ("26.04, GB200, GPT OSS 120B, BF16", "layernorm+moe_act"),
+    ],
+)
+def test_recomputation_of_containers(cells: str, modules: str) -> None:
+    assert set(recomputation(clean_columns(nemo_row(cells), []), []).split("+")) == set(modules.split("+"))
+    assert recomputation(clean_columns(nemo_row(cells) | {"recompute": "full"}, []), []) == "full"
+
+
+@pytest.mark.parametrize(
     ("layers", "hidden", "ffn_hidden", "first"),
     [(16, 2048, 8192, {2: 10, 4: 5, 8: 3, 16: 2}), (32, 4096, 14336, {2: 18, 4: 9, 8: 5, 16: 3, 32: 2})],
 )
