@@ -31,7 +31,7 @@ FACTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "facts"
 FILES = ("devices.csv", "links.csv", "clusters.csv", "prices.csv")
 WANTED = {
     "dgx-v100", "dgx-a100-40", "dgx-a100-80", "dgx-h100", "dgx-h200", "dgx-h800", "dgx-b200", "dgx-b300",
-    "gb200-nvl72", "gb300-nvl72", "mi300x-8", "mi325x-8", "mi355x-8", "gaudi2-8", "gaudi3-8",
+    "gb200-nvl72", "gb300-nvl72", "mi300x-8", "mi325x-8", "mi350x-8", "mi355x-8", "gaudi2-8", "gaudi3-8",
     "tpu-v4-pod", "tpu-v5e-pod", "tpu-v5p-pod", "tpu-v6e-pod", "tpu-v7-pod",
     "p4d", "p4de", "p5", "p5e", "p5en", "a3-high", "a3-mega", "a3-ultra", "nd-h100-v5", "l40s-8", "rtx-4090-8",
 }  # fmt: skip
@@ -69,8 +69,8 @@ def test_an_alias_means_one_thing() -> None:
         assert not set(aliases) & {row["name"] for row in rows}
 
 
-def test_50_devices() -> None:
-    assert len(device_names()) == 50
+def test_51_devices() -> None:
+    assert len(device_names()) == 51
 
 
 @looped(name=device_names())

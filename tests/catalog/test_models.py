@@ -252,6 +252,7 @@ def test_bloom_counted_by_hand():
         ("phi4", "phi-4"),
         ("GPT-5B", "gpt3-5b"),
         ("Nemotron-3 8B", "nemotron-8b"),
+        ("Nemotron_3_Super", "nemotron-3-super-120b-a12b"),
         ("Llama-2-class 34B", "codellama-34b"),
         ("mosaicml/mpt-7b", "mpt-7b-alibi"),
     ],

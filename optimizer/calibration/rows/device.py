@@ -7,7 +7,7 @@ import re
 from optimizer.base.errors import InputError, UnknownName
 from optimizer.catalog import preset_device
 
-_NVIDIA = re.compile(r"gb300|gb200|b300|b200|h200|h800|h100|h20|a800|a100|v100|l40s|a10g")
+_NVIDIA = re.compile(r"gb300|gb200|gh200|b300|b200|h200|h800|h100|h20|a800|a100|v100|l40s|a10g")
 _AMD = re.compile(r"mi\d{3}[a-z]?")
 _TPU = re.compile(r"(?:tpu|cloud).*?v?(\d)(x|[a-z]*)|\bv(\d)(lite|e|p)")
 _TPU_NAMES = {"trillium": "tpu-v6e", "ironwood": "tpu-v7"}
@@ -22,8 +22,8 @@ def device_name(gpu: str, memory: str = "") -> str:
 
     Raises InputError for a device that is not known.
 
-    >>> device_name("H100-SXM (HBM2e, 500W limit)")
-    'h100-96'
+    >>> [device_name(name) for name in ("H100-SXM (HBM2e, 500W limit)", "NVIDIA H100 NVL", "NVIDIA GH200 120GB")]
+    ['h100-96', 'h100-nvl', 'gh200']
     >>> [device_name(name) for name in ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "NVIDIA A100-PCIE-40GB")]
     ['h100', 'v100-32', 'a100-40-pcie']
     >>> [device_name(name) for name in ("AMD Instinct MI300X OAM", "TPU v5 lite", "Cloud TPU v6e-256", "TPU7x")]
@@ -55,6 +55,8 @@ def _nvidia(name: str, text: str, memory: str) -> str:
         return "a100-80-pcie"
     if name == "h100" and "hbm2e" in text and not pcie:
         return "h100-96"
+    if name == "h100" and "nvl" in text.split():
+        return "h100-nvl"
     return "h100-pcie" if name == "h100" and pcie else name
 
 

@@ -80,19 +80,68 @@ def test_a_narrow_format_needs_units_for_it(tmp_path: Path) -> None:
         assert run.job.dtype == dtype
 
 
+def nemo_row(cells: str) -> dict[str, str]:
+    """A row of NVIDIA's tables: container, GPU, model and format."""
+    table, gpu, model, dtype = cells.split(", ")
+    return {"table": f"{table} NeMo Container / Pre-Training", "gpu": gpu, "model": model, "dtype": dtype, "ep": "8"}
+
+
 @pytest.mark.parametrize(
-    ("table", "gpu", "dtype", "fused"),
+    ("cells", "fused"),
     [
-        ("26.06.01 NeMo Container / Pre-Training", "GB200", "MXFP8", True),
-        ("26.08 NeMo Container / Pre-Training", "B300", "FP8-MX", True),
-        ("26.04.01 NeMo Container / Pre-Training", "GB200", "MXFP8", False),
-        ("26.08 NeMo Container / Pre-Training", "H100", "FP8-CS", False),
-        ("26.08 NeMo Container / Pre-Training", "GB300", "BF16", False),
-        ("26.08 tables", "GB300", "MXFP8", False),
+        ("26.06.01, GB200, Qwen3_30B_a3B, MXFP8", True),
+        ("26.08, B300, DeepSeekV3, FP8-MX", True),
+        ("26.06, B300, DeepSeekV3, MXFP8", False),
+        ("26.06, B300, Qwen3_30B_a3B, MXFP8", True),
+        ("26.08, GB300, Kimi_K2, MXFP8", False),
+        ("26.08, GB300, Nemotron_3_Super, MXFP8", False),
+        ("26.08, GB300, Nemotron_3_Ultra, MXFP8", True),
+        ("26.08, B300, GPT OSS 120B, MXFP8", False),
+        ("26.04.01, GB200, Qwen3_30B_a3B, MXFP8", False),
+        ("26.08, H100, Qwen3_30B_a3B, FP8-CS", False),
+        ("26.08, GB300, Qwen3_30B_a3B, BF16", False),
     ],
 )
-def test_late_containers_fuse_the_experts_of_blackwell(table: str, gpu: str, dtype: str, fused: bool) -> None:
-    assert features("", table=table, gpu=gpu, dtype=dtype).fused_experts is fused
+def test_late_containers_fuse_the_experts_of_blackwell_where_their_recipes_say_so(cells: str, fused: bool) -> None:
+    assert features("", **nemo_row(cells)).fused_experts is fused
+    assert not features("", **(nemo_row(cells) | {"table": "26.08 tables"})).fused_experts
+
+
+@pytest.mark.parametrize(
+    ("cells", "vpp", "dispatcher", "overlapped"),
+    [
+        ("26.06, GB300, GPT OSS 120B, MXFP8", "", "hybridep", False),
+        ("26.06, GB300, GPT OSS 120B, BF16", "", "", False),
+        ("26.04, B300, Qwen3_235B_a22B, MXFP8", "", "", False),
+        ("26.04.01, B300, Qwen3_235B_a22B, MXFP8", "", "hybridep", False),
+        ("26.06.01, B200, Qwen3_235B_a22B, MXFP8", "3", "hybridep", False),
+        ("26.04, H100, Qwen3_235B_a22B, FP8", "4", "alltoall", True),
+        ("26.04.01, B200, DeepSeekV3, MXFP8", "2", "deepep", True),
+        ("26.04.01, B200, DeepSeekV3, BF16", "", "hybridep", False),
+        ("26.04.01, B200, Nemotron_3_Super, MXFP8", "", "hybridep", False),
+    ],
+)
+def test_dispatchers_of_containers(cells: str, vpp: str, dispatcher: str, overlapped: bool) -> None:
+    row = clean_columns(nemo_row(cells) | {"vpp": vpp}, [])
+    assert row.get("dispatcher", "") == dispatcher
+    assert (row.get("ep_overlap") == "on") is overlapped
+
+
+@pytest.mark.parametrize(
+    ("cells", "modules"),
+    [
+        ("26.04.01, H100, Nemotron_3_Nano, FP8", "core_attn+layernorm+moe"),
+        ("26.04.01, B200, DeepSeekV3, MXFP8", "mla_up_proj+mlp"),
+        ("26.04.01, GB200, DeepSeekV3, MXFP8", "mlp"),
+        ("26.06, GB200, DeepSeekV3, MXFP8", "mla_up_proj"),
+        ("26.06, GB300, DeepSeekV3, MXFP8", "none"),
+        ("26.02, GB200, DeepSeekV3, MXFP8", "none"),
+        ("26.04, GB200, GPT OSS 120B, BF16", "layernorm+moe_act"),
+    ],
+)
+def test_recomputation_of_containers(cells: str, modules: str) -> None:
+    assert set(recomputation(clean_columns(nemo_row(cells), []), []).split("+")) == set(modules.split("+"))
+    assert recomputation(clean_columns(nemo_row(cells) | {"recompute": "full"}, []), []) == "full"
 
 
 @pytest.mark.parametrize(
