@@ -16,6 +16,7 @@ from optimizer.job.variables import VARIABLES
 MEGATRON_LM = ("core_v0.16.1", "core_v0.19.0", "main (d98e8a64d)")  # releases whose arguments are listed, oldest first
 # Families of stacks that are programs of their own: those with launch files, which are the target of the same name, ...
 WRITTEN = ("maxtext", "nanotron", "primus")
+OWN_STACKS = ("nemo",)  # targets whose files are written besides others', for stacks of that name alone
 # ... and those that have none here.
 UNWRITTEN: Mapping[str, str] = {
     "nemo-automodel": "NeMo AutoModel",

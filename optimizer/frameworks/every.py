@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ from optimizer.frameworks.nanotron import config as nanotron
 from optimizer.frameworks.nanotron.export import FILES as NANOTRON_FILES
 from optimizer.frameworks.nanotron.log import LOG as NANOTRON_LOG
 from optimizer.frameworks.nemo.automodel_log import LOG as AUTOMODEL_LOG
+from optimizer.frameworks.nemo.export import FILES as NEMO_FILES
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
 from optimizer.frameworks.olmo.log import LOG as OLMO_LOG
 from optimizer.frameworks.picotron import config as picotron
@@ -138,8 +140,11 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name=megatron.NEMO,
         stack="nemo-2024",
-        config=by_flags(megatron.NEMO, "NeMo YAML", megatron.is_nemo),
+        config=replace(
+            by_flags(megatron.NEMO, "NeMo YAML", megatron.is_nemo), files=("NeMo YAML", "NeMo 2 program (Python)")
+        ),
         log=NEMO_LOG,
+        targets={"nemo": NEMO_FILES},
     ),
     Framework(
         name=megatron.FLAGSCALE,

@@ -12,7 +12,7 @@ from optimizer.base.content import in_words
 from optimizer.base.errors import InputError
 from optimizer.base.files import take_place
 from optimizer.catalog.readers.text import readable
-from optimizer.catalog.targets import WRITTEN, launchers, own_target, without_files
+from optimizer.catalog.targets import OWN_STACKS, WRITTEN, launchers, own_target, without_files
 from optimizer.frameworks.bash.like import alike
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.framework import ExportFiles
@@ -47,7 +47,8 @@ def exported(answer: Answer) -> Exported:
             "plan for more GPUs or fewer tokens"
         )
     target = own_target(answer.job.stack)
-    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes and name not in WRITTEN]
+    others = {*WRITTEN, *(name for name in OWN_STACKS if not answer.job.stack.name.startswith(name))}
+    usual = [name for name, files in TARGETS.items() if files.tunes == answer.job.tunes and name not in others]
     if own := without_files(answer.job.stack):
         vendor = answer.job.cluster.device.vendor
         able = ", ".join(name for name in usual if vendor in launchers()[name].vendors)

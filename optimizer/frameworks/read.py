@@ -23,7 +23,7 @@ from optimizer.frameworks.bash.config import UNSLOTH as UNSLOTH_KEY
 from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
-from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
+from optimizer.frameworks.config.file import NEMO, OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, checked
 from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
@@ -41,6 +41,7 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
+from optimizer.frameworks.nemo.recipe import is_program
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
 from optimizer.frameworks.unsloth.script import is_script
@@ -429,6 +430,8 @@ def config_of(file: File) -> ConfigFile:
     kind = kind_of(file)
     if kind != PYTHON:
         return ConfigFile(file.name, file.text, kind, data=file.data)
+    if is_program(file.text):
+        return ConfigFile(file.name, file.text, NEMO, data=file.data)
     try:
         functions = config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:

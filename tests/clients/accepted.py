@@ -29,6 +29,8 @@ from optimizer.frameworks.export_folder import exported, write_exports
 from optimizer.frameworks.llama import unlike_llama
 from optimizer.frameworks.maxtext.config import MODELS as MAXTEXT_MODELS
 from optimizer.frameworks.megatron.sbatch import environment
+from optimizer.frameworks.nemo.export import FILE as NEMO_FILE
+from optimizer.frameworks.nemo.export import OF_PRESET
 from optimizer.frameworks.torchtitan.export_python import function_of
 from optimizer.frameworks.torchtitan.models import MODELS
 from optimizer.frameworks.tuning.program import program
@@ -42,6 +44,7 @@ TUNING = ("trl", "axolotl", "llama-factory", "ms-swift", "torchtune", "unsloth")
 STACKS: Mapping[str, tuple[str, ...]] = {
     "megatron-lm": ("megatron-core", "megatron-te-2026-no-overlap", "megatron-2021"),
     "megatron-bridge": ("megatron-bridge-2025", "nemo-2024"),
+    "nemo": ("nemo-2024", "megatron-core-2025"),
     "torchtitan": ("torchtitan-2024",),
     "maxtext": ("maxtext", "maxtext-gpu-2024"),
     "nanotron": ("nanotron-2024",),
@@ -52,6 +55,7 @@ STACKS: Mapping[str, tuple[str, ...]] = {
 }
 # What it has.
 NAMES: Mapping[str, tuple[str, ...]] = {
+    "nemo": tuple(OF_PRESET),
     "torchtitan": tuple(MODELS),
     "maxtext": (*MAXTEXT_MODELS, "llama3.2-1b", "llama3.2-3b"),
     "nanotron": tuple(name for name in TUNED if not unlike_llama(load_model(name))),
@@ -125,6 +129,13 @@ CLIENTS = (
         file="megatron-bridge-main.overrides",
         program="bridge_loads.py",
         path=("megatron-bridge-main/src", "megatron-bridge-main/3rdparty/Megatron-LM"),
+    ),
+    Client(
+        target="nemo",
+        release="2.5.3",
+        file=NEMO_FILE,
+        program="nemo_loads.py",
+        path=("nemo-toolkit-2.5.3", "nemo-run-0.11.1", "megatron-core-0.14.0"),
     ),
     Client(
         target="torchtitan",

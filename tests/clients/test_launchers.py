@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES
+from optimizer.frameworks.nemo.recipe import TABLES as NEMO
 from optimizer.frameworks.read import read_files
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
 from optimizer.frameworks.torchtitan.python import titan_values
@@ -56,6 +58,33 @@ def test_the_table_of_arguments_is_that_of_the_parser(client: Client, clients: C
         pytest.skip(f"no source of Megatron-LM {client.release} here")
     said = clients.output(client, "megatron_names.py", tmp_path)
     assert {line for line in said.split() if line.startswith("--")} == argument_names("megatron-lm", client.release)
+
+
+@pytest.mark.launchers
+def test_the_table_of_recipes_is_that_of_the_release(clients: Clients, tmp_path: Path) -> None:
+    (client,) = (client for client in CLIENTS if client.target == "nemo")
+    if not (TOOLS and client.sources(clients.tools)):
+        pytest.skip(f"no source of NeMo {client.release} here")
+    paths: dict[str, str] = NEMO["keys"]
+    for faster in (False, True):
+        rows = {name: row for name, row in NEMO["recipes"].items() if not faster or name in NEMO["performance"]}
+        given = {"performance_mode": True} if faster else {}
+        asked = {"recipes": [*rows], "paths": [*paths.values()], "given": given}
+        said = json.loads(clients.output(client, client.program, tmp_path, json.dumps(asked)))
+        for name, row in rows.items():
+            own = row | (NEMO["performance"][name] if faster else {})
+            made = said[name]
+            assert made["model.config"] == row["config"], name
+            callbacks = [*row.get("callbacks", ()), *["MegatronCommOverlapCallback"] * faster]
+            callbacks += ["MegatronTokenDropCallback"] * own.get("drops", False)
+            assert {*callbacks} == {each for each in made["callbacks"] if each in NEMO_CALLBACKS}, name
+            assert (made["narrow"], made["tp_overlap"]) == (own.get("narrow", False), own.get("tp_overlap", False))
+            for key, path in paths.items():
+                now, usual = made[path], NEMO["usual"].get(path)
+                assert (now if now is not None else usual) == own.get(key, usual) or (now is False and key not in own)
+
+
+NEMO_CALLBACKS = ("MegatronCommOverlapCallback", "DeepEPCallback", "MegatronTokenDropCallback")
 
 
 def test_every_name_that_is_written_is_one_of_the_release(launched: tuple[str, Path]) -> None:

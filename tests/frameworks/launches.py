@@ -295,6 +295,26 @@ model:
     overlap_grad_sync: true
 """
 
+NEMO_RECIPE = """import nemo_run as run
+from nemo.collections import llm
+from nemo.collections.llm.recipes.precision.mixed_precision import bf16_with_fp8_mixed
+
+
+def configured(nodes: int = 1, gpus_per_node: int = 8):
+    recipe = llm.llama3_8b.pretrain_recipe(name="first", num_nodes=nodes, num_gpus_per_node=gpus_per_node)
+    recipe.trainer.strategy.context_parallel_size = 1
+    recipe.data.micro_batch_size = 2
+    return recipe
+
+
+def start():
+    recipe = configured(nodes=2)
+    run.run(recipe, executor=run.LocalExecutor(ntasks_per_node=recipe.trainer.devices, launcher="torchrun"))
+
+
+if __name__ == "__main__":
+    start()
+"""
 FLAGSCALE = """experiment:
   task: {type: train, backend: megatron}
   runner: {nnodes: 4, nproc_per_node: 8}
@@ -581,6 +601,7 @@ SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
     "picotron": ({"picotron.json": PICOTRON}, None),
     "llm-foundry": ({"mpt.yaml": LLM_FOUNDRY}, 64),
     "NeMo": ({"nemo.yaml": NEMO}, None),
+    "NeMo 2": ({"pretrain.py": NEMO_RECIPE}, None),
     "FlagScale": ({"train.yaml": FLAGSCALE}, None),
     "Megatron-Bridge": ({"bridge.yaml": BRIDGE}, 64),
     "Megatron-Bridge with adapters": ({"run_config.yaml": BRIDGE_LORA}, 8),

@@ -10,7 +10,7 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
-from optimizer.catalog.targets import WRITTEN, aimed
+from optimizer.catalog.targets import OWN_STACKS, WRITTEN, aimed
 from optimizer.frameworks.bash.like import alike
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports, write_texts
@@ -27,10 +27,16 @@ def test_every_launch_file_is_written_and_no_other(gpt3_answer: Answer, tmp_path
     paths, refused = write_exports(gpt3_answer, tmp_path / "new" / "folder")
     assert {path.name for path in paths} == NAMES
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == NAMES
-    usual = [target for name, target in TARGETS.items() if not target.tunes and name not in WRITTEN]
+    others = (*WRITTEN, *OWN_STACKS)
+    usual = [target for name, target in TARGETS.items() if not target.tunes and name not in others]
     assert refused.keys() == {name for target in usual for name in target.files} - NAMES
     assert all("the model gpt3" in reason for name, reason in refused.items() if name.startswith("torchtitan"))
     assert "it lacks TP" in refused["deepspeed.json"]
+
+
+def test_a_recipe_of_nemo_is_written_for_its_stack_beside_the_others(gpt3_answer: Answer) -> None:
+    job = replace(gpt3_answer.job, stack=load_stack("nemo-2024"))
+    assert {"megatron.args", "nemo_pretrain.py"} <= exported(replace(gpt3_answer, job=job)).texts.keys()
 
 
 def test_a_plan_that_only_shares_states_is_written_for_every_target_that_runs_it(gpt3_answer: Answer) -> None:

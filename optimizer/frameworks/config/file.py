@@ -15,6 +15,7 @@ from optimizer.base.units import HUGE
 from optimizer.catalog.readers.text import json_of, shown, toml_of
 from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.config.yaml_edit import scalar, yaml_changed
+from optimizer.frameworks.nemo.recipe import recipe_changed, recipe_values
 from optimizer.frameworks.torchtitan.python import titan_changed, titan_values
 from optimizer.frameworks.unsloth.script import script_changed, script_values
 
@@ -29,7 +30,7 @@ RESOLVERS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 DEEPEST = 50
 LONGEST = 10_000  # characters of a value whose references are filled in
-PYTHON, UNSLOTH = "python", "unsloth"  # the second: its programs
+PYTHON, UNSLOTH, NEMO = "python", "unsloth", "nemo"  # the last two: their programs
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
 NUMBER = re.compile(r"^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
@@ -42,7 +43,7 @@ class ConfigFile:
     Attributes:
         name: of its file.
         text: all of it, its lines ended by a newline.
-        kind: "yaml", "json", "toml", "python", "unsloth", "overrides", or "bash" for the keys of a command.
+        kind: "yaml", "json", "toml", "python", "unsloth", "nemo", "overrides", or "bash" for the keys of a command.
         function: the one that a Python file makes the config with.
         data: the bytes of the file, whose encoding and ends of lines an edit keeps.
     """
@@ -88,6 +89,8 @@ class ConfigFile:
             return titan_values(self.text, self.function)
         if self.kind == UNSLOTH:
             return script_values(self.text)
+        if self.kind == NEMO:
+            return recipe_values(self.text)
         from optimizer.catalog.readers.yaml_nodes import yaml_of
 
         if self.kind == OVERRIDES:
@@ -115,6 +118,8 @@ class ConfigFile:
             return replace(self, text=titan_changed(self.text, self.function, path, value))
         if self.kind == UNSLOTH:
             return replace(self, text=script_changed(self.text, path, value))
+        if self.kind == NEMO:
+            return replace(self, text=recipe_changed(self.text, path, value))
         if self.kind == "toml":
             return replace(self, text=toml_changed(self.text, path, value))
         if self.kind != OVERRIDES:

@@ -46,21 +46,21 @@ class ConfigCall:
     def copied(self) -> ConfigCall:
         """The same without places: it stands in another function, whose other users must not change."""
         entries = {
-            key: value.copied() if isinstance(value, ConfigCall) else _bare(value)
-            for key, value in self.entries.items()
+            key: value.copied() if isinstance(value, ConfigCall) else bare(value) for key, value in self.entries.items()
         }
-        return ConfigCall(self.called, [_bare(value) for value in self.positional], entries)
+        return ConfigCall(self.called, [bare(value) for value in self.positional], entries)
 
 
-def _bare(value: Any) -> Any:
+def bare(value: Any) -> Any:
+    """A value without its place."""
     return Leaf(value.value) if isinstance(value, Leaf) else value
 
 
-class _Unread:
+class Unread:
     """A value that only running the file would tell."""
 
 
-OPEN = _Unread()
+OPEN = Unread()
 
 
 def config_functions(text: str) -> list[str]:
@@ -86,7 +86,7 @@ def read_function(text: str, name: str) -> dict[str, Leaf]:
     >>> {path: leaf.value for path, leaf in read_function(text, "big").items()}
     {'()': 'Trainer.Config', 'training.()': 'T', 'training.steps': 16, 'mesh.()': '', 'mesh.tp': 4}
     """
-    config = _Reader(text).call(name, [], 0)
+    config = Reader(text).call(name, [], 0)
     return dict(_flat(config, "")) if isinstance(config, ConfigCall) else {}
 
 
@@ -102,18 +102,18 @@ def _flat(section: ConfigCall, path: str) -> Iterator[tuple[str, Leaf]]:
             yield f"{path}{key}", value
 
 
-class _Reader:
+class Reader:
     """The functions of one file."""
 
     def __init__(self, text: str) -> None:
         """Parse, and note where every line begins."""
         self.text = text
-        tree = ast.parse(text)
-        self.functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        self.body = ast.parse(text).body
+        self.functions = {node.name: node for node in self.body if isinstance(node, ast.FunctionDef)}
         self.globals: dict[str, Any] = {}
-        for node in tree.body:
+        for node in self.body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                self.globals[node.targets[0].id] = _bare(self.value(node.value, {}, 0))
+                self.globals[node.targets[0].id] = bare(self.value(node.value, {}, 0))
 
     def call(self, name: str, arguments: Sequence[Any], depth: int) -> Any:
         """What a function returns."""
@@ -198,7 +198,7 @@ class _Reader:
         entries = {word.arg: self.value(word.value, names, depth + 1) for word in node.keywords if word.arg}
         if called in self.functions:
             result = self.call(called, positional, depth + 1)
-            return result.copied() if isinstance(result, ConfigCall) else _bare(result)
+            return result.copied() if isinstance(result, ConfigCall) else bare(result)
         if called.rpartition(".")[2] == "replace" and positional and isinstance(positional[0], ConfigCall):
             copy = positional[0].copied()
             copy.entries |= entries
@@ -274,7 +274,7 @@ def calls_of(text: str, names: Sequence[str]) -> list[WrittenCall]:
     >>> call.first.value, call.named["length"].value, call.named["dtype"].known
     ('m', 8, False)
     """
-    reader = _Reader(text)
+    reader = Reader(text)
 
     def argument(node: ast.expr) -> Argument:
         leaf = reader.value(node, {}, 0)

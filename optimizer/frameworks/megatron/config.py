@@ -36,8 +36,10 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import parser_of
 from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
+from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
+from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
@@ -86,9 +88,14 @@ def is_swift(values: Values) -> bool:
 
 
 def is_nemo(values: Values) -> bool:
-    """Whether a YAML is NeMo's."""
+    """Whether a YAML is NeMo's, or values are those of a recipe of NeMo 2."""
     sections = {path.partition(".")[0] for path in values if "." in path}
-    return {"trainer", "model"} <= sections and any(map(NEMO_OWN.fullmatch, values))
+    return {"trainer", "model"} <= sections and (any(map(NEMO_OWN.fullmatch, values)) or is_program(values))
+
+
+def is_program(values: Values) -> bool:
+    """Whether values are those of a program that runs a recipe of NeMo 2."""
+    return "trainer.devices" in values and any(path.startswith("trainer.strategy.") for path in values)
 
 
 def is_recipe(values: Values) -> bool:
@@ -158,6 +165,8 @@ class FlagLaunch(ConfigLaunch):
 
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
+        if self.launch.program == NEMO and is_program(self.values) and flag in HOMES:
+            return HOMES[flag]
         names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
         if self.launch.program in (BRIDGE, VERL):
             names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
@@ -281,7 +290,11 @@ def read(
     launch.program = program
     launch.settings.pop("gpus_given", None)
     launch.written = {name: paths.get(f"--{flag[2:]}", flag) for name, flag in launch.written.items()}
-    method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else ()
+    if program == NEMO and is_program(values):
+        launch.unpriced += [str(values[UNREAD])] if UNREAD in values else []
+        if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
+            launch.say("grad_bytes", 4, wide)
+    method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
     for path in others:
         if values[path] is not None and path not in method:
             launch.ignore(path)
@@ -289,6 +302,8 @@ def read(
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
         launch.unpriced.append(f"{SINKS} {window}")
+    if shown and not asked and program == NEMO:
+        launch.unpriced += _reshaped(launch, shown)
     if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
         pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
         if pattern != (shown.experts.every, shown.experts.first_dense_layers):
@@ -298,6 +313,15 @@ def read(
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
+
+
+def _reshaped(launch: Launch, shown: Model) -> Iterator[str]:
+    """Each size that a config says of the model that it names and that this model has otherwise."""
+    own = {name: getattr(shown, name) for name in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim")}
+    own |= {"experts": shown.experts.count, "top_k": shown.experts.top_k} if shown.experts else {}
+    for name, size in own.items():
+        if isinstance(stated := launch.settings.get(name), int) and stated != size:
+            yield f"{launch.written[name]} {stated:,}: {shown.name} has {size:,}"
 
 
 def _as_flag(path: str) -> str:
