@@ -302,7 +302,7 @@ def read(
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
         launch.unpriced.append(f"{SINKS} {window}")
-    if shown and not asked:
+    if shown and not asked and program == NEMO:
         launch.unpriced += _reshaped(launch, shown)
     if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
         pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
@@ -320,8 +320,8 @@ def _reshaped(launch: Launch, shown: Model) -> Iterator[str]:
     own = {name: getattr(shown, name) for name in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim")}
     own |= {"experts": shown.experts.count, "top_k": shown.experts.top_k} if shown.experts else {}
     for name, size in own.items():
-        if isinstance(said := launch.settings.get(name), int) and said != size:
-            yield f"{launch.written[name]} {said:,}: {shown.name} has {size:,}"
+        if isinstance(stated := launch.settings.get(name), int) and stated != size:
+            yield f"{launch.written[name]} {stated:,}: {shown.name} has {size:,}"
 
 
 def _as_flag(path: str) -> str:
