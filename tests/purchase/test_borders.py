@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from optimizer.purchase.alternatives import _bandwidth
 from optimizer.purchase.as_json import point_row
 from optimizer.purchase.campaign import Requirements, counts
 from optimizer.purchase.charts import cost_energy, time_cost, tornado_chart, trace_chart
@@ -17,6 +18,7 @@ from optimizer.purchase.designs.pareto import _trace, pareto
 from optimizer.purchase.designs.points import Excess, Point, Rejected, Workshop
 from optimizer.purchase.dossier import dossier
 from optimizer.purchase.price.catalogue import is_rack
+from optimizer.purchase.uncertainty.sensitivity import repriced
 from optimizer.purchase.units import FACTORS
 from optimizer.purchase.words import _dates, parity_sentence, summary
 from tests.purchase.campaigns import campaign, kinds, quick_planner
@@ -168,3 +170,14 @@ def test_a_trace_is_told_where_it_grows() -> None:
     chart = trace_chart([0.1, 0.1, 0.2, 0.2, 0.3])
     assert chart.rows == (("1", "0.1000"), ("3", "0.2000"), ("5", "0.3000"))
     assert "it last grew at trial 5" in chart.words
+
+
+def test_the_slowest_network_that_is_cheap_enough_is_told() -> None:
+    question = campaign()
+    point = Workshop(campaign=question, planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
+    assert isinstance(point, Point)
+    design = replace(point.design, nic=2 * point.design.network_bandwidth)
+    planned = repriced(question, design, point)
+    cost = figures(question, design, planned, question.scenario(design), point.on_host).cost
+    assert _bandwidth(question, point, cost) == design.nic
+    assert _bandwidth(question, point, 0.0) is None
