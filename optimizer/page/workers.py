@@ -223,8 +223,8 @@ class Workers:
         self._assign()
 
     def _assign(self) -> None:
-        """A free worker for everybody whose turn it is: where it may be the one that has the plans at hand, else the one
-        that worked last, whose caches are of a question that is much alike.
+        """A free worker for everybody whose turn it is: where it may be the one that has the plans at hand, else the
+        one that worked last, whose caches are of a question that is much alike.
         """
         while self._free and self._queue:
             waiting = min(self._queue, key=self._order)
