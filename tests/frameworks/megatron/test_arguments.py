@@ -2,7 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optimizer.base.errors import InvalidFile
@@ -81,6 +81,7 @@ def plans(draw: st.DrawFn) -> tuple[Job, Plan]:
         activation_offload=draw(st.sampled_from([0, 0, 37, 100])),
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
+    assume(plan.tp * plan.cp * plan.dp % (plan.ep * plan.etp) == 0)
     if not is_even(plan, model.layers):
         plan = replace(plan, layers_per_stage=stage_layers(plan, model.layers))
     job = Job(
