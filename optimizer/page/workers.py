@@ -223,16 +223,14 @@ class Workers:
         self._assign()
 
     def _assign(self) -> None:
-        """A free worker for everybody whose turn it is: where it may be the one that has the plans at hand, else the
-        one that worked last, whose caches are of a question that is much alike.
-        """
+        """A free worker for everybody whose turn it is; where it may be, the one that has the plans at hand."""
         while self._free and self._queue:
             waiting = min(self._queue, key=self._order)
             asked = self._queue.pop(waiting).asked.searched
             if waiting.done():  # who waited has left
                 continue
             known = self._answered.get(asked)
-            worker = known if known and known in self._free else self._free[-1]
+            worker = known if known and known in self._free else self._free[0]
             self._free.remove(worker)
             _remember(self._answered, asked, worker)
             waiting.set_result(worker)
