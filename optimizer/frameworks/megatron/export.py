@@ -35,6 +35,9 @@ OVERLAP = ("--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute")
 MOMENTS: Mapping[int, str] = {8: "bf16"}
 MOMENT_FLAGS = ("--exp-avg-dtype", "--exp-avg-sq-dtype")
 SHARDING: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
+# Flags that take several values, and those whose one value is text whatever it looks like.
+LISTS = ("--recompute-modules", "--offload-modules", "--cuda-graph-scope")
+TEXTS = ("--pipeline-model-parallel-layout", "--moe-layer-freq")
 
 
 def megatron_arguments(answer: Answer) -> list[str]:
@@ -139,6 +142,30 @@ def arguments(flags: Flags) -> list[str]:
     ['--bf16', '--seq-length', '2048', '--recompute-modules', 'mlp', 'moe']
     """
     return [part for flag, value in flags.items() for part in (flag, *(value or "").split())]
+
+
+def typed(flag: str, text: str | None) -> object:
+    """The value of a flag as Megatron-LM's parser would make it.
+
+    >>> typed("--bf16", None), typed("--seq-length", "2048"), typed("--recompute-modules", "mlp moe")
+    (True, 2048, ['mlp', 'moe'])
+    >>> typed("--window-size", "1024,0"), typed("--moe-layer-freq", "([0]*3+[1]*58)")
+    ([1024, 0], '([0]*3+[1]*58)')
+    """
+    if text is None:
+        return True
+    if flag in LISTS:
+        return text.split()
+    if flag == "--window-size":
+        return [int(word) for word in text.split(",")]
+    if flag in TEXTS:
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def parallel_flags(job: Job, plan: Plan) -> Flags:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.content import content, template
 from optimizer.base.errors import InputError
 from optimizer.frameworks.framework import ExportFiles
-from optimizer.frameworks.megatron.export import MOMENTS, plan_flags, recipe_flags, unexpressed_plan
+from optimizer.frameworks.megatron.export import MOMENTS, plan_flags, recipe_flags, typed, unexpressed_plan
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.frameworks.sbatch import LIMIT, MEETING
@@ -95,9 +95,7 @@ def facts(job: Job, plan: Plan, knobs: Knobs) -> dict[str, Any]:
     """Flags of the plan with their values, and what else keys.toml names."""
     half = job.dtype == "fp16"
     flags = plan_flags(job, plan, knobs, shape={})
-    values: dict[str, Any] = {flag: True if text is None else number(text) for flag, text in flags.items()}
-    if "--recompute-modules" in values:
-        values["--recompute-modules"] = str(values["--recompute-modules"]).split()
+    values: dict[str, Any] = {flag: typed(flag, text) for flag, text in flags.items()}
     own: dict[str, Any] = {
         "vpp": plan.vpp if plan.vpp > 1 else None,
         "interleaved": plan.pp > 1 and plan.vpp > 1,
@@ -117,20 +115,6 @@ class Name(str):
     """A name of Python's, which stands without quotes."""
 
     __slots__ = ()
-
-
-def number(text: str) -> object:
-    """A flag's value as Python has it.
-
-    >>> number("4"), number("0.0"), number("full"), number("Et*2|t*2L")
-    (4, 0.0, 'full', 'Et*2|t*2L')
-    """
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def stated(section: str, values: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.frameworks.framework import ExportFiles
-from optimizer.frameworks.megatron.export import COMMUNICATORS, communicators_file, plan_flags
+from optimizer.frameworks.megatron.export import COMMUNICATORS, communicators_file, plan_flags, typed
 from optimizer.frameworks.megatron.export import unexpressed as unexpressed_by_megatron
 from optimizer.frameworks.megatron.sbatch import environment
 from optimizer.frameworks.refusal import lacks, runnable
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from optimizer.job.plan import Plan
 
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.primus", "keys.toml")
-LISTS = ("--recompute-modules", "--offload-modules", "--cuda-graph-scope")
-TEXTS = ("--pipeline-model-parallel-layout", "--moe-layer-freq")
 TASK = """export NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID GPUS_PER_NODE={gpus}
     exec "$@\""""
 DEEPEP = {"enable_primus_turbo": True, "use_turbo_deepep": True}
@@ -67,30 +65,6 @@ def overrides(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
     if plan.dispatcher == "deepep" and plan.ep * plan.etp > 1:
         values |= DEEPEP
     return values
-
-
-def typed(flag: str, text: str | None) -> object:
-    """The value of a flag as Megatron-LM's parser would make it.
-
-    >>> typed("--bf16", None), typed("--seq-length", "2048"), typed("--recompute-modules", "mlp moe")
-    (True, 2048, ['mlp', 'moe'])
-    >>> typed("--window-size", "1024,0"), typed("--moe-layer-freq", "([0]*3+[1]*58)")
-    ([1024, 0], '([0]*3+[1]*58)')
-    """
-    if text is None:
-        return True
-    if flag in LISTS:
-        return text.split()
-    if flag == "--window-size":
-        return [int(word) for word in text.split(",")]
-    if flag in TEXTS:
-        return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def unexpressed(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[str, ...]:
