@@ -34,10 +34,10 @@ from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import SEVERAL as TELLING
 from optimizer.objectives.belief.belief import likeness as shipped
-from optimizer.objectives.belief.likeness import ErrorLikeness
+from optimizer.objectives.belief.likeness import ErrorLikeness, nearness
 from optimizer.objectives.belief.places import SHARED, Places, family
+from optimizer.objectives.belief.posterior import ALONE, REWEIGHTINGS, Posterior, unlike
 from optimizer.objectives.belief.posterior import FREEDOM as NOISE_FREEDOM
-from optimizer.objectives.belief.posterior import REWEIGHTINGS, Posterior, unlike
 from optimizer.objectives.step.interval import LEVEL, SIDES
 
 # Stacks that are fitted to runs of others, whose rows name these, and those that print the memory that they reserve.
@@ -70,12 +70,14 @@ class PartForecast:
         mean: of the errors [1].
         covariance: of the errors without noise [1].
         noise: standard deviation of one run's own [1].
+        near: how much every two of them are one run again [1].
     """
 
     part: LeftOut
     mean: FloatArray
     covariance: FloatArray
     noise: FloatArray
+    near: FloatArray
 
     @property
     def spread(self) -> FloatArray:
@@ -100,7 +102,7 @@ class PartForecast:
         variance = np.diag(covariance) - np.einsum("ij,jk,ik->i", like, inverse, like)
         moved = like @ inverse @ errors
         if strange and not several:  # as Posterior.in_doubt
-            variance = variance + 0.5 * float(errors[0] - moved[chosen[0]]) ** 2
+            variance = variance + 0.5 * float(errors[0] - ALONE * moved[chosen[0]]) ** 2
         return self.mean + moved, np.sqrt(np.maximum(variance, 0.0) + self.noise**2)
 
 
@@ -127,6 +129,7 @@ def forecasts(
             mean=mean,
             covariance=covariance - np.diag(every.noise[part.places]),
             noise=single[part.places],
+            near=nearness(own := places.take(part.places), own),
         )
 
 
@@ -292,7 +295,7 @@ def belief_csv(rows: Sequence[RunError] | Sequence[SweptError], about: str) -> s
     """A table of what is believed, under a line that says what it is."""
     text = StringIO()
     text.write(f"# {about}: python -m maintain.belief\n")
-    names = [field.name for field in fields(rows[0])]
+    names = [field.name for field in fields(rows[0]) if field.name != "switches"]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     above = [""] * len(names)
