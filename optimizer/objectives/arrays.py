@@ -19,6 +19,18 @@ FEW = 64  # entries that are cheaper to write than to share
 TABLE_LIMIT = 1 << 23  # entries of the largest look-up table built instead of sorting
 
 
+def symmetric_root(covariance: FloatArray) -> FloatArray:
+    """The symmetric R with R R = covariance, by which draws are the same on every machine.
+
+    It is unique; eigenvectors of nearly equal variances, and so draws by them, differ with a processor's rounding.
+
+    >>> symmetric_root(np.diag([4.0, 9.0])).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
 def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     """The plans that differ in these variables, and for each plan the index of its representative.
 
