@@ -11,6 +11,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.base.units import GB
 from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
 from optimizer.catalog.hardware import with_network
+from optimizer.catalog.readers.model_file import impossible
 from optimizer.frameworks.every import FRAMEWORKS
 from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.launch import GROUPS, LARGEST_COUNT, PLAN, Launch
@@ -102,6 +103,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if model is None:
         unknown = next((sentence for sentence in launch.unsearched if "is no model that is known" in sentence), "")
         problems.append(f"{unknown.removesuffix(' (--model)') or 'the model is not told'}: give --model")
+    problems += impossible(model) if model else []
     gpus = controls.gpus or _gpus(settings)
     if not gpus:
         problems.append("the number of GPUs is not told: give --gpus")

@@ -39,7 +39,6 @@ from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
-from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
@@ -269,7 +268,7 @@ def read(
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
-    if shown and "--hidden-size" not in has:
+    if shown:
         shape += [_flag("--num-layers", str(shown.layers))] if "--num-layers" not in has else []
         if shown.experts and "--num-experts" not in has:
             shape.append(_flag("--num-experts", str(shown.experts.count)))
@@ -278,14 +277,14 @@ def read(
             f"{path} {values[path]} is no model that is known" for path in NAMES if isinstance(values.get(path), str)
         ]
         launch.problems.append(f"{next(iter(unknown), 'the model is not told')}: give --model")
-    open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
+    open_length = shown is not None and "--seq-length" not in {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
     launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
         launch.settings.pop("seq_len", None)
         launch.written.pop("seq_len", None)
-    if model and "--hidden-size" not in has:
+    if model:
         _forget_shape(launch, has)
     launch.program = program
     launch.settings.pop("gpus_given", None)
@@ -302,26 +301,10 @@ def read(
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
         launch.unpriced.append(f"{SINKS} {window}")
-    if shown and not asked and program == NEMO:
-        launch.unpriced += _reshaped(launch, shown)
-    if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
-        pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
-        if pattern != (shown.experts.every, shown.experts.first_dense_layers):
-            path = paths["--moe-layer-freq"]
-            launch.unpriced.append(f"{path} {values[path]}: {shown.name} has other layers without experts")
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
-
-
-def _reshaped(launch: Launch, shown: Model) -> Iterator[str]:
-    """Each size that a config says of the model that it names and that this model has otherwise."""
-    own = {name: getattr(shown, name) for name in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim")}
-    own |= {"experts": shown.experts.count, "top_k": shown.experts.top_k} if shown.experts else {}
-    for name, size in own.items():
-        if isinstance(stated := launch.settings.get(name), int) and stated != size:
-            yield f"{launch.written[name]} {stated:,}: {shown.name} has {size:,}"
 
 
 def _as_flag(path: str) -> str:

@@ -142,6 +142,7 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
     text = "".join(flag.values).replace(" ", "").strip("\"'")
     if is_count(text):
         launch.say("every", int(text), flag.written)
+        launch.say("first_dense", 0, flag.written)
         return
     pattern: list[str] = []
     for part in text.strip("()").split("+"):
@@ -150,10 +151,8 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
     if "1" not in pattern:
         launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be MoE")
         return
-    launch.say("first_dense", pattern.index("1"), flag.written)
     rest = pattern[pattern.index("1") :]
     every = rest.index("1", 1) if "1" in rest[1:] else 1
-    if every > 1:
-        # A stride counts from its first dense layer.
-        launch.say("first_dense", max(0, pattern.index("1") - every + 1), flag.written)
-        launch.say("every", every, flag.written)
+    # A stride counts from its first dense layer.
+    launch.say("first_dense", max(0, pattern.index("1") - every + 1), flag.written)
+    launch.say("every", every, flag.written)
