@@ -238,10 +238,14 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
         untold = f"{launch.family}, whose kind is not told (--device)"
         if launch.machine and launch.family and untold not in launch.unpriced:
             launch.unpriced.append(untold)
-    own, several = launch.settings.get("gpus_per_node", 0), launch.settings.get("nodes", 1) > 1
-    if several and 1 < own < cluster.gpus_per_node and cluster.scale_up_size == cluster.gpus_per_node:
+    nodes = launch.settings.get("nodes", 1)
+    own = launch.settings.get("gpus_per_node") or launch.settings.get("gpus", 0) // nodes
+    if nodes > 1 and 1 < own < cluster.gpus_per_node and cluster.scale_up_size == cluster.gpus_per_node:
         launch.assumed.append(f"nodes of {own} GPUs, one domain each, as the launch says")
         cluster = replace(with_network(cluster, scale_up_size=own), gpus_per_node=own)
+    elif own > cluster.gpus_per_node and "gpus_per_node" in launch.written:
+        path = launch.written["gpus_per_node"]
+        launch.unpriced.append(f"{path} {own}: nodes of {cluster.name} have {cluster.gpus_per_node} (--cluster)")
     return cluster
 
 

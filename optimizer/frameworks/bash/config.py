@@ -20,7 +20,7 @@ from optimizer.frameworks.bash.edit import cut, replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
-from optimizer.frameworks.config.method import TRAINER
+from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER
 
@@ -33,6 +33,7 @@ CONFIGS = re.compile(
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
+LISTS = ("fsdp", *KEYS["targets"])  # keys whose value is all the words that follow
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -156,12 +157,15 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
             if holds and unknown_in(after):
                 continue
-            site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
             others = (at for at in range(place + 2, len(words)) if _is_key(text_of(words[at])))
             whole = words[place + 1 : next(others, len(words))] if holds else [word]
             reach = _reach(whole)
             switch = None if holds or reach == (0, 0) else reach
-            yield Given(match["key"], following if holds else "true", site, "--", switch), reach
+            if not holds or match["key"] not in LISTS:
+                whole = [after]
+            held = holds and all(len(each) == 1 and each[0].sites for each in whole)
+            site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if held else None
+            yield Given(match["key"], " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
 
 
 def _opened(words: Sequence[Word]) -> Iterator[str]:

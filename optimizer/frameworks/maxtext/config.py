@@ -191,7 +191,7 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     shards = fsdp != 1 or sharing > 1 or FSDP not in ends
     if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * replica > 1:
         launch.say("gpus", fsdp * data * replica, fsdp_key)
-    elif fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends:  # -1 unless it is said
+    elif data < 0 < fsdp or (fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends):  # -1 unless it is said
         data = max(1, settings.get("gpus", 0) // (fsdp * replica))
     launch.say("zero_stage", 3 if shards else int(values.get(ends.get(SHARDED, "")) is True), fsdp_key)
     if shards and data > 1 and fsdp > 0:

@@ -217,8 +217,9 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         if not deepspeed.recognised(config.values):
             raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
-    inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
+    texts = texts if launch.program == MEGATRON_DEEPSPEED else []
+    inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
     given = {flag.name: flag.value for flag in script.flags}
     named = given.get(DEEPSPEED_CONFIG, "")

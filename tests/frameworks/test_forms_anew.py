@@ -1,0 +1,106 @@
+"""Words that mean another thing than they seem: in forms of commands, in older releases, in files that nobody names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
+from optimizer.frameworks.read import File, read_launch
+from tests.frameworks import launches
+from tests.frameworks.test_fresh_forms import SCRIPT
+from tests.frameworks.test_launches import question
+
+
+def read(files: dict[str, str], gpus: int | None = 8) -> Launch:
+    return read_launch([File(name, text.encode()) for name, text in files.items()], gpus).launch
+
+
+def asked(files: dict[str, str]) -> LaunchAsRead:
+    return question(files)
+
+
+WRITTEN = 'cat <<EOF > ds.json\n{"zero_optimization": {"stage": 1, "allgather_bucket_size": 5e8}}\nEOF\n'
+
+
+def test_a_config_that_no_command_has_says_nothing() -> None:
+    launch = read({"run.sh": WRITTEN + SCRIPT.format(program="pretrain_gpt.py", more="")})
+    assert (launch.settings["zero_stage"], launch.unpriced) == (0, [])
+
+
+ADAPTED = (
+    "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2 --use_peft"
+)
+
+
+@pytest.mark.parametrize("targets", ["q_proj v_proj", '"q_proj v_proj"', "q_proj,v_proj"])
+def test_all_words_of_a_list_count(targets: str) -> None:
+    launch = read({"run.sh": f"{ADAPTED} --lora_r 8 --lora_target_modules {targets} --packing --max_length 512"})
+    assert (launch.settings["train"], launch.settings["packing"]) == ("lora:8:q_proj+v_proj", True)
+
+
+@pytest.mark.parametrize("words", ["'full_shard auto_wrap offload'", "full_shard auto_wrap offload"])
+def test_fsdp_has_several_words_and_an_edit_leaves_the_others(words: str) -> None:
+    source = read_launch([File("run.sh", f"{FSDP} --fsdp {words} --bf16 True".encode())])
+    assert source.launch.settings["hosted_weights"] is True
+    question = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(
+        question.job, question.plan, replace(question.plan, zero_stage=2), {"hosted_weights": False}
+    )
+    (texts,) = source.edited(changes)
+    assert read({"run.sh": texts["run.sh"].decode()}).settings["zero_stage"] == 2
+    assert b"shard_grad_op auto_wrap" in texts["run.sh"]
+    assert b"offload" not in texts["run.sh"]
+
+
+FSDP = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 2"
+MACHINES = "distributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
+
+
+def test_processes_lie_on_as_many_nodes_as_there_are_machines() -> None:
+    trainer = "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nmax_length: 512\n"
+    cluster = asked({"accelerate.yaml": MACHINES, "sft.yaml": trainer}).job.cluster
+    assert (cluster.gpus_per_node, cluster.scale_up_size) == (4, 4)
+
+
+def test_more_gpus_than_a_node_of_the_machine_has_are_told() -> None:
+    text = SCRIPT.format(program="pretrain_gpt.py", more="").replace("--nproc_per_node 8", "--nproc_per_node 16")
+    assert asked({"run.sh": text}).launch.unpriced == ["--nproc_per_node 16: nodes of dgx-h100 have 8 (--cluster)"]
+
+
+@pytest.mark.parametrize(
+    ("more", "loss"), [("beta: 0.05\noutput_dir: data/zephyr-orpo\n", "orpo"), ("beta: 0.1\noutput_dir: x\n", "dpo")]
+)
+def test_a_loss_that_no_key_tells_is_known_by_a_name(more: str, loss: str) -> None:
+    launch = read(
+        {"x.yaml": f"model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 2\nmax_length: 512\n{more}"}
+    )
+    assert (launch.settings["loss"], launch.settings["micro_batch"]) == (loss, 4)
+    assert f"beta is a key of several of TRL's trainers; taken as {loss}" in launch.assumed
+
+
+def test_adapters_of_unknown_programs_are_told() -> None:
+    assert read({"run.sh": f"{FSDP} --lora_path_prefix /ckpt/x --max_seq_len 512"}).unpriced == [
+        "lora_path_prefix /ckpt/x"
+    ]
+
+
+@pytest.mark.parametrize("section", ["[float8]\nenable_float8_linear = true\n", ""])
+def test_float8_as_torchtitan_had_it_in_2024(section: str) -> None:
+    text = launches.TORCHTITAN.replace('converters = ["float8"]', "")
+    assert read({"a.toml": f"{text}\n{section}"}).settings["dtype"] == ("fp8" if section else "bf16")
+
+
+def test_copies_of_maxtext_that_take_what_is_left_are_copies() -> None:
+    text = launches.MAXTEXT.replace("dcn_data_parallelism: 4", "dcn_data_parallelism: -1")
+    assert read({"m.yml": text}, 32).settings["shard"] == 8
+
+
+def test_a_shape_of_several_presets_is_that_without_norms_of_queries() -> None:
+    shape = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 --swiglu --bf16"
+    more = "--normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights"
+    text = f"torchrun --nproc_per_node 8 pretrain_gpt.py {shape} {more} --disable-bias-linear --seq-length 2048 "
+    text += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 100008 --max-position-embeddings 2048"
+    assert asked({"run.sh": text}).job.model.qk_norm is False
