@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ def read(files: dict[str, str], gpus: int | None = 8) -> Launch:
     return read_launch([File(name, text.encode()) for name, text in files.items()], gpus).launch
 
 
-def asked(files: dict[str, str]) -> LaunchAsRead:
-    return question(files)
+def asked(files: dict[str, str], **controls: Any) -> LaunchAsRead:
+    return question(files, **controls)
 
 
 WRITTEN = 'cat <<EOF > ds.json\n{"zero_optimization": {"stage": 1, "allgather_bucket_size": 5e8}}\nEOF\n'
@@ -104,3 +105,41 @@ def test_a_shape_of_several_presets_is_that_without_norms_of_queries() -> None:
     text = f"torchrun --nproc_per_node 8 pretrain_gpt.py {shape} {more} --disable-bias-linear --seq-length 2048 "
     text += "--micro-batch-size 1 --global-batch-size 8 --vocab-size 100008 --max-position-embeddings 2048"
     assert asked({"run.sh": text}).job.model.qk_norm is False
+
+
+LISTS = """FORMAT={format}
+flags="--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048"
+[ $FORMAT = bf16 ] && flags+=" --bf16" || flags+=" --fp16"
+[[ $FORMAT == bf16 ]] || flags+=" --swiglu"
+[[ -f tokenizer.model ]] && flags+=" --qk-layernorm"
+(( ${{LAYERS:-0}} > 1 )) && [ $FORMAT = fp16 ] && flags+=" --recompute-activations"
+torchrun --nproc_per_node 8 pretrain_gpt.py $flags --micro-batch-size 1 --global-batch-size 64 --vocab-size 32000
+"""
+
+
+@pytest.mark.parametrize(("form", "gated"), [("bf16", None), ("fp16", True)])
+def test_what_a_test_before_it_forbids_is_not_run(form: str, gated: bool | None) -> None:
+    settings = read({"run.sh": LISTS.format(format=form)}, None).settings
+    assert (settings["dtype"], settings.get("gated_mlp"), settings["recompute"]) == (form, gated, "none")
+    assert settings["qk_norm"] is True  # what hangs on a file may be
+
+
+def test_megatron_without_a_number_format_is_in_fp32() -> None:
+    launch = read({"run.sh": SCRIPT.format(program="pretrain_gpt.py", more="").replace("--bf16", "")})
+    assert launch.unpriced == ["fp32, as Megatron-LM has it where no flag names a number format"]
+
+
+@pytest.mark.parametrize(("more", "mode"), [("", "none"), ("--checkpoint-activations", "full")])
+def test_deepspeeds_way_to_checkpoint_checkpoints_nothing_by_itself(more: str, mode: str) -> None:
+    flags = f"--deepspeed --zero-stage 1 --deepspeed-activation-checkpointing {more}"
+    assert read({"run.sh": SCRIPT.format(program="pretrain_gpt.py", more=flags)}).settings["recompute"] == mode
+
+
+@pytest.mark.parametrize(("pattern", "every"), [("[1, 0, 1, 0]", 2), ("2", 2), ("[1, 1, 1, 0]", 4)])
+def test_windows_that_skip_layers_by_a_list(pattern: str, every: int) -> None:
+    text = launches.PRIMUS.replace("llama3.1_8B", "gpt_oss_20B").replace(
+        "model_parallel_size: 2", "model_parallel_size: 1"
+    )
+    found = asked({"primus.yaml": f"{text}      window_attn_skip_freq: {pattern}\n"}, gpus=16, device="mi300x")
+    assert found.job.model.window is not None
+    assert (found.job.model.window.global_every, found.launch.unpriced) == (every, [])

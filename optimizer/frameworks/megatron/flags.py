@@ -165,7 +165,7 @@ def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: Stat
         launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
-    checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing", CHECKPOINTED[0])
+    checkpoints = ("--checkpoint-activations", CHECKPOINTED[0])
     if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
         stated.take("--recompute-granularity", ("full",))
         for before, name in zip(CHECKPOINTED, RECOMPUTED[1:], strict=True):

@@ -170,6 +170,8 @@ def bash_launch(
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
         launch.unpriced.append(f"{own}, whose own code may shape the model: an MLP of {width:,} and no gate")
+    if "dtype" in launch.settings and "dtype" not in launch.written:
+        launch.unpriced.append("fp32, as Megatron-LM has it where no flag names a number format")
     launch.settings.pop("gpus_given", None)
     launch.settings.pop("alone", None)
     if reading.broken and launch.problems:
