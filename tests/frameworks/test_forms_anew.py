@@ -42,9 +42,12 @@ def test_all_words_of_a_list_count(targets: str) -> None:
     assert (launch.settings["train"], launch.settings["packing"]) == ("lora:8:q_proj+v_proj", True)
 
 
-@pytest.mark.parametrize("words", ["'full_shard auto_wrap offload'", "full_shard auto_wrap offload"])
+WORDS = '="full_shard auto_wrap offload"'
+
+
+@pytest.mark.parametrize("words", [" 'full_shard auto_wrap offload'", " full_shard auto_wrap offload", WORDS])
 def test_fsdp_has_several_words_and_an_edit_leaves_the_others(words: str) -> None:
-    source = read_launch([File("run.sh", f"{FSDP} --fsdp {words} --bf16 True".encode())])
+    source = read_launch([File("run.sh", f"{FSDP} --fsdp{words} --bf16 True".encode())])
     assert source.launch.settings["hosted_weights"] is True
     question = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
     changes = source.changes(
@@ -83,8 +86,9 @@ def test_a_loss_that_no_key_tells_is_known_by_a_name(more: str, loss: str) -> No
 
 
 def test_adapters_of_unknown_programs_are_told() -> None:
-    assert read({"run.sh": f"{FSDP} --lora_path_prefix /ckpt/x --max_seq_len 512"}).unpriced == [
-        "lora_path_prefix /ckpt/x"
+    assert read({"run.sh": f"{FSDP} --lora_path_prefix /ckpt/x --rank 256 --max_seq_len 512"}).unpriced == [
+        "lora_path_prefix /ckpt/x",
+        "rank 256",
     ]
 
 
