@@ -147,3 +147,29 @@ def test_windows_that_skip_layers_by_a_list(pattern: str, every: int) -> None:
     found = asked({"primus.yaml": f"{text}      window_attn_skip_freq: {pattern}\n"}, gpus=16, device="mi300x")
     assert found.job.model.window is not None
     assert (found.job.model.window.global_every, found.launch.unpriced) == (every, [])
+
+
+def edited(text: str, name: str, gpus: int, change: dict[str, Any], turned: dict[str, Any]) -> tuple[str, LaunchAsRead]:
+    source = read_launch([File(name, text.encode())], gpus)
+    found = launch_as_read(source.launch, Controls(device="h100"), name)
+    changes = source.changes(found.job, found.plan, replace(found.plan, **change), turned)
+    written = next(iter(source.edited(changes)))[name].decode()
+    again = launch_as_read(read_launch([File(name, written.encode())], gpus).launch, Controls(device="h100"), name)
+    return written, again
+
+
+def test_new_keys_of_a_recipe_stand_where_it_has_them_and_its_bucket_is_that_of_the_edit() -> None:
+    text = f"{launches.BRIDGE}dataset:\n  packed_sequence_specs:\n    packed_sequence_size: 4096\n"
+    written, again = edited(text, "bridge.yaml", 32, {}, {"bucket": 3.2e8, "reduce_overlap": True})
+    assert "  bucket_size: 80000000" in written
+    assert again.knobs.bucket == 3.2e8
+    assert again.settings["packing"] is True
+
+
+def test_a_pipeline_that_is_added_gets_the_schedule_of_the_edit() -> None:
+    degrees = '[parallelism]\npipeline_parallel_schedule = "Interleaved1F1B"\n'
+    text = f'[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n{degrees}'
+    change = {"pp": 2, "dp": 4, "micro_batch": 1, "num_microbatches": 4, "zero_stage": 1}
+    written, again = edited(text, "llama3.toml", 8, change, {})
+    assert 'pipeline_parallel_schedule = "1F1B"' in written
+    assert (again.plan.pp, again.plan.vpp) == (2, 1)

@@ -62,9 +62,9 @@ def note_packing(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     >>> note_packing(launch, {"packing": True, "neat_packing": True}), launch.settings
     (('packing', 'neat_packing'), {'packing': True})
     """
-    stated = [path for path in KEYS["packing"] if isinstance(values.get(path), bool)]
+    stated = [path for path in KEYS["packing"] if isinstance(values.get(path), int)]
     if stated:
-        launch.say("packing", any(values[path] for path in stated), stated[0])
+        launch.say("packing", any(values[path] > 0 for path in stated), stated[0])
     return tuple(stated)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.base.content import content
 from optimizer.catalog import load_model, preset_model
 from optimizer.catalog.targets import argument_names
 from optimizer.frameworks.bash.flags import Flag
@@ -50,6 +51,12 @@ TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 PLACES: Mapping[str, Mapping[str, str]] = TABLES["places"]  # sections of keys by how their flag begins, by program
+# The key of each flag in a recipe's configuration.
+IN_BRIDGE: Mapping[str, str] = {
+    flag: path
+    for table in content("optimizer.frameworks.megatron_bridge", "keys.toml").values()
+    for path, (flag, *_) in table.items()
+}
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *TABLES["plain"]}
 SWITCHES = {
@@ -125,7 +132,7 @@ class FlagLaunch(ConfigLaunch):
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
-        changes = flag_changes(self.flags, "", job, before, after, turned)
+        changes = flag_changes(self.flags, "", job, before, after, turned, self.launch.settings)
         if self.launch.program in (NEMO, BRIDGE, VERL):  # which count virtual stages, never their layers
             changes = tuple(
                 replace(change, flag=PIPELINE[1], after=str(after.vpp))
@@ -164,22 +171,19 @@ class FlagLaunch(ConfigLaunch):
 
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
-        if self.launch.program == NEMO and is_program(self.values) and flag in HOMES:
-            return HOMES[flag]
-        names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
-        if self.launch.program in (BRIDGE, VERL):
-            names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
-        key = names.get(flag, flag[2:].replace("-", "_"))
         neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
         section = neighbour.rpartition(".")[0]
-        inner = PLACES.get(self.launch.program, {})
+        program = self.launch.program
+        recipe = program == BRIDGE and section in ("model", "train")
+        homes = HOMES if program == NEMO and is_program(self.values) else IN_BRIDGE if recipe else {}
+        if flag in homes:
+            return homes[flag]
+        names = {name: key for key, name in ALIASES.items()} if program == NEMO else {}
+        if program in (BRIDGE, VERL):
+            names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
+        key = names.get(flag, flag[2:].replace("-", "_"))
+        inner = PLACES.get(program, {})
         section += "".join(f".{name}" for start, name in inner.items() if flag.startswith(start))
-        others = {path.rpartition(".")[0] for path in self.values}
-        if (
-            flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
-            and "ddp" in others
-        ):
-            section = "ddp"
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:

@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     COUNTS,
     EXPERT_DEGREES,
+    GRAD_BYTES,
     KNOWN,
     LENGTHS,
     MEGATRON_DEEPSPEED,
@@ -200,7 +201,7 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> Non
         launch.say("schedule", "zero-bubble", last["--enable-zero-bubble"].written)
     if COMMUNICATORS in last:
         launch.say("communicators", last[COMMUNICATORS].value, last[COMMUNICATORS].written)
-    width = float(launch.settings.get("grad_bytes", 4))
+    width = float(launch.settings.get("grad_bytes", GRAD_BYTES))
     if "bucket_params" in launch.settings:
         launch.settings["bucket"] = launch.settings.pop("bucket_params") * width
     else:

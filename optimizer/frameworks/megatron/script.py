@@ -79,7 +79,7 @@ class BashLaunch:
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
-        return flag_changes(self.flags, self.launch.program, job, before, after, turned)
+        return flag_changes(self.flags, self.launch.program, job, before, after, turned, self.launch.settings)
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
         """Flags that its Megatron may not have, and how that is known; "" where it surely has them all."""

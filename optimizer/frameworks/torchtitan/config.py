@@ -132,8 +132,9 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     known += [SLICES, DATA]
-    if before_sections(values):
-        launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(PARALLEL) else ""
+    newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
+    newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
+    launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(newer) else ""
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, *NARROWED, CONVERTERS, ASSETS))
 
@@ -280,8 +281,10 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[MODE] = after.recompute
     if "compiled" in turned:
         wanted[next((path for path in COMPILE if path in values), COMPILE[0])] = turned["compiled"]
-    if before.vpp != after.vpp:
-        wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
+    schedule = find(values, SCHEDULE)
+    woven = before.vpp > 1 or (before.pp == 1 and "interleaved" in str(values.get(schedule, "")).lower())
+    if after.pp > 1 and woven != (after.vpp > 1):
+        wanted[schedule] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
     defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}
     defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
     return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}
