@@ -239,10 +239,10 @@ class Words:
     def holds(self, node: Any) -> bool:
         """Whether a condition holds; what hangs on files or the output of commands does not."""
         text = self.text(node)
+        if text.startswith("(("):
+            return bool(whole_number(text.strip("() "), self.plain))
         if node.type == "test_command":
             inner = [child for child in node.named_children if child.type != "comment"]
-            if text.startswith("(("):
-                return bool(whole_number(text.strip("() "), self.plain))
             return bool(inner) and self.holds(inner[0])
         if node.type == "list":
             left, right = node.named_children[0], node.named_children[-1]
