@@ -114,7 +114,7 @@ def release_by_year(name: str, *, near: bool = False) -> SoftwareRelease | None:
     known = families()[plain]
     if not year or year > known.newest.name:
         return known.newest
-    earlier = [release for name, release in known.releases.items() if name < year]
+    earlier = [release for release in known.releases.values() if release.name < year]
     nearest = (earlier or list(known.releases.values())[:1])[-1] if near else None
     return known.releases.get(year, nearest)
 
