@@ -34,11 +34,12 @@ from optimizer.calibration.rows.recipe import (
     usual_vpp,
     with_usual_layers,
     with_usual_policy,
+    with_what_fits,
 )
 from optimizer.calibration.rows.training import sequence, step_seconds, training
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
-from optimizer.catalog.software import release_by_year
+from optimizer.catalog.software import release_by_year, releases
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack
 from optimizer.job.job import Job, Limits
 from optimizer.job.method import ADAPTERS
@@ -205,6 +206,11 @@ def stack_for(row: Row, assumed: list[str]) -> str:
     return known
 
 
+def known_name(name: str) -> bool:
+    """Whether a stack of this name is a preset or a release of one."""
+    return name in stack_names() or name in releases()
+
+
 def _taken_for(row: Row, stack: Stack) -> Stack:
     """The stack that prices a row; what its runs say of its errors holds for no other software that it is taken for."""
     named = row.get("stack", "")
@@ -303,6 +309,9 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         plan = in_usual_micro_batches(job, plan, assumed) if several else in_one_micro_batch(plan, assumed)
     if row.get("recompute", "") in UNNAMED and stack.features.selective_on_host and plan.recompute == "selective":
         plan = with_usual_policy(job, plan, assumed)
+    unknown = not row.get("stack") or not known_name(stack.name)
+    if unknown and not row.get("recompute") and row.get("status", "ok") in ("", "ok"):
+        plan = with_what_fits(job, plan, assumed)
     return job, plan
 
 

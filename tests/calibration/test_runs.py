@@ -299,3 +299,22 @@ def test_a_step_of_maxtext_is_one_micro_batch_under_the_faster_policy(tmp_path: 
     assert (sparse.plan.recompute, named.plan.recompute) == ("full", "selective")
     assert "full recomputation, the faster policy" in sparse.assumed
     assert sparse.doubted == "it names no micro_batch"
+
+
+def test_what_ran_has_fitted_where_the_software_is_unknown(tmp_path: Path) -> None:
+    """70B over 256 chips of 32 GB: two sequences a chip, of 80 layers without recomputation, are far more than that."""
+    columns = "model,gpu,gpus,seq_len,micro_batch,global_batch,step_time_s,stack,recompute,status,sharding\n"
+    row = "llama3-70b,TPU v6e,256,4096,2,512,9.5,{},{},{},FSDP\n"
+    cases = [("torchprime-2025", "", "ok"), ("torchprime-2025", "none", "ok"), ("torchprime-2025", "", "oom")]
+    runs = read_runs(written(tmp_path, columns + "".join(row.format(*case) for case in cases)))
+    assert [run.plan.recompute for run in runs if run.plan] == ["full", "none", "none"]
+    assert "full recomputation, without which it does not fit" in runs[0].assumed
+
+
+def test_torchtitan_has_cudnn_on_blackwell_but_for_flex_attention(tmp_path: Path) -> None:
+    text = "stack," + SHORT
+    text += "torchtitan-2026,llama3-8b,B200,8,1,8,1\ntorchtitan-2026,llama3-8b,H100,8,1,8,1\n"
+    text += "torchtitan-2024,llama3-8b,B200,8,1,8,1\n"
+    text += "torchtitan-2026,llama4-scout,B200,8,1,8,1\n"
+    kernels = [run.job.stack.features.attention for run in read_runs(written(tmp_path, text)) if run.job]
+    assert kernels == ["flash3", "flash", "flash", "flash"]
