@@ -309,8 +309,7 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
         plan = in_usual_micro_batches(job, plan, assumed) if several else in_one_micro_batch(plan, assumed)
     if row.get("recompute", "") in UNNAMED and stack.features.selective_on_host and plan.recompute == "selective":
         plan = with_usual_policy(job, plan, assumed)
-    unknown = not row.get("stack") or not known_name(stack.name)
-    if unknown and not row.get("recompute") and row.get("status", "ok") in ("", "ok"):
+    if not row.get("recompute") and row.get("status", "ok") in ("", "ok") and not known_name(stack.name):
         plan = with_what_fits(job, plan, assumed)
     return job, plan
 

@@ -261,7 +261,10 @@ def test_a_step_of_unknown_tokens_is_not_judged_by(tmp_path: Path) -> None:
 
 def test_what_a_stack_is_taken_for_has_not_its_intervals(tmp_path: Path) -> None:
     text = (
-        "stack," + SHORT + "\n".join(f"{name},llama3-8b,H100,8,1,64,1" for name in ("nemo-2025", "homemade", "")) + "\n"
+        "stack,recompute,"
+        + SHORT
+        + "\n".join(f"{name},none,llama3-8b,H100,8,1,64,1" for name in ("nemo-2025", "homemade", ""))
+        + "\n"
     )
     later, unknown, unsaid = validate(read_runs(written(tmp_path, text))).rows
     for row, words in ((later, ()), (unknown, ("stack homemade is not fitted to measured runs",)), (unsaid, ())):
