@@ -84,6 +84,7 @@ def test_heads_that_defeat_wide_loads_slow_the_products_only() -> None:
     aligned, odd = (float(unfused_seconds(question, core(head=head), False)[0]) - softmax for head in (128, 127))
     assert odd == pytest.approx(aligned / MISALIGNED, rel=0.05)
 
+
 def at(rate: float, question: Job) -> Job:
     """The question with attention at this share of the peak."""
     rates = {**question.stack.parameters, "attention_efficiency": rate}
