@@ -53,11 +53,12 @@ START = ErrorLikeness(parts=dict.fromkeys(SHARED, 0.07), noise=0.03, size=3.0, p
 STEPS = (0.7, 0.35, 0.2)  # in log, of the search
 BOUNDS = {"parts": (0.002, 0.6), "noise": (0.01, 0.1), "size": (0.5, 10.0), "plan": (0.5, 10.0), "slope": (0.05, 1.0)}
 MEDIAN_PART, WIDTH = 0.07, 1.5  # of the prior of a part, in log: parts that no leave-out tells stay there
-USUAL, CLIPPED = 8.0, 9.0  # sources that a scale of 1 counts as; most of a squared error over its variance
+QUIET, LOUD = 8.0, 3.0  # sources that a scale of 1 counts as, against those that err less than usual, and more
+CLIPPED = 9.0  # most of a squared error over its variance
 # Share of what is left out that intervals are to hold. Times of runs that nobody who wrote the mechanisms had seen are
 # held less often than of runs that a fit did not see: more of these are, and some parts are no less than so much.
 HELD = {TIME: 0.92, MEMORY: 0.9}
-UNSEEN = {TIME: {"site": 0.06, "software_generation": 0.085}, MEMORY: {}}
+UNSEEN = {TIME: {"site": 0.05}, MEMORY: {}}
 WEIGHT = 50.0  # of the mean score against the prior
 SCATTERED = 25.0  # most of a cell's variance over that of the noise
 WITHIN = ("model", "size", "plan")  # parts that runs of one software on one machine differ by
@@ -188,8 +189,8 @@ def fitted(places: Places, errors: FloatArray, parts: Sequence[LeftOut], start: 
 def scales(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:
     """Errors of each root's software over what the likeness says of all, where cells are left out [1].
 
-    g^2 = (USUAL + sum_i z_i^2) / (USUAL + n) over n sources i, z^2 being the mean of squared errors over their
-    variances, at most CLIPPED: what a source has of several cells errs alike.
+    g^2 = (u + sum_i z_i^2) / (u + n) over n sources i, z^2 being the mean of squared errors over their variances, at
+    most CLIPPED: what a source has of several cells errs alike. u is QUIET where that is below 1, else LOUD.
 
     Source: Shah, Wilson and Ghahramani, Student-t processes as alternatives to Gaussian processes (2014), equation 4.
     """
@@ -224,7 +225,12 @@ def _squares_by(
 
 
 def _scaled(squares: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {name: round(float(np.sqrt((USUAL + sum(z)) / (USUAL + len(z)))), 3) for name, z in squares.items() if z}
+    scaled = {}
+    for name, own in squares.items():
+        if own:
+            usual = QUIET if np.mean(own) < 1.0 else LOUD
+            scaled[name] = round(float(np.sqrt((usual + sum(own)) / (usual + len(own)))), 3)
+    return scaled
 
 
 def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut]) -> dict[str, float]:

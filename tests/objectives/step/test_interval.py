@@ -102,7 +102,7 @@ def test_a_run_of_ones_own_moves_the_interval_to_it_and_narrows_it() -> None:
     assert (same.low * same.high) ** 0.5 == pytest.approx(5.5, rel=0.03)
     twice = replace(before, stack=replace(before.stack, known=(row, row)))
     once, other = (interval(replace(each, model=load_model("llama3-8b")), PLAN, 0.25) for each in (own, twice))
-    assert once.middle == pytest.approx(0.25)
+    assert 0.25 <= once.middle < 0.25 * 1.02
     assert 0.25 * 1.02 < other.middle < 0.25 * 1.07
     foreign = interval(replace(own, stack=replace(load_stack("torchtitan-2024"), known=(row,))), PLAN, 5.0)
     assert (foreign.low * foreign.high) ** 0.5 == pytest.approx(5.0, rel=0.03)
