@@ -66,6 +66,9 @@ def faults(path: Path) -> Iterator[Fault]:
     >>> _ = file.write_text("def f(x: int) -> bool:\n    return x + 1 < 3\n")
     >>> sorted(fault.after for fault in faults(file))
     ['-', '2', '4', '<=']
+    >>> _ = file.write_text("Limit = float | None\nHUGE = 1e300\n")
+    >>> list(faults(file))
+    []
     """
     text = path.read_text()
     lines = [0]
@@ -84,7 +87,7 @@ def faults(path: Path) -> Iterator[Fault]:
             yield Fault(path=path, start=at, end=at + len(words), after=other)
 
     for node in _calculations(ast.parse(text)):
-        if isinstance(node, ast.BinOp):
+        if isinstance(node, ast.BinOp) and not _names_none(node.right):
             yield from between(node.left, node.right, type(node.op))
         elif isinstance(node, ast.BoolOp):
             yield from between(node.values[0], node.values[1], type(node.op))
@@ -92,8 +95,14 @@ def faults(path: Path) -> Iterator[Fault]:
             yield from between(node.left, node.comparators[0], type(node.ops[0]))
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             start, end = place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
-            after = str(not node.value) if isinstance(node.value, bool) else repr(node.value + 1)
-            yield Fault(path=path, start=start, end=end, after=after)
+            other = not node.value if isinstance(node.value, bool) else node.value + 1
+            if other != node.value:  # a number so large that one more is the same
+                yield Fault(path=path, start=start, end=end, after=repr(other))
+
+
+def _names_none(node: ast.expr) -> bool:
+    """Whether it is the None of a type, as in `Limit = float | None`."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
