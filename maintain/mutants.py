@@ -32,6 +32,7 @@ OTHERS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")},
     **{ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and")},
 }
+OF_ALL = "tests/test_unsaid.py"  # rules that every package keeps
 HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
@@ -132,7 +133,7 @@ def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
     ones of those that name the file.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
-    ['tests/frameworks', '-m', 'quick']
+    ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
     module, folder = ".".join(parts), Path("tests", *parts[1:2])
@@ -144,7 +145,7 @@ def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]
-    return [*names, "-m", "not slow"], [str(folder), "-m", "quick"], [*names, "-m", "slow"]
+    return [*names, "-m", "not slow"], [str(folder), OF_ALL, "-m", "quick"], [*names, "-m", "slow"]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:
