@@ -280,6 +280,6 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[next((path for path in COMPILE if path in values), COMPILE[0])] = turned["compiled"]
     if before.vpp != after.vpp:
         wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
-    defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}
+    defaults = {replicas: 1, PIPED: 1, SLICES: after.pp, GLOBAL: wanted[local] * after.dp}
     defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
     return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}
