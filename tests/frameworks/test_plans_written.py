@@ -84,6 +84,8 @@ FOLLOWS = {
 def drawn(job: Job, count: int) -> Iterator[Plan]:
     """Plans that keep every rule of the job but memory."""
     parts = list(lattice(job, structural(job)))
+    if not parts:
+        return
     for part in Random(0).choices(parts, weights=[len(part) for part in parts], k=count):
         yield part.plan(Random(count).randrange(len(part)))
 
@@ -101,7 +103,7 @@ def test_a_plan_that_is_written_is_read_back(name: str) -> None:
     assert source.changes(question.job, question.plan, question.plan, {}) == ()
     follows = next((names for start, names in FOLLOWS.items() if name.startswith(start)), set())
     written = 0
-    for plan in drawn(question.job, cases(60, sample=24)):
+    for plan in drawn(question.job, cases(60, sample=12)):
         changes = source.changes(question.job, question.plan, plan, {})
         if source.lacking(changes):
             continue
