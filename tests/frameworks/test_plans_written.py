@@ -86,8 +86,9 @@ def drawn(job: Job, count: int) -> Iterator[Plan]:
     parts = list(lattice(job, structural(job)))
     if not parts:
         return
-    for part in Random(0).choices(parts, weights=[len(part) for part in parts], k=count):
-        yield part.plan(Random(count).randrange(len(part)))
+    random = Random(0)
+    for part in random.choices(parts, weights=[len(part) for part in parts], k=count):
+        yield part.plan(random.randrange(len(part)))
 
 
 @pytest.mark.parametrize("name", [*launches.SAMPLES, *MORE])
