@@ -101,14 +101,14 @@ def faults(path: Path) -> Iterator[Fault]:
 
 
 def _another(value: float) -> float:
-    """A value that is not this one: the other truth, one more, or twice a real number that one more hardly changes.
+    """A value that is not this one: the other truth, one more, or twice a number that one more hardly changes.
 
     >>> _another(True), _another(3), _another(0.5), _another(3.6e6)
     (False, 4, 1.5, 7200000.0)
     """
     if isinstance(value, bool):
         return not value
-    return 2 * value if isinstance(value, float) and abs(value) > HARDLY else value + 1
+    return 2 * value if abs(value) > HARDLY else value + 1
 
 
 def _names_none(node: ast.expr) -> bool:
