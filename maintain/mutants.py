@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import os
 import random
 import re
@@ -68,7 +69,7 @@ def faults(path: Path) -> Iterator[Fault]:
     >>> _ = file.write_text("def f(x: int) -> bool:\n    return x + 1 < 3\n")
     >>> sorted(fault.after for fault in faults(file))
     ['-', '2', '4', '<=']
-    >>> _ = file.write_text("Limit = float | None\n")
+    >>> _ = file.write_text("Limit = tuple[float, str] | None\nPin = Value | tuple[int, int]\n")
     >>> list(faults(file))
     []
     """
@@ -89,7 +90,7 @@ def faults(path: Path) -> Iterator[Fault]:
             yield Fault(path=path, start=at, end=at + len(words), after=other)
 
     for node in _calculations(ast.parse(text)):
-        if isinstance(node, ast.BinOp) and not _names_none(node.right):
+        if isinstance(node, ast.BinOp) and not _is_type(node.right):
             yield from between(node.left, node.right, type(node.op))
         elif isinstance(node, ast.BoolOp):
             yield from between(node.values[0], node.values[1], type(node.op))
@@ -111,8 +112,11 @@ def _another(value: float) -> float:
     return 2 * value if abs(value) > HARDLY else value + 1
 
 
-def _names_none(node: ast.expr) -> bool:
-    """Whether it is the None of a type, as in `Limit = float | None`."""
+def _is_type(node: ast.expr) -> bool:
+    """Whether it is of a type, as the None or the tuple of `Limit = tuple[float, str] | None`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        name = node.value.id
+        return isinstance(getattr(builtins, name, None), type) or (name[:1].isupper() and not name.isupper())
     return isinstance(node, ast.Constant) and node.value is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
+from optimizer.purchase.as_json import purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Design, Requirements
 from optimizer.purchase.charts import (
@@ -27,7 +29,7 @@ from optimizer.purchase.charts import (
     tornado_chart,
 )
 from optimizer.purchase.designs.figures import figures, ownership, usual_tokens_per_joule
-from optimizer.purchase.designs.front import reference_point
+from optimizer.purchase.designs.front import reference_point, shortlist
 from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_buy, resale
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
@@ -554,3 +556,26 @@ def test_inputs_swing_by_their_own_ends_and_the_network_by_half_and_twice() -> N
     assert (swings["nic"].low, swings["nic"].high) == (bandwidth / 2, 2 * bandwidth)
     assert not swings["nic"].uncertain
     assert rent.uncertain
+
+
+def test_a_shortlist_has_eight_points_and_all_that_are_wanted() -> None:
+    points = [machine("h100", time_to_train=(1 + at) * DAY, cost=(30 - at) * 1e6) for at in range(14)]
+    reference = (20 * DAY, 40e6, 1e20)
+    assert len(shortlist(points, points[3:5], reference)) == 8
+    assert len(shortlist(points, points[:10], reference)) == 10
+    assert shortlist(points[:3], [], reference) == tuple(points[:3])
+    assert {id(point) for point in points[3:5]} <= {id(point) for point in shortlist(points, points[3:5], reference)}
+
+
+def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
+    made = by_hand()
+    (point, _) = made.purchase.points
+    late = replace(point, excesses=(Excess(limit="deadline", value=30 * DAY, allowed=20 * DAY),))
+    missed = replace(made.purchase, points=(late,), front=(), nearest=(late,))
+    text = purchase_json(replace(made, purchase=missed, shown=(), ranges=(), advised=None))
+    found = json.loads(text)
+    (nearest,) = found["nearest"]
+    assert (nearest["device"], nearest["limits_broken"]) == ("mi300x", ["deadline"])
+    (excess,) = nearest["excesses"]
+    assert excess["limit"] == "deadline"
+    assert (found["status"], found["front"], found["advised"]) == ("infeasible", [], None)
