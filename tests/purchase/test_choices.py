@@ -27,6 +27,7 @@ from optimizer.purchase.charts import (
     phase_chart,
     time_cost,
     tornado_chart,
+    trace_chart,
 )
 from optimizer.purchase.designs.figures import figures, ownership, usual_tokens_per_joule
 from optimizer.purchase.designs.front import reference_point, shortlist
@@ -579,3 +580,9 @@ def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
     (excess,) = nearest["excesses"]
     assert excess["limit"] == "deadline"
     assert (found["status"], found["front"], found["advised"]) == ("infeasible", [], None)
+
+
+def test_charts_are_as_high_as_a_page_shows_at_once() -> None:
+    made = by_hand()
+    for chart in (time_cost(made), cost_energy(made), trace_chart([0.1, 0.2])):
+        assert 300 <= chart.figure["layout"]["height"] <= 600  # [px]
