@@ -166,3 +166,20 @@ def test_a_product_and_the_lesser_of_two_are_theirs(one: int, other: int) -> Non
 
 def test_a_mixture_has_the_domains_of_its_experts() -> None:
     assert {rule.name for rule in structural(small_job(model=MIXTURE))} >= {"experts", "expert-tp", "expert-folding"}
+
+
+@pytest.mark.parametrize(
+    ("features", "fixed", "beyond"),
+    [
+        (Features(uneven_stages=False, recompute_by="virtual stage"), {"layers_per_stage": "4,8"}, False),
+        (BY_VIRTUAL, {"layout": "even"}, False),
+        (BY_STAGE, {"recompute_layers": "1,2"}, False),
+        (BY_VIRTUAL, {"recompute_layers": "1,2"}, True),
+        (BY_VIRTUAL, {"recompute_layers": "2,2"}, False),
+    ],
+)
+def test_only_what_is_recomputed_may_be_beyond_the_software(
+    features: Features, fixed: dict[str, Any], beyond: bool
+) -> None:
+    job = small_job(features=features, fixed=fixed)
+    assert [rule.beyond(job) for rule in given_layouts(job)] == [beyond]
