@@ -351,6 +351,7 @@ def test_steps_that_follow_the_one_before_wander() -> None:
     assert _wander(slow + np.linspace(0, 1, 4000)) == pytest.approx(0.8, abs=0.05)  # without the trend
     assert (_wander(slow[:9]), _wander(np.ones(50))) == (0.0, 0.0)
     assert _wander(slow[:10]) != 0.0
+    assert _wander(1e-3 * slow[:400]) == pytest.approx(_wander(slow[:400]))  # whatever its size
 
 
 def test_two_lines_of_an_attempt_are_warm_up_if_there_is_another() -> None:
@@ -652,7 +653,9 @@ def test_what_each_cause_does_to_a_step() -> None:
     assert HOST_LAUNCHES.absent(question) == ""
     mixture = SlowStep(job=replace(job, model=load_model("mixtral-8x7b")), plan=Plan(dp=64))
     assert ROUTING.absent(mixture) == "every rank holds all experts"
-    assert ROUTING.absent(replace(mixture, plan=Plan(dp=64, ep=8))) == ""
+    spread = replace(mixture, plan=Plan(dp=64, ep=8))
+    assert ROUTING.absent(spread) == ""
+    assert ROUTING.seconds(spread, 4.0) > ROUTING.seconds(spread, 2.0) > ROUTING.seconds(spread, 1.0)
 
 
 # The diagnosis

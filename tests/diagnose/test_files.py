@@ -9,7 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optimizer.diagnose.attempts import LINES, NEAR, SECONDS, TICK, Record, Stream, _interleaved, streams_of, together
+from optimizer.diagnose.attempts import (
+    LINES,
+    NEAR,
+    SECONDS,
+    TICK,
+    Record,
+    Stream,
+    _continues,
+    _interleaved,
+    streams_of,
+    together,
+)
 from optimizer.diagnose.diagnosis import diagnose
 from optimizer.diagnose.failures import CRASHED, OOM
 from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, read_log
@@ -45,6 +56,16 @@ def told(runs: Sequence[LoggedRun]) -> list[tuple[str, int]]:
 def test_programs_that_follow_each_other_are_runs_of_their_own(tmp_path: Path) -> None:
     lines = [*steps("two", *range(1, 6)), *steps("one", *range(1, 9))]
     assert told(read(tmp_path, lines)) == [("two", 5), ("one", 8)]
+
+
+def test_three_programs_in_a_file_are_three_runs(tmp_path: Path) -> None:
+    three = replace(format_of(r"three step (?P<step>\d+) took (?P<seconds>[\d.]+)"), name="three")
+    lines = [line for name, last in (("two", 5), ("one", 8), ("three", 6)) for line in steps(name, *range(1, last))]
+    path = tmp_path / "a.log"
+    path.write_text("\n".join([*lines, CRASH]) + "\n", encoding="utf-8")
+    runs = read_log(path, (ONE, TWO, three))
+    assert told(runs) == [("two", 4), ("one", 7), ("three", 5)]
+    assert [run.failure is not None for run in runs] == [False, False, True]
 
 
 @pytest.mark.parametrize(("count", "runs"), [(FEW, 2), (FEW - 1, 1)])
@@ -131,6 +152,11 @@ def test_a_restart_goes_back_and_another_run_begins_where_the_run_began() -> Non
     assert shape(*range(1, 31), *range(1, 21)) == [[30], [20]]
     assert shape(*range(5, 31), *range(4, 21)) == [[26], [17]]
     assert shape(*range(5, 31), *range(6, 21)) == [[26, 15]]
+    # Near, and where the run began, but with another loss.
+    lines = [Record(LogLine(step=step, loss=9.0 - step), step) for step in (5, 6, 7)]
+    for step, kind in ((5, "other"), (6, "restart"), (7, "restart"), (8, "next")):
+        late = Record(LogLine(step=step, loss=1.0), 8)
+        assert _continues(Stream(attempts=[lines]), lines, late, several=False) == kind
 
 
 @pytest.mark.parametrize(

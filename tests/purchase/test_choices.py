@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.base.units import YEAR
 from optimizer.catalog.economics import default_price
 from optimizer.catalog.whole import Lot
@@ -29,13 +30,14 @@ from optimizer.purchase.charts import (
     tornado_chart,
     trace_chart,
 )
-from optimizer.purchase.designs.figures import figures, ownership, usual_tokens_per_joule
+from optimizer.purchase.designs.figures import figures, ownership, tokens_of, usual_tokens_per_joule
 from optimizer.purchase.designs.front import reference_point, shortlist
 from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_buy, resale
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
 from optimizer.purchase.designs.points import Excess, Workshop, figures_in
 from optimizer.purchase.dossier import Quote
+from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
     added_network,
     host_memory,
@@ -46,7 +48,7 @@ from optimizer.purchase.price.catalogue import (
 )
 from optimizer.purchase.ranges import Range, own_price, own_range
 from optimizer.purchase.report import MOST_ROWS, purchase_report
-from optimizer.purchase.staged import Delivery, by_kind
+from optimizer.purchase.staged import Delivery, by_kind, staged
 from optimizer.purchase.uncertainty.sensitivity import Swing, tornado
 from optimizer.purchase.uncertainty.win_probability import (
     CHEAP,
@@ -586,3 +588,45 @@ def test_charts_are_as_high_as_a_page_shows_at_once() -> None:
     made = by_hand()
     for chart in (time_cost(made), cost_energy(made), trace_chart([0.1, 0.2])):
         assert 300 <= chart.figure["layout"]["height"] <= 600  # [px]
+
+
+def test_an_assumption_has_its_three_values() -> None:
+    def given(text: str) -> Range:
+        return next(item.value for item in assumptions(False, {"electricity": text}) if item.name == "electricity")
+
+    for text, ends in (("0.06:0.09:0.15 USD/kWh", (0.06, 0.09, 0.15)), ("0.09", (0.09, 0.09, 0.09))):
+        found = given(text)
+        assert [3.6e6 * end for end in (found.low, found.mid, found.high)] == pytest.approx(ends)
+    for wrong in ("0.09:0.06:0.15", "0.06:0.09", "0.01:0.02:0.03:0.04"):
+        with pytest.raises(InputError, match="LOW:MIDDLE:HIGH"):
+            given(wrong)
+
+
+def test_a_larger_critical_batch_needs_fewer_tokens() -> None:
+    """Of four times the batch: D (1 + 4 B / c) / (1 + B / c)."""
+    (run,) = campaign().runs
+    design = replace(kinds("h100")[0], gpus=4096, batch_factor=4.0)
+    critical = float(critical_batch(run.model.active_params, run.tokens))
+    base = run.sequences(4096) * run.seq_len
+    for spread_of in (0.5, 1.0, 2.0):
+        share = base / (spread_of * critical)
+        assert tokens_of(design, run, spread_of) == pytest.approx(run.tokens * (1 + 4 * share) / (1 + share))
+
+
+def test_deliveries_exactly_on_the_budget_and_the_deadline_are_within_them() -> None:
+    question = campaign()
+    points = [machine("h100", question=question)]
+    deliveries = (Delivery(gpus=4096, at=0),)
+    course = staged(question, deliveries, points).course
+    for budget, deadline, within in ((1.0, 1.0, True), (1 - 1e-9, 1.0, False), (1.0, 1 - 1e-9, False)):
+        bounds = Requirements(deadline=deadline * course.time_to_train, budget=budget * course.cost)
+        assert staged(replace(question, bounds=bounds), deliveries, points).in_limits is within
+
+
+def test_the_front_is_in_the_json_with_its_ranges() -> None:
+    made = by_hand()
+    first, second = json.loads(purchase_json(made))["front"]
+    assert (first["device"], second["device"]) == ("mi300x", "h100")
+    assert second["ranges"]["cost_usd"] == pytest.approx([45e6, 60e6])
+    assert second["ranges"]["time_to_train_days"] == pytest.approx([90, 120])
+    assert [each["tp"] for each in second["plan_detail"]] == [8]
