@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.targets import aimed
 from optimizer.frameworks.config.file import RESOLVERS
 from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.log_line import LogLine
+from optimizer.frameworks.machines import batch_options
 from optimizer.frameworks.megatron.kubernetes import dns_name
 from optimizer.frameworks.mlperf.log import in_steps, read
 from optimizer.frameworks.shape import filled
+from optimizer.frameworks.torchtune.export import FILES
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.objectives.step.price import price
 
 TOML = "top = 1\n\n[a]\nx = 2\ny = 3\n\n[a.b]\nz = 4\n"
 
@@ -99,3 +107,40 @@ def test_a_width_that_is_left_out_keeps_the_operations_of_an_mlp(settings: dict[
     values = filled({"layers": 2, "heads": 16, **settings})
     assert (values["ffn_hidden"], values["kv_heads"]) == (width, 16)
     assert values["head_dim"] == settings["hidden"] // 16
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("#SBATCH -N 4\n", {"nodes": "4"}),
+        ("#SBATCH --nodes=12 --gres=gpu:a100:8\n", {"nodes": "12", "gpus_per_node": "8"}),
+        ("#PBS -l select=32:ncpus=8:ngpus=4\n", {"nodes": "32", "gpus_per_node": "4"}),
+    ],
+)
+def test_what_a_batch_script_asks_for_is_known_with_its_place(text: str, asked: dict[str, str]) -> None:
+    found = batch_options(text.encode())
+    assert {name: str(found[name][0]) for name in asked} == asked
+    for name, number in asked.items():
+        ((start, end),) = found[name][2].sites
+        assert text[start:end] == number
+
+
+@pytest.mark.parametrize(
+    ("dp", "said"), [(1, "tune run full"), (2, "tune run --nproc_per_node 2 full"), (8, "node 8 ")]
+)
+def test_torchtune_starts_a_process_for_each_of_several_gpus(dp: int, said: str) -> None:
+    job = Job(
+        model=load_model("llama3-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=aimed(load_stack("torchtune"), "torchtune"),
+        gpus=dp,
+        seq_len=2048,
+        global_batch=8,
+        train="full",
+        optimizer="adamw",
+    )
+    plan = Plan(dp=dp, num_microbatches=8 // dp, zero_stage=3 if dp > 1 else 0)
+    costs = price(job.with_limits(hbm=1e15), Plans.of([plan]))
+    estimate = costs.estimate(0, job.tokens, job.gpus, 1e15)
+    answer = Answer(status="optimal", job=job.with_limits(hbm=1e15), plan=plan, estimate=estimate)
+    assert said in FILES.files["torchtune.sh"](answer)
