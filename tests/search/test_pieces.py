@@ -18,13 +18,14 @@ from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.heads import Heads
 from optimizer.constraints.rules.memory import Memory
 from optimizer.constraints.rules.micro_batch import MicroBatch
-from optimizer.job.plan import Plan, Plans
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.flops import useful_flops
 from optimizer.search.check.rebuilding import as_far_as_known, is_cut_short
 from optimizer.search.infeasible.conflict import CUT_SHORT, _importance, conflict
-from optimizer.search.infeasible.nearest import FIRST, GROWTH, MOST, consistent, growing, multiples
+from optimizer.search.infeasible.nearest import FIRST, GROWTH, MOST, consistent, growing, multiples, narrowed
+from optimizer.search.lattice.knobs import Tuned, _better, columns
 from optimizer.search.lattice.oracle import fold
 from optimizer.search.why.what_binds import Basin, Ring, Variation, _ring, basin, moved, variations
 from tests.search.jobs import DENSE, small_job
@@ -183,3 +184,21 @@ def test_a_conflict_that_was_cut_short_is_known_as_far_as_it_was() -> None:
     assert other[1].reason == product
     assert as_far_as_known(job, [more]) == ()
     assert (is_cut_short([cut]), is_cut_short([more]), is_cut_short("text")) == (True, False, False)
+
+
+def test_of_two_settings_the_better_that_fits_is_taken() -> None:
+    def tuned(bucket: float, values: list[float], fits: list[bool]) -> Tuned:
+        return Tuned(knobs=columns(Knobs(bucket=bucket), len(values)), values=np.array(values), fits=np.array(fits))
+
+    first = tuned(1e8, [1.0, 1.0, 1.0, 2.0], [True, True, False, False])
+    second = tuned(2e8, [0.9, 1.0, 5.0, 1.0], [True, True, True, False])
+    found = _better(first, second)
+    assert found.knobs.bucket.tolist() == [2e8, 1e8, 2e8, 1e8]
+    assert found.values.tolist() == [0.9, 1.0, 5.0, 2.0]
+    assert found.fits.tolist() == [True, True, True, False]
+
+
+def test_values_are_narrowed_to_those_of_plans_but_for_micro_batches() -> None:
+    values = {"tp": (1, 2, 4), "pp": (1, 2), "micro_batch": (1, 2, 4)}
+    plans = [Plans.of([Plan(tp=2, micro_batch=2)]), Plans.of([Plan(tp=4, pp=2)])]
+    assert narrowed(values, plans) == {"tp": (2, 4), "pp": (1, 2), "micro_batch": (1, 2, 4)}
