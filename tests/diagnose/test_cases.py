@@ -354,6 +354,29 @@ def test_steps_that_follow_the_one_before_wander() -> None:
     assert _wander(1e-3 * slow[:400]) == pytest.approx(_wander(slow[:400]))  # whatever its size
 
 
+def test_what_wanders_is_the_correlation_of_what_a_straight_line_leaves() -> None:
+    random = np.random.default_rng(2)
+    for count in (10, 11, 30):
+        logs = 0.1 * np.arange(count) + random.normal(0, 0.1, count)
+        left = logs - np.polyval(np.polyfit(np.arange(count), logs, 1), np.arange(count))
+        assert _wander(logs) == pytest.approx(np.sum(left[1:] * left[:-1]) / np.sum(left**2))
+
+
+def test_a_trend_goes_one_way_by_a_third_of_its_pairs() -> None:
+    """Of 150 steps a rank correlation of 0.2 is no chance, but goes up and down."""
+    from scipy.stats import kendalltau
+
+    random, near = np.random.default_rng(3), 0
+    place = np.arange(150)
+    for slope in np.linspace(0.006, 0.009, 120):
+        logs = slope * place + random.normal(0, 0.55, place.size)
+        tau, chance = kendalltau(place, logs, method="asymptotic")
+        assert chance < 0.01 or abs(tau) < 0.3
+        assert (trend_of(logs) != 0.0) is bool(chance < 0.01 and tau > 0.35)
+        near += 0.34 < tau < 0.36
+    assert near > 5
+
+
 def test_two_lines_of_an_attempt_are_warm_up_if_there_is_another() -> None:
     short = [Timed(step, 1, 1.0, PRINTED, 0) for step in range(2)]
     later = [Timed(step, 1, 1.0, PRINTED, 1) for step in range(3)]

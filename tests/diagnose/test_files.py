@@ -228,6 +228,9 @@ def test_a_slow_step_has_causes_with_their_shares_and_how_rare_they_are() -> Non
         assert (one.setting is None) == (one.at_worst < 2.4)
         assert 0.0 <= one.rarer <= 1.0
         assert one.setting is not None or one.rarer == 0.0
+    beyond = diagnose(question, run_of(part(seconds=1e6, times=np.full(100, 1e6))))
+    assert beyond.explanations
+    assert all(one.setting is None and one.rarer == 0.0 for one in beyond.explanations)
     assert diagnose(question, run_of(part(seconds=2.0, times=np.full(100, 2.0)))).explanations == ()
     assert diagnose(question, run_of(part(seconds=2.4)), ("gpus",)).explanations == ()
     with pytest.raises(ValueError, match="without a step time"):

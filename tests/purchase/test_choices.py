@@ -36,7 +36,7 @@ from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_b
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
 from optimizer.purchase.designs.points import Excess, Workshop, figures_in
-from optimizer.purchase.dossier import Quote
+from optimizer.purchase.dossier import Dominance, Quote
 from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
     added_network,
@@ -630,3 +630,32 @@ def test_the_front_is_in_the_json_with_its_ranges() -> None:
     assert second["ranges"]["cost_usd"] == pytest.approx([45e6, 60e6])
     assert second["ranges"]["time_to_train_days"] == pytest.approx([90, 120])
     assert [each["tp"] for each in second["plan_detail"]] == [8]
+
+
+def test_what_is_beaten_is_told_with_how_much_less_the_other_takes() -> None:
+    made = by_hand()
+    second, first = made.purchase.points
+    item = Dominance(point=second, by=replace(first, figures=replace(first.figures, time_to_train=60 * DAY)))
+    sections = {part.heading: part for part in purchase_report(replace(made, dominated=(item,))).sections}
+    (table,) = [block for block in sections["What is beaten, and by what"].blocks if isinstance(block, Table)]
+    assert table.rows[0][2:] == ("-25%", "-17%", "-17%")  # 60 of 80 days, 50 of 60 million, 10 of 12 GWh
+
+
+def test_a_front_that_is_shown_in_part_says_so() -> None:
+    made = by_hand()
+    for shown, said in ((made.shown, False), (made.shown[1:], True)):
+        (part,) = [
+            part
+            for part in purchase_report(replace(made, shown=shown)).sections
+            if part.heading.startswith("The choices that nothing beats")
+        ]
+        assert any(not isinstance(block, Table) for block in part.blocks) is said
+
+
+def test_a_run_that_is_slower_by_the_users_own_takes_so_much_longer() -> None:
+    question = campaign()
+    point = machine("h100", question=question)
+    slow = [replace(plan, slower=1.25) for plan in point.planned]
+    values = question.scenario(point.design)
+    usual, slower = (figures(question, point.design, planned, values) for planned in (point.planned, slow))
+    assert slower.training_time == pytest.approx(1.25 * usual.training_time)
