@@ -2,9 +2,9 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
-package, then the slow ones that name the file. A fault that no test sees is listed with its line: an assertion is
-missing there, or code that does nothing. A test that fails without the fault too sees nothing, and ends the command.
-The exit code is 1 where more than a tenth of a folder's faults live.
+package, then the slow ones that name the file or, beside them, its folder. A fault that no test sees is listed with its
+line: an assertion is missing there, or code that does nothing. A test that fails without the fault too sees nothing,
+and ends the command. The exit code is 1 where more than a tenth of a folder's faults live.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
 
 def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
     """The tests that name a file, those of its package first; the package, whose quick tests come next; and the slow
-    ones of those that name the file.
+    ones of those that name the file, then of those of the package that name its folder.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
     ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
@@ -142,14 +142,20 @@ def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
     parts = path.relative_to(ROOT).with_suffix("").parts
     module, folder = ".".join(parts), Path("tests", *parts[1:2])
     naming = [
-        test.relative_to(ROOT)
-        for test in sorted((ROOT / "tests").rglob("test_*.py"))
-        if f"{module} import" in (text := test.read_text()) or f"{module}." in text or f"{module}\n" in text
+        test
+        for test in _tests(Path("tests"))
+        if f"{module} import" in (text := (ROOT / test).read_text()) or f"{module}." in text or f"{module}\n" in text
     ]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]
-    return [*names, "-m", "not slow"], [str(folder), OF_ALL, "-m", "quick"], [*names, "-m", "slow"]
+    package = ".".join(parts[:-1])
+    near = [str(test) for test in _tests(folder) if f"{package}." in (ROOT / test).read_text() and test not in naming]
+    return [*names, "-m", "not slow"], [str(folder), OF_ALL, "-m", "quick"], [*names, *near, "-m", "slow"]
+
+
+def _tests(folder: Path) -> list[Path]:
+    return [test.relative_to(ROOT) for test in sorted((ROOT / folder).rglob("test_*.py"))]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:

@@ -47,7 +47,18 @@ from optimizer.diagnose.diagnosis import (
 from optimizer.diagnose.failures import CRASHED, OK, OOM, Failure
 from optimizer.diagnose.lines import read_lines, time_of, unlabelled
 from optimizer.diagnose.log import BUFFERED, LoggedRun
-from optimizer.diagnose.measured import APART, ENOUGH, LOOSE, STALLED, Measured, _is_nan, _of_steady, measured, same_run
+from optimizer.diagnose.measured import (
+    APART,
+    ENOUGH,
+    LOOSE,
+    STALLED,
+    Measured,
+    _is_nan,
+    _like,
+    _of_steady,
+    measured,
+    same_run,
+)
 from optimizer.diagnose.reference import Reference
 from optimizer.diagnose.report import _measured, _reasons, _sign, diagnosis_dict, headline, logs_report, run_dict
 from optimizer.diagnose.row import append_rows, row_of
@@ -222,6 +233,8 @@ def test_a_clock_of_whole_seconds_is_read_in_strides_and_one_of_milliseconds_is_
     fine = [Record(LogLine(step=step), step, 1.001 * step) for step in range(4000)]
     assert (stride(coarse, sizes), stride(fine, sizes)) == (100, 1)
     assert stride(coarse[:200], sizes) == 10
+    off = [Record(LogLine(step=0), 0, 0.01), *coarse[1:]]  # a hundredth of a tick off is no tick
+    assert stride(off, sizes) == 1
     assert stride(coarse[:1], sizes) == 1
     assert stride([Record(LogLine(step=step), step, 5.0) for step in range(9)], sizes) == 1
 
@@ -595,6 +608,16 @@ def test_files_without_times_are_of_one_run_by_loss_and_pace(loss: float, slower
         return logged([LogLine(step=s, seconds=2.0 * slower, loss=9 - s + loss) for s in range(1, 9)], files=(name,))
 
     assert same_run(file("a", 0.0, 1.0), file("b", loss, slower)) is same
+
+
+def test_steps_that_differ_by_what_is_allowed_are_alike() -> None:
+    def pair(one: float | None, other: float | None) -> tuple[Record, Record]:
+        return Record(LogLine(step=1, seconds=one), 1), Record(LogLine(step=1, seconds=other), 1)
+
+    assert _like([pair(1.5, 1.0)], 0.5)
+    assert not _like([pair(1.75, 1.0)], 0.5)
+    assert not _like([pair(None, 1.0)], 0.5)
+    assert _like([pair(9.0, 1.0), pair(1.0, 1.0), pair(1.25, 1.0)], 0.5)
 
 
 def test_half_of_the_steps_are_shared_by_files_of_one_run() -> None:
