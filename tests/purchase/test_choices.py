@@ -12,6 +12,7 @@ import pytest
 from optimizer.base.errors import InputError
 from optimizer.base.units import YEAR
 from optimizer.catalog.economics import default_price
+from optimizer.catalog.usual_batch import usual_tokens
 from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
@@ -358,7 +359,11 @@ def test_a_cluster_of_one_tier_has_no_network_and_a_given_nic_is_its_own() -> No
     assert alone.network_bandwidth == 0.0
     assert design.network_bandwidth == second.link.bandwidth
     assert replace(alone, nic=1e9).network_bandwidth == 1e9
-    assert design.taper == design.cluster.tiers[-1].oversubscription
+    tapered = replace(second, oversubscription=3.0)
+    last = replace(
+        design, cluster=replace(design.cluster, tiers=(first, tapered, replace(second, oversubscription=2.0)))
+    )
+    assert (design.taper, last.taper) == (design.cluster.tiers[-1].oversubscription, 2.0)
     assert replace(design, oversubscription=3.0).taper == 3.0
     assert Design(kind="x", cluster=design.cluster, gpus=1).batch_factor == 1.0
 
@@ -659,3 +664,12 @@ def test_a_run_that_is_slower_by_the_users_own_takes_so_much_longer() -> None:
     values = question.scenario(point.design)
     usual, slower = (figures(question, point.design, planned, values) for planned in (point.planned, slow))
     assert slower.training_time == pytest.approx(1.25 * usual.training_time)
+
+
+def test_an_assumed_batch_is_one_that_the_gpus_can_share_and_ones_own_is_kept() -> None:
+    (run,) = campaign().runs
+    assert [run.sequences(gpus) for gpus in (1024, 1000)] == [2048, 2048]
+    assumed = replace(run, assumed=True)
+    assert [assumed.sequences(gpus) for gpus in (1024, 1000)] == [2048, 2000]
+    growing = replace(assumed, grows=True)
+    assert growing.sequences(1024) * run.seq_len == pytest.approx(usual_tokens(1024), rel=0.1)
