@@ -70,6 +70,7 @@ from optimizer.diagnose.steady import (
     PaceLevel,
     Steady,
     Timed,
+    _best_cut,
     _period,
     _wander,
     level_starts,
@@ -264,6 +265,15 @@ def test_a_level_is_five_steps_that_differ_by_a_percent(
     first: float, second: float, count: int, starts: list[int]
 ) -> None:
     assert level_starts(np.log([first] * count + [second] * count)) == starts
+
+
+def test_a_level_begins_where_the_squares_fall_most() -> None:
+    random = np.random.default_rng(4)
+    for _ in range(40):
+        count, place = 40, int(random.integers(5, 36))
+        values = random.normal(0, 0.03, count) + 0.12 * (np.arange(count) >= place)
+        left = {cut: np.var(values[:cut]) * cut + np.var(values[cut:]) * (count - cut) for cut in range(5, 36)}
+        assert _best_cut(values, 0.03**2, count) == min(left, key=lambda cut: left[cut])
 
 
 def test_a_pace_that_holds_for_half_of_the_steps_stands_for_the_run() -> None:

@@ -174,6 +174,8 @@ def test_plans_that_were_seldom_run_cost_their_share() -> None:
     for part, plan in moving.items():
         (factor,) = parts_factor(job, Plans.of([plan]))
         assert factor == pytest.approx(1 + TABLE["parts"][part]["cost"]), part
+    virtual = Plans.of([replace(plain, pp=8, vpp=vpp, schedule="interleaved") for vpp in (3, 5)])  # of 96 layers
+    assert parts_factor(job, virtual) == pytest.approx([1.0, 1 + TABLE["parts"]["remainder"]["cost"]])
     both = parts_factor(job, Plans.of([replace(plain, shard=4, activation_offload=50)]))[0]
     one, other = (
         parts_factor(job, Plans.of([moving[name]]))[0] for name in ("replicated_shards", "activations_on_host")

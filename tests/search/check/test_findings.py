@@ -140,5 +140,6 @@ def test_values_are_compared_by_kind_and_shown_in_their_unit() -> None:
     assert shown(1.5, "a_s.b") == "1.5 s"
     assert shown(1.5, "a_small") == "1.5"
     assert shown("x" * 58) == '"' + "x" * 58 + '"'
+    assert shown("Größe") == '"Größe"'
     assert shown("x" * 59) == '"' + "x" * 56 + "..."
     assert described(JOB, Certificate(proven=True, lower_bound=1.0, space=0)).left_out == ()
