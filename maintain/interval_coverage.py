@@ -88,7 +88,8 @@ def _given(forecast: PartForecast) -> list[tuple[int, tuple[FloatArray, FloatArr
         for chosen in each if few == 1 else [random.permutation(count)[:few] for _ in range(DRAWS)]:
             rest = np.setdiff1d(np.arange(count), chosen)
             after = forecast.given(chosen.tolist())
-            mean, spread = by_own_runs((forecast.mean, forecast.spread), after, forecast.noise)
+            near = forecast.near[:, chosen[0]] if few == 1 else np.ones(count)
+            mean, spread = by_own_runs((forecast.mean, forecast.spread), after, forecast.noise, near)
             parts.append((own[rest], mean[rest], spread[rest]))
         errors, means, spreads = (np.concatenate(column) for column in zip(*parts, strict=True))
         judged.append((few, (errors, means, spreads)))

@@ -44,6 +44,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "l2_cache": "last-level cache",
         "sms": "multiprocessors",
         "power": "limit of the board",
+        "host_slowness": "time in which its host launches a kernel over that of an x86 server",
         "measured_matmul": "best matrix product that was measured, by number format",
         "gemm": "how it multiplies matrices, as measured, by bf16 or fp8",
     },

@@ -34,10 +34,12 @@ from optimizer.calibration.rows.recipe import (
     usual_vpp,
     with_usual_layers,
     with_usual_policy,
+    with_what_fits,
 )
 from optimizer.calibration.rows.training import sequence, step_seconds, training
 from optimizer.catalog import preset_device, preset_stack, stack_names
 from optimizer.catalog.readers.text import decoded
+from optimizer.catalog.software import release_by_year, releases
 from optimizer.catalog.stacks import DEFAULT_STACK, default_stack
 from optimizer.job.job import Job, Limits
 from optimizer.job.method import ADAPTERS
@@ -55,6 +57,7 @@ NEEDED = ("gpu", "gpus")
 ZERO_3 = 3  # the stage that shards weights
 MICRO_BATCHES = 16  # of a stage of a pipeline, in a row that names no batch: a bubble of 6 %
 MOE_STACK = "megatron-core-2025"
+UNNAMED = ("", "custom")  # policies of recomputation that say nothing of what is kept
 # rows of one table that agree in these differ only in the plan
 GROUPED_BY = ("source", "stack", "model", "layers", "hidden", "seq_len", "gpu", "gpus", "global_batch", "dtype")
 MOST = 24 * MB  # of a table of runs: pricing its rows, some hundred thousand, takes about 2 GB of memory
@@ -195,9 +198,17 @@ def stack_for(row: Row, assumed: list[str]) -> str:
     if name in stack_names():
         return name
     same = [known for known in stack_names() if family(known) == family(name)]
+    if release := release_by_year(name, near=not same):
+        assumed.append(f"stack {release.rates} for {name}")
+        return release.spelled
     known = family(name) if family(name) in same else max(same, default="") or _usual_stack(row)
     assumed.append(f"stack {known} for {name or 'blank'}")
     return known
+
+
+def known_name(name: str) -> bool:
+    """Whether a stack of this name is a preset or a release of one."""
+    return name in stack_names() or name in releases()
 
 
 def _taken_for(row: Row, stack: Stack) -> Stack:
@@ -296,8 +307,10 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     if not row.get("micro_batch"):
         several = stack.features.accumulates or pp > 1 or rate_alone(row)
         plan = in_usual_micro_batches(job, plan, assumed) if several else in_one_micro_batch(plan, assumed)
-    if not row.get("recompute") and stack.features.selective_on_host and plan.recompute == "selective":
+    if row.get("recompute", "") in UNNAMED and stack.features.selective_on_host and plan.recompute == "selective":
         plan = with_usual_policy(job, plan, assumed)
+    if not row.get("recompute") and row.get("status", "ok") in ("", "ok") and not known_name(stack.name):
+        plan = with_what_fits(job, plan, assumed)
     return job, plan
 
 

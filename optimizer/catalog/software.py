@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,31 @@ def releases() -> Mapping[str, SoftwareRelease]:
     ({'graphs': 'parts'}, '26.10')
     """
     return {release.spelled: release for family in families().values() for release in family.releases.values()}
+
+
+def release_by_year(name: str, *, near: bool = False) -> SoftwareRelease | None:
+    """The release of the year that ends a name, the newest for a later year or none; None where none is known.
+
+    `near`: for another year, that before it, else the oldest.
+
+    >>> [release_by_year(name).spelled for name in ("torchtitan-2025", "torchtitan-2027", "axolotl", "trl-2026")]
+    ['torchtitan-2025', 'torchtitan', 'axolotl', 'trl']
+    >>> release_by_year("megatron-core-2023"), release_by_year("maxdiffusion-2025")
+    (None, None)
+    >>> release_by_year("llama-factory-2024", near=True).rates
+    'hf-2023'
+    """
+    plain, _, year = name.rpartition("-")
+    if not re.fullmatch(r"20\d\d", year):
+        plain, year = name, ""
+    if plain not in families():
+        return None
+    known = families()[plain]
+    if not year or year > known.newest.name:
+        return known.newest
+    earlier = [release for release in known.releases.values() if release.name < year]
+    nearest = (earlier or list(known.releases.values())[:1])[-1] if near else None
+    return known.releases.get(year, nearest)
 
 
 def stack_and_target(name: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.base.units import GB
 from optimizer.catalog import load_cluster, load_device, load_stack, preset_cluster
 from optimizer.catalog.hardware import with_network
+from optimizer.catalog.readers.model_file import impossible
 from optimizer.frameworks.every import FRAMEWORKS
 from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.launch import GROUPS, LARGEST_COUNT, PLAN, Launch
@@ -102,6 +103,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if model is None:
         unknown = next((sentence for sentence in launch.unsearched if "is no model that is known" in sentence), "")
         problems.append(f"{unknown.removesuffix(' (--model)') or 'the model is not told'}: give --model")
+    problems += impossible(model) if model else []
     gpus = controls.gpus or _gpus(settings)
     if not gpus:
         problems.append("the number of GPUs is not told: give --gpus")
@@ -236,10 +238,14 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
         untold = f"{launch.family}, whose kind is not told (--device)"
         if launch.machine and launch.family and untold not in launch.unpriced:
             launch.unpriced.append(untold)
-    own, several = launch.settings.get("gpus_per_node", 0), launch.settings.get("nodes", 1) > 1
-    if several and 1 < own < cluster.gpus_per_node and cluster.scale_up_size == cluster.gpus_per_node:
+    nodes = launch.settings.get("nodes", 1)
+    own = launch.settings.get("gpus_per_node") or launch.settings.get("gpus", 0) // nodes
+    if nodes > 1 and 1 < own < cluster.gpus_per_node and cluster.scale_up_size == cluster.gpus_per_node:
         launch.assumed.append(f"nodes of {own} GPUs, one domain each, as the launch says")
         cluster = replace(with_network(cluster, scale_up_size=own), gpus_per_node=own)
+    elif own > cluster.gpus_per_node and "gpus_per_node" in launch.written:
+        path = launch.written["gpus_per_node"]
+        launch.unpriced.append(f"{path} {own}: nodes of {cluster.name} have {cluster.gpus_per_node} (--cluster)")
     return cluster
 
 

@@ -268,7 +268,7 @@ def _script_launch(
         return source
     keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)
     here = {DEFAULTS, *verl.SHIPPED, *(Path(config.name).name for config in (*configs, *named))}
-    absent = [path for path in with_config.configs if path not in with_config.hydra and Path(path).name not in here]
+    absent = [path for path in with_config.configs if Path(path).name not in here]
     keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
     keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
     return keyed
@@ -347,7 +347,6 @@ def _keyed_launch(
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
-    source.launch.assumed += [f"nothing of {path}, which is not here: only what the command sets" for path in absent]
     if gpus is not None and "gpus" not in source.launch.written:
         source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]

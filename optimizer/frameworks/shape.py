@@ -9,7 +9,7 @@ from typing import Any
 from optimizer.catalog import load_model, model_names, model_spellings, preset_model
 from optimizer.catalog.models import base_of
 from optimizer.catalog.places import spelling
-from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch import WORDS, Launch
 from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 
 NEEDED = ("layers", "hidden", "heads")
@@ -19,9 +19,30 @@ OWN = (
     *("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "attention_out_bias", "qk_norm"),
     *("embedding_norm", "parallel_block"),
 )
-SPECIAL = ("indexer", "attention_sinks", "parallel_block", "recurrence", "mixers")  # what a launch says if it has it
+SPECIAL = (
+    "indexer",
+    "qk_norm",
+    "attention_sinks",
+    "parallel_block",
+    "recurrence",
+    "mixers",
+)  # what a launch says if it has it
 OWN_NUMBERS = ("mtp_layers",)
 ROUTER = ("router", "router_bias", "groups", "group_limit")  # of layers with experts
+# Sizes that count over those of the model that a launch names, by the part of a model that has them.
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "": {name: name for name in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim")},
+    "experts": {
+        "experts": "count",
+        "top_k": "top_k",
+        "expert_ffn": "ffn_hidden",
+        "shared_ffn": "shared_ffn_hidden",
+        "first_dense": "first_dense_layers",
+        "every": "every",
+    },
+    "mla": {"q_rank": "q_rank", "kv_rank": "kv_rank", "nope_dim": "nope_dim", "rope_dim": "rope_dim", "v_dim": "v_dim"},
+    "window": {"window": "size", "window_every": "global_every"},
+}
 
 
 def model_of(launch: Launch, asked: str = "") -> Model | None:
@@ -33,8 +54,7 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
         return load_model(asked)
     settings = launch.settings
     if "model" in settings:
-        model = preset_model(settings["model"])
-        return _with_own(model, settings)
+        return _resized(_with_own(preset_model(settings["model"]), settings), launch)
     if any(name not in settings for name in NEEDED):
         return None
     values = filled(settings)
@@ -95,17 +115,6 @@ def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def built(values: Mapping[str, Any]) -> Model:
     """A model of a filled shape."""
-    experts = None
-    if values.get("experts", 0) > 1:
-        experts = Experts(
-            count=values["experts"],
-            top_k=values.get("top_k", 2),
-            ffn_hidden=values.get("expert_ffn", values["ffn_hidden"]),
-            shared_ffn_hidden=values.get("shared_ffn", 0),
-            first_dense_layers=values.get("first_dense", 0),
-            every=values.get("every", 1),
-            **{name: values[name] for name in ROUTER if name in values},
-        )
     latent = None
     if "kv_rank" in values:
         latent = LatentAttention(
@@ -123,8 +132,22 @@ def built(values: Mapping[str, Any]) -> Model:
         for name in (*OWN, *OWN_NUMBERS, "activation", "gated_mlp", "max_seq_len", *SAME, "head_dim")
         if name in values
     }
-    model = Model(name="as-launched", title="the launch's own model", **plain, experts=experts, mla=latent)
+    model = Model(name="as-launched", title="the launch's own model", **plain, experts=_experts(values), mla=latent)
     return replace(model, window=window, norm_bias=model.norm != "rms")
+
+
+def _experts(values: Mapping[str, Any]) -> Experts | None:
+    if values.get("experts", 0) <= 1:
+        return None
+    return Experts(
+        count=values["experts"],
+        top_k=values.get("top_k", 2),
+        ffn_hidden=values.get("expert_ffn", values["ffn_hidden"]),
+        shared_ffn_hidden=values.get("shared_ffn", 0),
+        first_dense_layers=values.get("first_dense", 0),
+        every=values.get("every", 1),
+        **{name: values[name] for name in ROUTER if name in values},
+    )
 
 
 def _same(model: Model, values: Mapping[str, Any]) -> bool:
@@ -158,3 +181,34 @@ def _with_own(model: Model, settings: Mapping[str, Any]) -> Model:
     if model.experts and router:
         changes["experts"] = replace(model.experts, **router)
     return replace(model, **changes) if changes else model
+
+
+def _resized(model: Model, launch: Launch) -> Model:
+    """The preset with every size that the files state otherwise, which its title says."""
+    stated = {name: launch.settings[name] for name in launch.written if name in launch.settings}
+    if model.mla:
+        stated.pop("kv_heads", None)
+    if model.experts and model.experts.ffn_hidden == model.ffn_hidden and "ffn_hidden" in stated:
+        stated.setdefault("expert_ffn", stated["ffn_hidden"])
+    told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    for part, names in PARTS.items():
+        own = getattr(model, part) if part else model
+        other = {name: stated[name] for name, field in names.items() if own and name in stated}
+        other = {name: size for name, size in other.items() if size != getattr(own, names[name])}
+        sizes = {names[name]: size for name, size in other.items()}
+        changes |= {part: replace(own, **sizes)} if part and sizes else sizes
+        told |= other
+    if not model.experts and (made := _experts({"ffn_hidden": model.ffn_hidden, **stated})):
+        changes["experts"], told["experts"] = made, made.count
+    if not told:
+        return model
+    if (
+        {"hidden", "heads"} & told.keys()
+        and "head_dim" not in launch.settings
+        and model.heads * model.head_dim == model.hidden
+    ):
+        changes["head_dim"] = changes.get("hidden", model.hidden) // changes.get("heads", model.heads)
+    letters = {name: getattr(model, name)[: told.get("layers")] for name in ("mixers", "feed_forwards")}
+    title = ", ".join((model.title or model.name, *(f"{WORDS[name]} {size:,}" for name, size in told.items())))
+    return replace(model, **changes, **letters, title=title, published_params=None, published_active_params=None)

@@ -84,7 +84,7 @@ def costs(program: str, name: str, value: str) -> bool:
     if key in NAMES or path in NAMES:  # whole names, whatever patterns they fit
         return not any(map(among, own))
     if any(word in path for word in SECTIONS):
-        return not among(pattern for pattern in FREE["every"] if "." not in pattern)
+        return not among(pattern for pattern in FREE["every"] if "." not in pattern and pattern != "*_path*")
     if not among(NAMES) and not any(word in key for word in WORDS):
         return False
     return not among(FREE["every"]) and not any(map(among, own))

@@ -19,6 +19,7 @@ _QUANTITIES: Mapping[str, tuple[str, ...]] = {
     "W": ("power",),
     "1": (
         "sms",
+        "host_slowness",
         "efficiency",
         "in_switch_reduction",
         "gpus_per_node",
@@ -47,6 +48,7 @@ class Device:
     l2_cache: float = 0.0  # last cache before it [B]
     sms: int = 1  # streaming multiprocessors
     power: float = 0.0  # limit of its power [W]
+    host_slowness: float = 1.0  # time in which its host launches a kernel over that of an x86 server [1]
     measured_matmul: Mapping[str, float] = field(default_factory=dict, hash=False)  # rates by dtype [FLOP/s]
     # parameters of matrix products that were measured on the user's own, by "bf16" or "fp8" and name
     # (optimizer.objectives.kernels.gemm_curve); what it leaves out is that of the nearest preset

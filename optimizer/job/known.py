@@ -31,6 +31,7 @@ class RunError:
     hardness: float  # to predict: doublings from the predicted MFU to 40 %; of memory, how much is recomputed [1]
     error: float  # log(measured / predicted) [1]
     spread: float = 0.0  # standard deviation of the error; 0 for that of one run [1]
+    switches: str = ""  # a digest of what the software of one run has on
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,18 @@ def lowered(value: Number) -> Number:
     return value * (1.0 - ROUNDING)
 
 
+def symmetric_root(covariance: FloatArray) -> FloatArray:
+    """The symmetric R with R R = covariance, by which draws are the same on every machine.
+
+    It is unique; eigenvectors of nearly equal variances, and so draws by them, differ with a processor's rounding.
+
+    >>> symmetric_root(np.diag([4.0, 9.0])).tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
 def distinct(plans: Plans, names: Sequence[str]) -> tuple[Plans, IntArray]:
     """The plans that differ in these variables, and for each plan the index of its representative.
 

@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.known import MEMORY
 from optimizer.job.plan import Plans
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, symmetric_root
 from optimizer.objectives.belief.belief import errors_of
 from optimizer.objectives.step.flops import useful_flops
 
@@ -94,9 +94,8 @@ class Gaussian:
 
         Source: Hammersley and Morton, A New Monte Carlo Technique: Antithetic Variates (1956): means are exact.
         """
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        half = np.random.default_rng(seed).standard_normal((count // 2, len(self.mean))) @ root.T
+        normals = np.random.default_rng(seed).standard_normal((count // 2, len(self.mean)))
+        half = normals @ symmetric_root(self.covariance)
         return np.asarray(self.mean + np.concatenate([half, -half]))
 
 

@@ -164,8 +164,41 @@ def test_cores_that_a_slice_is_named_after_are_two_to_a_chip(tmp_path: Path) -> 
 
 
 def test_a_stack_of_another_year_is_the_same_software(tmp_path: Path) -> None:
-    text = "stack," + SHORT + "megatron-core-2023,llama3-8b,H100,8,1,64,1\ntorchtitan-2025,llama3-8b,H100,8,1,64,1\n"
-    assert [run.stack_name for run in read_runs(written(tmp_path, text))] == ["megatron-core", "torchtitan-2024"]
+    text = "stack," + SHORT + "megatron-core-2023,llama3-8b,H100,8,1,64,1\nnanotron-2025,llama3-8b,H100,8,1,64,1\n"
+    assert [run.stack_name for run in read_runs(written(tmp_path, text))] == ["megatron-core", "nanotron"]
+
+
+def test_a_stack_named_by_software_and_year_is_that_release(tmp_path: Path) -> None:
+    names = ("trl-2026", "axolotl-2026", "torchtitan-2025", "torchtitan-2026", "llama-factory-2024")
+    text = "stack," + SHORT + "".join(f"{name},llama3-8b,H100,8,1,64,1\n" for name in names)
+    runs = read_runs(written(tmp_path, text))
+    assert [run.stack_name for run in runs] == ["trl", "axolotl", "torchtitan-2025", "torchtitan", "llama-factory-2023"]
+    assert [run.job.stack.features.loss_chunks for run in runs if run.job] == [4096, 1, 1, 8, 1]
+
+
+@pytest.mark.parametrize("recompute", ["", "custom"])
+def test_a_policy_that_says_nothing_is_the_faster_one(tmp_path: Path, recompute: str) -> None:
+    """What a mixture keeps on the host of 32 GB/s moves longer than computing it again."""
+    text = "stack,recompute,ep," + SHORT + f"maxtext-2025,{recompute},1,deepseek-v3,TPU v7,128,16,2048,27\n"
+    (run,) = read_runs(written(tmp_path, text))
+    assert run.plan is not None
+    assert run.plan.recompute == "full"
+
+
+@pytest.mark.parametrize("model", ["CodeLlama 13B", "OpenLlama 3B"])
+def test_a_dense_model_that_ends_in_a_is_no_mixture(tmp_path: Path, model: str) -> None:
+    header = "model,gpu,gpus,micro_batch,global_batch,step_time_s,layers,hidden,heads\n"
+    (run,) = read_runs(written(tmp_path, header + f"{model},H100,8,1,64,1,26,3200,32\n"))
+    assert run.job is not None
+    assert (run.job.model.experts, run.job.model.gated_mlp) == (None, True)
+
+
+def test_pretraining_for_mlperf_is_no_lora(tmp_path: Path) -> None:
+    text = "stack,table," + SHORT + "mlperf-nemo-v5.1,llama31_8b,llama3-8b,B200,8,2,16,1\n"
+    text += "mlperf-nemo-v5.1,llama2_70b_lora,llama3-8b,B200,8,2,16,1\n"
+    text += "mlperf-amd-nemo-v5.1,llama31_8b,llama3-8b,MI355X,8,2,16,1\n"
+    stacks = [run.stack_name for run in read_runs(written(tmp_path, text))]
+    assert stacks == ["mlperf-tuned", "mlperf-lora-2025", "primus-2025"]
 
 
 def test_modules_and_expert_tensor_ranks_are_read(tmp_path: Path) -> None:
@@ -228,7 +261,10 @@ def test_a_step_of_unknown_tokens_is_not_judged_by(tmp_path: Path) -> None:
 
 def test_what_a_stack_is_taken_for_has_not_its_intervals(tmp_path: Path) -> None:
     text = (
-        "stack," + SHORT + "\n".join(f"{name},llama3-8b,H100,8,1,64,1" for name in ("nemo-2025", "homemade", "")) + "\n"
+        "stack,recompute,"
+        + SHORT
+        + "\n".join(f"{name},none,llama3-8b,H100,8,1,64,1" for name in ("nemo-2025", "homemade", ""))
+        + "\n"
     )
     later, unknown, unsaid = validate(read_runs(written(tmp_path, text))).rows
     for row, words in ((later, ()), (unknown, ("stack homemade is not fitted to measured runs",)), (unsaid, ())):
@@ -266,3 +302,22 @@ def test_a_step_of_maxtext_is_one_micro_batch_under_the_faster_policy(tmp_path: 
     assert (sparse.plan.recompute, named.plan.recompute) == ("full", "selective")
     assert "full recomputation, the faster policy" in sparse.assumed
     assert sparse.doubted == "it names no micro_batch"
+
+
+def test_what_ran_has_fitted_where_the_software_is_unknown(tmp_path: Path) -> None:
+    """70B over 256 chips of 32 GB: two sequences a chip, of 80 layers without recomputation, are far more than that."""
+    columns = "model,gpu,gpus,seq_len,micro_batch,global_batch,step_time_s,stack,recompute,status,sharding\n"
+    row = "llama3-70b,TPU v6e,256,4096,2,512,9.5,{},{},{},FSDP\n"
+    cases = [("torchprime-2025", "", "ok"), ("torchprime-2025", "none", "ok"), ("torchprime-2025", "", "oom")]
+    runs = read_runs(written(tmp_path, columns + "".join(row.format(*case) for case in cases)))
+    assert [run.plan.recompute for run in runs if run.plan] == ["full", "none", "none"]
+    assert "full recomputation, without which it does not fit" in runs[0].assumed
+
+
+def test_torchtitan_has_cudnn_on_blackwell_but_for_flex_attention(tmp_path: Path) -> None:
+    text = "stack," + SHORT
+    text += "torchtitan-2026,llama3-8b,B200,8,1,8,1\ntorchtitan-2026,llama3-8b,H100,8,1,8,1\n"
+    text += "torchtitan-2024,llama3-8b,B200,8,1,8,1\n"
+    text += "torchtitan-2026,llama4-scout,B200,8,1,8,1\n"
+    kernels = [run.job.stack.features.attention for run in read_runs(written(tmp_path, text)) if run.job]
+    assert kernels == ["flash3", "flash", "flash", "flash"]

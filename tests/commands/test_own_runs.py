@@ -15,6 +15,7 @@ from tests.diagnose import written
 
 pytestmark = pytest.mark.usefixtures("planned_once")
 HEADER = "model,gpu,gpus,tp,micro_batch,global_batch,seq_len,step_time_s,stack,source\n"
+SLOWER = "llama3-8b,H100,8,1,1,64,8192,7.2,,\n"  # than predicted
 ASKED = ("--model", "llama3-8b", "--gpus", "8", "--global-batch", "64", "--fix", "tp=1,micro_batch=1")
 
 
@@ -24,13 +25,25 @@ def run(*words: str) -> Result:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> str:
-    """One run, slower than predicted."""
     path = tmp_path / "mine.csv"
-    path.write_text(f"{HEADER}llama3-8b,H100,8,1,1,64,8192,7.2,,\n", encoding="utf-8")
+    path.write_text(HEADER + SLOWER, encoding="utf-8")
     return str(path)
 
 
-def test_one_run_moves_the_step_and_the_interval_and_the_answer_says_so(mine: str) -> None:
+@pytest.fixture
+def two(tmp_path: Path) -> str:
+    path = tmp_path / "two.csv"
+    path.write_text(HEADER + SLOWER + SLOWER.replace("7.2", "7.25"), encoding="utf-8")
+    return str(path)
+
+
+def test_a_run_of_the_plan_moves_the_step_and_the_interval_and_the_answer_says_so(tmp_path: Path) -> None:
+    mine = str(tmp_path / "mine.csv")
+    planned = json.loads(run(*ASKED, "--json").stdout)
+    degrees = {name: planned["plan"][name] for name in ("tp", "cp", "pp", "vpp", "dp", "micro_batch")}
+    sizes = {"model": "llama3-8b", "gpu": "H100", "gpus": 8, "global_batch": 64, "seq_len": 8192}
+    row = {**sizes, **degrees, "sharding": f"ZeRO-{planned['plan']['zero_stage']}", "step_time_s": 7.2}
+    Path(mine).write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n", encoding="utf-8")
     before, after = run(*ASKED), run(*ASKED, "--runs", mine)
     assert after.exit_code == 0, after.output
     assert "your 1 run: " in " ".join(after.output.split())
@@ -73,18 +86,23 @@ def test_a_table_that_tells_nothing_is_one_message(tmp_path: Path) -> None:
     assert "has a step time" in refused.output
 
 
-def test_validate_says_what_the_given_runs_change(mine: str, tmp_path: Path) -> None:
-    """Runs as slow as the one that is given, on 8 GPUs: they are met better with it, and the more so the nearer."""
-    rows, left = tmp_path / "rows.csv", []
+def test_validate_says_what_the_given_runs_change(mine: str, two: str, tmp_path: Path) -> None:
+    """Runs as slow as the one that is given, on 8 GPUs: they are met better with it, and the more so the nearer.
+
+    Of a single run less is believed of others.
+    """
+    rows, left, by_two = tmp_path / "rows.csv", list[float](), list[float]()
     for gpus in (8, 16, 32):
         rows.write_text(f"{HEADER}llama3-8b,H100,{gpus},1,1,{8 * gpus},8192,7.3,,\n", encoding="utf-8")
-        without, given = (
+        without, given, twice = (
             json.loads(run("validate", "--runs", str(rows), *more, "--json").stdout)["groups"][0]["time"]["mape"]
-            for more in ((), ("--given", mine))
+            for more in ((), ("--given", mine), ("--given", two))
         )
         left.append(given / without)
-    assert left[0] < left[1] < left[2] < 1
-    assert left[1] < 0.6
+        by_two.append(twice / without)
+    assert left[0] < left[1] < left[2] <= 1
+    assert by_two[0] < by_two[1] < by_two[2] < 1
+    assert by_two[1] < 0.6 < left[1] < 0.95
     shown = run("validate", "--runs", str(rows), "--given", mine).output
     assert "Given 1 run: mean error of each group's other runs" in shown
 
@@ -157,11 +175,11 @@ def test_a_study_knows_runs_and_answers_without_them_are_others(mine: str, tmp_p
     assert "No such file" in refused.output
 
 
-def test_time_and_cost_of_machines_follow_ones_own_runs(mine: str) -> None:
+def test_time_and_cost_of_machines_follow_ones_own_runs(two: str) -> None:
     asked = ("--model", "llama3-8b", "--tokens", "1e12", "--hardware", "h100", "--gpus", "8", "--global-batch", "64")
     pins = ("--seq-len", "8192", "--fix", "tp=1", "--fix", "micro_batch=1")
     before, after = (
-        json.loads(run("pareto", *asked, *pins, *more, "--json").stdout)["front"][0] for more in ((), ("--runs", mine))
+        json.loads(run("pareto", *asked, *pins, *more, "--json").stdout)["front"][0] for more in ((), ("--runs", two))
     )
     assert after["time_to_train_days"] > 1.01 * before["time_to_train_days"]
     assert after["cost_usd"] > 1.01 * before["cost_usd"]

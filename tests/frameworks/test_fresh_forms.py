@@ -368,6 +368,12 @@ pipeline_parallel_degree = 1
             {"pp": 2, "dp": 4, "num_microbatches": 2, "zero_stage": 1},
             "",
         ),
+        (
+            "llama3.toml",
+            OLD_TITAN % "",
+            {"micro_batch": 1, "num_microbatches": 2},
+            "training.global_batch_size is newer",
+        ),
         ("run.sh", TRAIN, {"recompute": "full"}, "train.py may not take --gradient_checkpointing"),
         ("run.sh", f"{TRAIN} --save_strategy no --report_to none", {"recompute": "full"}, ""),
     ],

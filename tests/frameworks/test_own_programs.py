@@ -212,14 +212,6 @@ def test_what_primus_trains_afterwards_is_its_own_too() -> None:
     assert (launch.program, launch.settings["zero_stage"]) == ("Primus", 1)
 
 
-@pytest.mark.parametrize(("pattern", "told"), [("1", True), ("([0]*3+[1]*58)", False)])
-def test_another_pattern_of_layers_than_the_models_is_not_priced(pattern: str, told: bool) -> None:
-    text = MIXTURE.replace("mixtral_8x7B_v0.1", "deepseek_v3").replace("pipeline_model_parallel_size: 2", "moe_topk: 8")
-    launch = read(f"{text}      moe_layer_freq: {pattern}\n", "primus.yaml", 64)
-    wrong = f"{SECTION}moe_layer_freq 1: deepseek-v3 has other layers without experts"
-    assert launch.unpriced == ([wrong] if told else [])
-
-
 def test_deepep_of_primus_is_switched_by_its_own_keys() -> None:
     source = read_launch([File("primus.yaml", MIXTURE.encode())], 16)
     question = launch_as_read(source.launch, Controls(device="mi300x"), "primus.yaml")

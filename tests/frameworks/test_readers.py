@@ -179,6 +179,7 @@ MAX_USUAL = {
 }
 FSDP = {"ici_fsdp_parallelism": 8, BATCH: 4}
 SHAPE = {"base_emb_dim": 1024, "base_num_decoder_layers": 4, "base_num_query_heads": 8}
+NAMED = {"model": "llama3-8b", "head_dim": 128}
 SIZED = {"hidden": 1024, "layers": 4, "heads": 8}
 SAID = {**SIZED, "norm": "rms", "position": "rope", "tied_embeddings": False}
 
@@ -215,14 +216,15 @@ def max_text(values: dict[str, Any], gpus: int | None = 8) -> Launch:
         ({**FSDP, "remat_policy": "custom"}, {"recompute": "selective"}, ["remat_policy custom"]),
         ({**FSDP, "quantization": "fp8"}, {"dtype": "fp8"}, []),
         ({**FSDP, "dtype": "float32"}, {}, ["dtype float32"]),
-        ({**FSDP, "model_name": "llama3-8b"}, {"model": "llama3-8b"}, []),
+        ({**FSDP, "model_name": "llama3-8b"}, NAMED, []),
         ({**FSDP, "model_name": "default"}, {}, []),
         ({"ici_fsdp_parallelism": 4, "ici_tensor_parallelism": 2, BATCH: 4, "model_name": "mixtral-8x7b"},
-         {"model": "mixtral-8x7b", "etp": 2, **SPLIT, "micro_batch": 8}, []),
+         {"model": "mixtral-8x7b", "head_dim": 128, "etp": 2, **SPLIT, "micro_batch": 8}, []),
         ({**FSDP, **SHAPE}, {**SAID, **GATED}, []),
         ({**FSDP, **SHAPE, "mlp_activations": ["gelu"]}, {**SAID, "gated_mlp": False, "activation": "gelu"}, []),
         ({**FSDP, **SHAPE, "decoder_block": "mine"}, {**SAID, **GATED}, ["decoder_block mine"]),
-        ({**FSDP, **SHAPE, "model_name": "llama3-8b"}, {"model": "llama3-8b", **SIZED}, []),
+        ({**FSDP, **SHAPE, "model_name": "llama3-8b"}, NAMED, []),  # whose own sizes count
+        ({**FSDP, **SHAPE, "model_name": "llama3-8b", "override_model_config": True}, {**NAMED, **SIZED}, []),
         ({**FSDP, "num_experts": 1}, {}, []),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
-from optimizer.page import command
+from optimizer.page import command, server
 from tests.page.conftest import Served, ended, started
 
 PATHS = (
@@ -130,6 +130,14 @@ def test_a_signal_ends_the_server_and_its_workers(how: int) -> None:
     assert ended(one, how) == 0
     with pytest.raises(ConnectionRefusedError):
         status(one, "/")
+
+
+def test_its_connections_send_at_once() -> None:
+    """asyncio waits for acknowledgements (Nagle) where a socket does not name its protocol: 40 ms between two parts."""
+    with server._bound(0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP
 
 
 def test_a_taken_port_is_one_message() -> None:

@@ -32,7 +32,7 @@ GATED = (
 # what the columns of a row cannot describe: state-space and linear attention, latent attention; and MoE layers, unless
 # the row has the columns that describe them
 OTHER_LAYERS = re.compile(r"mamba|jamba|nemotronh|nemotronv3|qwen3next|qwen3.5|deepseek|kimi")
-MOE_NAMES = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|a\d+b|\dx\d+b")
+MOE_NAMES = re.compile(r"moe|mixtral|dbrx|gptoss|grok|llama4|ba\d+b|\dx\d+b")
 DIMENSIONS = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab")
 EXPERTS = {"count": "experts", "top_k": "topk", "ffn_hidden": "moe_ffn_hidden"}
 # "Llama 3 70B, 4-layer proxy", "llama3-405b, layers 4": so many layers of a model

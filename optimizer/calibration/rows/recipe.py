@@ -295,6 +295,19 @@ def with_usual_policy(job: Job, plan: Plan, assumed: list[str]) -> Plan:
     return both[1]
 
 
+def with_what_fits(job: Job, plan: Plan, assumed: list[str]) -> Plan:
+    """The plan with full recomputation where it fits with it alone, noted in `assumed`: a run that ran has fitted.
+
+    For software whose defaults are not known, in rows that name no recomputation.
+    """
+    both = [plan, replace(plan, recompute="full")]
+    fits = price(job, Plans.of(both)).reserved <= job.usable_memory
+    if fits[0] or not fits[1]:
+        return plan
+    assumed.append("full recomputation, without which it does not fit")
+    return both[1]
+
+
 def in_usual_layout(job: Job, plan: Plan, assumed: list[str]) -> Plan:
     """The plan, given with all that splits its layers as tensor parallelism, as it is fastest and fits.
 

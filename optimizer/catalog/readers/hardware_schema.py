@@ -72,6 +72,7 @@ class DeviceTable(FileTable):
     l2_cache: Size | None = None
     sms: Count | None = None
     power: Power | None = None
+    host_slowness: Positive | None = None
     measured_matmul: dict[str, Flops] | None = None
     gemm: dict[Annotated[Literal["bf16", "fp8"], "one of bf16, fp8"], GemmTable] | None = None
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from shlex import quote
 from typing import Any
 
@@ -20,7 +20,7 @@ from optimizer.frameworks.bash.edit import cut, replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
 from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
-from optimizer.frameworks.config.method import TRAINER
+from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER
 
@@ -33,6 +33,7 @@ CONFIGS = re.compile(
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
+LISTS = ("fsdp", *KEYS["targets"])  # keys whose value is all the words that follow
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -149,6 +150,9 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
         if match := ASSIGNED.match(text):
             value = match["value"].strip("\"'")
             site = _tail(word, value)
+            if match["key"] in LISTS and (more := _until_key(words[place + 1 :])):
+                value = " ".join((value, *map(text_of, more)))
+                site = (site[0], more[-1][-1].sites[0][1]) if site and more[-1][-1].sites else None
             start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
             yield Given(text[start : match.end("key")], value, site, text[:start]), _reach([word])
         elif match := DOTTED.match(text) or PLAIN.match(text):
@@ -156,12 +160,14 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
             if holds and unknown_in(after):
                 continue
-            site = after[-1].sites[0] if holds and len(after) == 1 and after[0].sites else None
-            others = (at for at in range(place + 2, len(words)) if _is_key(text_of(words[at])))
-            whole = words[place + 1 : next(others, len(words))] if holds else [word]
+            whole = [after, *_until_key(words[place + 2 :])] if holds else [word]
             reach = _reach(whole)
             switch = None if holds or reach == (0, 0) else reach
-            yield Given(match["key"], following if holds else "true", site, "--", switch), reach
+            if not holds or match["key"] not in LISTS:
+                whole = [after]
+            held = holds and all(len(each) == 1 and each[0].sites for each in whole)
+            site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if held else None
+            yield Given(match["key"], " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
 
 
 def _opened(words: Sequence[Word]) -> Iterator[str]:
@@ -186,8 +192,8 @@ def _tail(word: Word, value: str) -> Site | None:
     return (end - size, end) if last.text.endswith(value) and len(word) == 1 else None
 
 
-def _is_key(text: str) -> bool:
-    return text.startswith("-") or ASSIGNED.match(text) is not None
+def _until_key(words: Sequence[Word]) -> list[Word]:
+    return list(takewhile(lambda word: not (text_of(word).startswith("-") or ASSIGNED.match(text_of(word))), words))
 
 
 def _reach(words: Sequence[Word]) -> Site:

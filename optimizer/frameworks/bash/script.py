@@ -37,7 +37,9 @@ STEPS = ("srun", "sbatch", "mpirun")  # what starts a script on other nodes
 ARGUMENTS = ("@", "*", "#")
 SHELLS = ("bash", "sh", "eval", "ssh", "/bin/bash", "/bin/sh")
 RUNNER, EXPERIMENT = re.compile(r"(?:.*/)?run_\w*pretrain(?:_cli)?\.sh$"), "EXP"  # of Primus, and what names its config
-BODIES = ("program", "list", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
+# What a test hangs on that is not in the script: files, and the output of commands.
+ELSEWHERE = re.compile(r"(?<!\S)-[b-hkprstuwxGLNOS]\s|\$\(|`")
+BODIES = ("program", "subshell", "compound_statement", "pipeline", "do_group", "negated_command")
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,8 @@ class _Walker(Words):
         if kind in BODIES or kind == "ERROR":
             for child in node.named_children:
                 self.run(child, depth + 1)
+        elif kind == "list":
+            self.joined(node, depth)
         elif kind == "variable_assignment":
             self.assign(node)
         elif kind in ("declaration_command", "variable_assignments"):
@@ -209,6 +213,19 @@ class _Walker(Words):
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
             self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
+
+    def joined(self, node: Any, depth: int) -> bool | None:
+        """Run what && or || joins, the right side unless a test says otherwise; what became of it, None: not known."""
+        if node.type != "list":
+            self.run(node, depth + 1)
+            text = self.text(node)
+            tests = node.type in ("test_command", "negated_command") or text.startswith("((")
+            return self.holds(node) if tests and not ELSEWHERE.search(text) else None
+        left = self.joined(node.named_children[0], depth + 1)
+        if left is not None and left != any(child.type == "&&" for child in node.children):
+            return left
+        right = self.joined(node.named_children[-1], depth + 1)
+        return True if left is not None and right is None else right
 
     def assign(self, node: Any) -> None:
         name = node.child_by_field_name("name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ LOSSES: Mapping[str, Mapping[str, str]] = TABLES["losses"]
 OBJECTIVES, OBJECTIVE_TYPES = (
     {name: tuple(words) for name, words in TABLES[table].items()} for table in ("objectives", "objective_types")
 )
-LOSS_TYPE = "loss_type"
+LOSS_TYPE, BETA = "loss_type", "beta"
+NAMELESS = ("orpo", "simpo", "kto")  # losses that no key may tell
 TRAINER = "trl"  # the one that a command names
 OBJECTIVE = (TRAINER, *(key for keys in OBJECTIVES.values() for key in keys), LOSS_TYPE)
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
@@ -60,9 +62,9 @@ def note_packing(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     >>> note_packing(launch, {"packing": True, "neat_packing": True}), launch.settings
     (('packing', 'neat_packing'), {'packing': True})
     """
-    stated = [path for path in KEYS["packing"] if isinstance(values.get(path), bool)]
+    stated = [path for path in KEYS["packing"] if isinstance(values.get(path), int)]
     if stated:
-        launch.say("packing", any(values[path] for path in stated), stated[0])
+        launch.say("packing", any(values[path] > 0 for path in stated), stated[0])
     return tuple(stated)
 
 
@@ -96,6 +98,10 @@ def note_objective(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]
     marks = [(TRAINER, str(values[TRAINER]))] if values.get(TRAINER) in OBJECTIVES else []
     marks += [(LOSS_TYPE, name) for name, types in OBJECTIVE_TYPES.items() if words & set(types)]
     marks += [(key, name) for name, keys in OBJECTIVES.items() for key in keys if key in values]
+    if [key for key, _ in marks] == [BETA]:  # which trainers without a reference have too
+        told = re.findall("[a-z]+", " ".join(map(str, values.values())).lower())
+        marks = [(BETA, next((name for name in NAMELESS if name in told), marks[0][1]))]
+        launch.assumed.append(f"{BETA} is a key of several of TRL's trainers; taken as {marks[0][1]}")
     if not marks:
         launch.assumed.append("objective not given: no key is of one of TRL's trainers alone; taken as sft")
     elif marks[0][1] != SFT:
@@ -166,5 +172,5 @@ def _targets(stated: Mapping[str, Any]) -> str:
     if stated.get("every") is True or stated.get("targets") in (*ALL, None):
         return ""
     targets = stated["targets"]
-    words = targets if isinstance(targets, list) else str(targets).split(",")
+    words = targets if isinstance(targets, list) else re.split(r"[,\s]+", str(targets))
     return "+".join(name for word in words for name in MODULES.get(str(word).strip(), (str(word).strip(),)))

@@ -25,6 +25,7 @@ PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} |
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
 DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
+OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
@@ -118,6 +119,8 @@ def read(launch: Launch, values: Values) -> None:
         return
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
+    if "model" in settings:
+        _kept_sizes(launch, values, ends)
     if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":
         launch.unknown_model(ends[NAME], values[ends[NAME]])
     if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
@@ -134,6 +137,17 @@ def read(launch: Launch, values: Values) -> None:
         _shape(launch, values, ends)
     known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED, BLOCK, ACTIVATIONS) if key in ends]
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
+
+
+def _kept_sizes(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
+    """Sizes beside a model's name count where a key says so; the model's own file comes after them otherwise."""
+    counts = values.get(ends.get(OVERRIDING, "")) is True
+    for name in SIZES:
+        if counts or name not in launch.settings:
+            continue
+        path = launch.written.pop(name)
+        launch.assumed.append(f"{path} {launch.settings.pop(name):,} does not count: {OVERRIDING} is not true")
+    launch.settings.setdefault("head_dim", preset_model(launch.settings["model"]).head_dim)
 
 
 def _shape(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
@@ -177,7 +191,7 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     shards = fsdp != 1 or sharing > 1 or FSDP not in ends
     if "gpus" not in settings and fsdp > 0 and data > 0 and fsdp * data * replica > 1:
         launch.say("gpus", fsdp * data * replica, fsdp_key)
-    elif fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends:  # -1 unless it is said
+    elif data < 0 < fsdp or (fsdp > 1 and data == 1 and "dcn_data_parallelism" not in ends):  # -1 unless it is said
         data = max(1, settings.get("gpus", 0) // (fsdp * replica))
     launch.say("zero_stage", 3 if shards else int(values.get(ends.get(SHARDED, "")) is True), fsdp_key)
     if shards and data > 1 and fsdp > 0:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optimizer.base.content import content
 from optimizer.catalog import load_model, preset_model
 from optimizer.catalog.targets import argument_names
 from optimizer.frameworks.bash.flags import Flag
@@ -39,7 +40,6 @@ from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
-from optimizer.job.model import Model
 from optimizer.job.plan import Plan
 
 BRIDGE, NEMO, PRIMUS, SWIFT, FLAGSCALE = "Megatron-Bridge", "NeMo", "Primus", "ms-swift", "FlagScale"
@@ -51,6 +51,12 @@ TRAINER = "per_device_train_batch_size"
 OVERRIDES = "modules.pre_trainer.overrides."
 ALIASES: Mapping[str, str] = TABLES["aliases"]  # keys that are not the flag with underscores, by the end of their path
 PLACES: Mapping[str, Mapping[str, str]] = TABLES["places"]  # sections of keys by how their flag begins, by program
+# The key of each flag in a recipe's configuration.
+IN_BRIDGE: Mapping[str, str] = {
+    flag: path
+    for table in content("optimizer.frameworks.megatron_bridge", "keys.toml").values()
+    for path, (flag, *_) in table.items()
+}
 INVERTED: Mapping[str, str] = TABLES["inverted"]  # keys whose false is the flag
 FLAGS = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *TABLES["plain"]}
 SWITCHES = {
@@ -126,7 +132,7 @@ class FlagLaunch(ConfigLaunch):
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
-        changes = flag_changes(self.flags, "", job, before, after, turned)
+        changes = flag_changes(self.flags, "", job, before, after, turned, self.launch.settings)
         if self.launch.program in (NEMO, BRIDGE, VERL):  # which count virtual stages, never their layers
             changes = tuple(
                 replace(change, flag=PIPELINE[1], after=str(after.vpp))
@@ -165,22 +171,19 @@ class FlagLaunch(ConfigLaunch):
 
     def _new(self, flag: str) -> str:
         """The key of a flag that is not there, beside the degrees; the optimizer's own beside its other keys."""
-        if self.launch.program == NEMO and is_program(self.values) and flag in HOMES:
-            return HOMES[flag]
-        names = {name: key for key, name in ALIASES.items()} if self.launch.program == NEMO else {}
-        if self.launch.program in (BRIDGE, VERL):
-            names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
-        key = names.get(flag, flag[2:].replace("-", "_"))
         neighbour = self.paths.get("--tensor-model-parallel-size") or self.paths.get("--micro-batch-size") or ""
         section = neighbour.rpartition(".")[0]
-        inner = PLACES.get(self.launch.program, {})
+        program = self.launch.program
+        recipe = program == BRIDGE and section in ("model", "train")
+        homes = HOMES if program == NEMO and is_program(self.values) else IN_BRIDGE if recipe else {}
+        if flag in homes:
+            return homes[flag]
+        names = {name: key for key, name in ALIASES.items()} if program == NEMO else {}
+        if program in (BRIDGE, VERL):
+            names = {"--num-virtual-stages-per-pipeline-rank": "virtual_pipeline_model_parallel_size"}
+        key = names.get(flag, flag[2:].replace("-", "_"))
+        inner = PLACES.get(program, {})
         section += "".join(f".{name}" for start, name in inner.items() if flag.startswith(start))
-        others = {path.rpartition(".")[0] for path in self.values}
-        if (
-            flag in ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
-            and "ddp" in others
-        ):
-            section = "ddp"
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
@@ -269,7 +272,7 @@ def read(
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
     shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
-    if shown and "--hidden-size" not in has:
+    if shown:
         shape += [_flag("--num-layers", str(shown.layers))] if "--num-layers" not in has else []
         if shown.experts and "--num-experts" not in has:
             shape.append(_flag("--num-experts", str(shown.experts.count)))
@@ -278,14 +281,14 @@ def read(
             f"{path} {values[path]} is no model that is known" for path in NAMES if isinstance(values.get(path), str)
         ]
         launch.problems.append(f"{next(iter(unknown), 'the model is not told')}: give --model")
-    open_length = shown is not None and not {"--seq-length", "--num-layers"} & {flag.name for flag in (*flags, *extra)}
+    open_length = shown is not None and "--seq-length" not in {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
     launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
         launch.settings.pop("seq_len", None)
         launch.written.pop("seq_len", None)
-    if model and "--hidden-size" not in has:
+    if model:
         _forget_shape(launch, has)
     launch.program = program
     launch.settings.pop("gpus_given", None)
@@ -302,26 +305,10 @@ def read(
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
     if (window := _ending(values, SINKS)) and not (shown and shown.window and shown.window.size == window):
         launch.unpriced.append(f"{SINKS} {window}")
-    if shown and not asked and program == NEMO:
-        launch.unpriced += _reshaped(launch, shown)
-    if shown and shown.experts and "--moe-layer-freq" in has and "--hidden-size" not in has:
-        pattern = (launch.settings.get("every", 1), launch.settings.get("first_dense", 0))
-        if pattern != (shown.experts.every, shown.experts.first_dense_layers):
-            path = paths["--moe-layer-freq"]
-            launch.unpriced.append(f"{path} {values[path]}: {shown.name} has other layers without experts")
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
-
-
-def _reshaped(launch: Launch, shown: Model) -> Iterator[str]:
-    """Each size that a config says of the model that it names and that this model has otherwise."""
-    own = {name: getattr(shown, name) for name in ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim")}
-    own |= {"experts": shown.experts.count, "top_k": shown.experts.top_k} if shown.experts else {}
-    for name, size in own.items():
-        if isinstance(stated := launch.settings.get(name), int) and stated != size:
-            yield f"{launch.written[name]} {stated:,}: {shown.name} has {size:,}"
 
 
 def _as_flag(path: str) -> str:

@@ -11,6 +11,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import LAUNCHER
 
+GRAD_BYTES = 4  # in which Megatron sums gradients that no flag has narrower
 Meaning = Callable[[Launch, Flag], Any]  # the setting that a flag states, None for none
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.megatron", "flags.toml")
 COUNTS: Mapping[str, str] = TABLES["counts"]

@@ -16,6 +16,7 @@ from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     COUNTS,
     EXPERT_DEGREES,
+    GRAD_BYTES,
     KNOWN,
     LENGTHS,
     MEGATRON_DEEPSPEED,
@@ -165,7 +166,7 @@ def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: Stat
         launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
-    checkpoints = ("--checkpoint-activations", "--deepspeed-activation-checkpointing", CHECKPOINTED[0])
+    checkpoints = ("--checkpoint-activations", CHECKPOINTED[0])
     if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
         stated.take("--recompute-granularity", ("full",))
         for before, name in zip(CHECKPOINTED, RECOMPUTED[1:], strict=True):
@@ -200,7 +201,7 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> Non
         launch.say("schedule", "zero-bubble", last["--enable-zero-bubble"].written)
     if COMMUNICATORS in last:
         launch.say("communicators", last[COMMUNICATORS].value, last[COMMUNICATORS].written)
-    width = float(launch.settings.get("grad_bytes", 4))
+    width = float(launch.settings.get("grad_bytes", GRAD_BYTES))
     if "bucket_params" in launch.settings:
         launch.settings["bucket"] = launch.settings.pop("bucket_params") * width
     else:

@@ -79,7 +79,7 @@ class BashLaunch:
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The flags to write otherwise."""
-        return flag_changes(self.flags, self.launch.program, job, before, after, turned)
+        return flag_changes(self.flags, self.launch.program, job, before, after, turned, self.launch.settings)
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
         """Flags that its Megatron may not have, and how that is known; "" where it surely has them all."""
@@ -170,6 +170,8 @@ def bash_launch(
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
         launch.unpriced.append(f"{own}, whose own code may shape the model: an MLP of {width:,} and no gate")
+    if "dtype" in launch.settings and "dtype" not in launch.written:
+        launch.unpriced.append("fp32, as Megatron-LM has it where no flag names a number format")
     launch.settings.pop("gpus_given", None)
     launch.settings.pop("alone", None)
     if reading.broken and launch.problems:
@@ -217,8 +219,9 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         if not deepspeed.recognised(config.values):
             raise InputError(f"{config.name} does not belong to {script.name}: only a DeepSpeed config does")
     texts = [(each.target or "a here-document", each.text) for each in script.documents]
-    inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     launch = script.launch
+    texts = texts if launch.program == MEGATRON_DEEPSPEED else []
+    inner = [ConfigFile(target, text, "json") for target, text in texts if text.lstrip()[:1] == "{"]
     engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
     given = {flag.name: flag.value for flag in script.flags}
     named = given.get(DEEPSPEED_CONFIG, "")

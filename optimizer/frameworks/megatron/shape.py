@@ -44,6 +44,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
     ("--moe-router-score-function", "router", lambda _, flag: flag.value if flag.value != "softmax" else None),
     ("--window-size", "window", lambda _, flag: _window(flag.value)),
+    ("--window-attn-skip-freq", "window_every", lambda launch, flag: _skips(launch, flag)),
 )
 # What Megatron takes where no flag says otherwise.
 DEFAULTS: Mapping[str, Any] = {
@@ -137,11 +138,29 @@ def _window(text: str) -> int:
     return int(digits) + 1 if is_count(digits) else 0
 
 
+def _skips(launch: Launch, flag: Flag) -> int | None:
+    """Layers from one with full attention to the next; a list has 1 for each layer with a window.
+
+    >>> [_skips(Launch(program=""), Flag("", "", tuple(text.split()), (), ())) for text in ("4", "1 0 1 0", "1 0 0 1")]
+    [4, 2, None]
+    """
+    text = "".join(flag.values)
+    if len(flag.values) == 1:
+        return whole_number(launch, flag)
+    every = text.find("0") + 1
+    period = "1" * (every - 1) + "0"
+    if every and text == (period * len(text))[: len(text)]:
+        return every
+    launch.unpriced.append(" ".join((flag.written, *flag.values)))
+    return None
+
+
 def _layer_pattern(launch: Launch, flag: Flag) -> None:
     """Which layers are MoE, from a number or from a Python list such as ([0]*3+[1]*58)."""
     text = "".join(flag.values).replace(" ", "").strip("\"'")
     if is_count(text):
         launch.say("every", int(text), flag.written)
+        launch.say("first_dense", 0, flag.written)
         return
     pattern: list[str] = []
     for part in text.strip("()").split("+"):
@@ -150,10 +169,8 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
     if "1" not in pattern:
         launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be MoE")
         return
-    launch.say("first_dense", pattern.index("1"), flag.written)
     rest = pattern[pattern.index("1") :]
     every = rest.index("1", 1) if "1" in rest[1:] else 1
-    if every > 1:
-        # A stride counts from its first dense layer.
-        launch.say("first_dense", max(0, pattern.index("1") - every + 1), flag.written)
-        launch.say("every", every, flag.written)
+    # A stride counts from its first dense layer.
+    launch.say("first_dense", max(0, pattern.index("1") - every + 1), flag.written)
+    launch.say("every", every, flag.written)

@@ -10,7 +10,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.frameworks.megatron.export import SHARDING as MEGATRON_SHARDING
-from optimizer.frameworks.megatron.flag_names import MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
+from optimizer.frameworks.megatron.flag_names import GRAD_BYTES, MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
@@ -32,9 +32,25 @@ ON_HOST = ("--optimizer-cpu-offload", "--optimizer-offload-fraction", "--use-pre
 
 
 def flag_changes(
-    flags: Sequence[Flag], program: str, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]
+    flags: Sequence[Flag],
+    program: str,
+    job: Job,
+    before: Plan,
+    after: Plan,
+    turned: Mapping[str, Any],
+    settings: Mapping[str, Any] = {},
 ) -> tuple[FlagChange, ...]:
-    """What to write otherwise so that a script runs another plan; `turned` are the software's settings that change."""
+    """What to write otherwise so that a script runs another plan.
+
+    Args:
+        flags: those that the script has.
+        program: its program; "" for one of keys.
+        job: what it trains.
+        before: the plan that it has.
+        after: the plan that it is to have.
+        turned: the software's settings that change.
+        settings: those that were read.
+    """
     has = {flag.name: flag for flag in flags}
     wanted: dict[str, str | None] = {}
     degrees = {ULYSSES if name == "cp" and ULYSSES in has else flag: name for flag, name in DEGREES.items()}
@@ -64,7 +80,7 @@ def flag_changes(
         wanted |= dict.fromkeys(OVERLAP) | _filled(overlap_flags(after))
     if before.activation_offload != after.activation_offload:
         wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
-    wanted |= _software(job, turned)
+    wanted |= _software(turned, settings)
     under = any("_" in flag.written for flag in has.values() if flag.name in DEGREES)
     changes = []
     for name, value in wanted.items():
@@ -140,7 +156,7 @@ def _recompute(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, 
     return wanted | _filled(recompute_flags(after))
 
 
-def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
+def _software(turned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str | None]:
     wanted: dict[str, str | None] = {}
     for name, flag in (("reduce_overlap", "--overlap-grad-reduce"), ("gather_overlap", "--overlap-param-gather")):
         if name in turned:
@@ -155,5 +171,5 @@ def _software(job: Job, turned: Mapping[str, Any]) -> dict[str, str | None]:
         if share:
             wanted |= {ON_HOST[0]: "", ON_HOST[1]: f"{share:.3g}", ON_HOST[2]: ""}
     if "bucket" in turned:
-        wanted["--ddp-bucket-size"] = str(round(turned["bucket"] / job.stack.features.grad_bytes))
+        wanted["--ddp-bucket-size"] = str(round(turned["bucket"] / settings.get("grad_bytes", GRAD_BYTES)))
     return wanted

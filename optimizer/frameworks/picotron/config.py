@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from optimizer.catalog import preset_model
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, take_steps, tied
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
@@ -46,18 +45,11 @@ def read(launch: Launch, values: Values) -> None:
 
 
 def _model(launch: Launch, name: str) -> None:
-    """The model that a name on the Hugging Face hub means, with the layers and heads that the config gives it."""
-    settings, preset = launch.settings, named(name)
-    if not preset:
-        launch.unknown_model(NAME, name)
-        return
-    model = preset_model(preset)
-    shape = {"hidden": model.hidden, "ffn_hidden": model.ffn_hidden, "vocab": model.vocab, "norm": "rms"}
-    own = {key: settings.get(key, getattr(model, key)) for key in SHAPE}
-    if all(own[key] == getattr(model, key) for key in SHAPE):
+    """Note the model that a name on the Hugging Face hub means."""
+    if preset := named(name):
         launch.say("model", preset, NAME)
     else:
-        settings |= {**shape, **own, "gated_mlp": True, "position": "rope", "mlp_bias": False}
+        launch.unknown_model(NAME, name)
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

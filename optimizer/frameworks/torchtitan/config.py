@@ -56,6 +56,7 @@ NARROW = re.compile("float8|mx", re.IGNORECASE)
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
+NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
     ConfigKey(
@@ -66,6 +67,7 @@ KEYS = (
     ConfigKey("compiled", COMPILE, bool, False),
     ConfigKey("dtype", (), str, "bf16"),
     ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
+    ConfigKey("dtype", NARROWED, lambda on: "fp8" if on else None),
     ConfigKey("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
     # Weights in bf16 have gradients and moments in it, and no other copy.
     ConfigKey("optimizer_bytes", ("training.dtype",), lambda name: 4 if name == "bfloat16" else None),
@@ -130,10 +132,11 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     known += [SLICES, DATA]
-    if before_sections(values):
-        launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(PARALLEL) else ""
+    newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
+    newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
+    launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(newer) else ""
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
-    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, CONVERTERS, ASSETS))
+    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, *NARROWED, CONVERTERS, ASSETS))
 
 
 def _replicas(launch: Launch, values: Values, text: str) -> int:
@@ -278,8 +281,10 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[MODE] = after.recompute
     if "compiled" in turned:
         wanted[next((path for path in COMPILE if path in values), COMPILE[0])] = turned["compiled"]
-    if before.vpp != after.vpp:
-        wanted[find(values, SCHEDULE)] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
+    schedule = find(values, SCHEDULE)
+    woven = before.vpp > 1 or (before.pp == 1 and "interleaved" in str(values.get(schedule, "")).lower())
+    if after.pp > 1 and woven != (after.vpp > 1):
+        wanted[schedule] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
     defaults = {replicas: 1, PIPED: 1, SLICES: after.pp, GLOBAL: wanted[local] * after.dp}
     defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
     return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}

@@ -15,6 +15,7 @@ NAME, FLAVOR = "model.name", "model.flavor"
 POLICIES: Mapping[str, str] = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory-budget"}
 CLASSES: Mapping[str, str] = {"full": "FullAC", "selective": "SelectiveAC"}
 SPEC = "model_spec."
+SPECIFIED = [SPEC + name for name in ("0", "flavor", "converters")]
 OTHER_CONVERTERS = "model_converters.converters"  # where configs of early 2026 have them
 
 
@@ -24,7 +25,7 @@ def titan_leaves(text: str, function: str) -> dict[str, Leaf]:
     leaves = {
         path: leaf
         for path, leaf in values.items()
-        if not path.endswith(CLASS) and not path.startswith((SPEC, "activation_checkpoint."))
+        if not path.endswith(CLASS) and not path.startswith("activation_checkpoint.") and path not in SPECIFIED
     }
     if (called := values.get(f"activation_checkpoint.{CLASS}")) is not None:
         policy = str(called.value).removesuffix(".Config")

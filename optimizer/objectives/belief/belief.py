@@ -14,14 +14,15 @@ from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, TIME, YOURS, RunError
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.belief.likeness import ErrorLikeness
+from optimizer.objectives.belief.likeness import ErrorLikeness, nearness
 from optimizer.objectives.belief.places import EASY_MFU, Places, place
-from optimizer.objectives.belief.posterior import Posterior, unlike
+from optimizer.objectives.belief.posterior import ALONE, Posterior, unlike
 
 TINY = 1e-12
 NEAREST = 120  # published runs that count for a job: those whose errors are most like its own
 COARSE = 2.0  # doublings of size within which jobs share them
 SEVERAL = 2  # runs that together show an unlike site: one alone may be a mistake
+ODD = 0.025  # by which one run may lie off another of the same machine and model [1]
 
 
 @lru_cache(maxsize=64)  # an answer says an error several times
@@ -42,7 +43,7 @@ def error_of(job: Job, plan: Plan | None, mfu: float, quantity: str = TIME, site
     where, about = Places.of([place(job, plan, mfu, site, quantity)]), surroundings(job, site, quantity)
     before = posterior(about, ()).at(where)
     after = posterior(about, job.stack.known).at(where) if job.stack.known else before
-    mean, spread = by_own_runs(before, after, likeness(quantity).single(where))
+    mean, spread = by_own_runs(before, after, likeness(quantity).single(where), _near(job, where, quantity))
     return float(mean[0]), float(spread[0])
 
 
@@ -59,8 +60,8 @@ def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> 
     """
     where, about = Places.around(job, plans, mfu, quantity), surroundings(job, quantity=quantity)
     known, noise = posterior(about, job.stack.known), likeness(quantity).single(where)
-    left = untold(posterior(about, ()).at(where), known.at(where), noise)
-    return known.at(where)[0] - left, known.covariance(where) + np.outer(left, left) + np.diag(noise**2)
+    mean, *left = told(posterior(about, ()).at(where), known.at(where), noise, _near(job, where, quantity))
+    return mean, known.covariance(where) + sum(np.outer(each, each) for each in left) + np.diag(noise**2)
 
 
 def alikeness(predictions: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
@@ -91,40 +92,60 @@ def once_measured(job: Job, plan: Plan, mfu: float, runs: Sequence[tuple[Job, Pl
     about, noise = surroundings(job), likeness(TIME).single(where)
     known = posterior(about, job.stack.known)
     covariance = known.covariance(where)
-    left = covariance[0, 0] - covariance[0, 1:] ** 2 / (np.diag(covariance)[1:] + noise[1:] ** 2)
+    explained = covariance[0, 1:] ** 2 / (np.diag(covariance)[1:] + noise[1:] ** 2)
+    first = not any(row.quantity == TIME for row in job.stack.known)
+    near = nearness(where, where)[0, 1:] if first else np.ones(len(runs))
+    left = covariance[0, 0] - (1.0 - ((1.0 - ALONE) * (1.0 - near)) ** 2) * explained
     after = np.sqrt(np.maximum(left, 0.0) + noise[0] ** 2)
     before = posterior(about, ()).at(where.take(np.zeros(len(runs), dtype=np.intp)))
-    return np.asarray(np.hypot(after, untold(before, (before[0], after), np.full(len(runs), noise[0]))))
+    return np.asarray(np.hypot(after, told(before, (before[0], after), np.full(len(runs), noise[0]), near)[1]))
 
 
 def by_own_runs(
-    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray, near: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and spread of errors by what own runs told of them: m - u and sqrt(s^2 + u^2), u being untold [1].
+    """Mean and spread of errors by what own runs told of them: that of `told`, and sqrt(s^2 + sum u^2) [1].
 
-    Args:
-        before: Mean and spread by the published runs alone.
-        after: Mean m and spread s by the own runs too.
-        noise: Standard deviation of one run.
-
-    >>> before, noise = (np.array([0.3]), np.array([0.5])), np.array([0.1])
-    >>> by_own_runs(before, before, noise)[0], by_own_runs(before, (np.array([-0.2]), noise), noise)[0]
+    >>> before, noise, near = (np.array([0.3]), np.array([0.5])), np.array([0.1]), np.ones(1)
+    >>> by_own_runs(before, before, noise, near)[0], by_own_runs(before, (np.array([-0.2]), noise), noise, near)[0]
     (array([0.]), array([-0.2]))
     """
-    left = untold(before, after, noise)
-    return after[0] - left, np.hypot(after[1], left)
+    mean, *left = told(before, after, noise, near)
+    return mean, np.sqrt(after[1] ** 2 + sum(each**2 for each in left))
 
 
-def untold(
-    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray
-) -> FloatArray:
-    """What is left of the mean by the published runs once own runs told of it: (1 - t) m_0 [1].
+def told(
+    before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray, near: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean of errors by what own runs told of them, and what is left untold u that may be so as well [1].
 
-    t = 1 - (s^2 - n^2) / (s_0^2 - n^2) is the share of the variance that own runs explain, n the noise; arguments as of
-    by_own_runs.
+    Of the mean by the published runs, m_0, the share is left that own runs do not explain of the variance:
+    (1 - t) m_0, t = 1 - (s^2 - n^2) / (s_0^2 - n^2). One run alone tells as likely of itself as of others: of these
+    ALONE of what it says beyond ODD is believed.
+
+    Args:
+        before: Mean m_0 and spread s_0 by the published runs alone.
+        after: Mean m and spread s by the own runs too.
+        noise: Standard deviation n of one run.
+        near: How near the own run is where it is the only one, else 1 [1].
+
+    >>> before, after, noise = (np.zeros(2), np.full(2, 0.5)), (np.full(2, -0.225), np.full(2, 0.1)), np.full(2, 0.1)
+    >>> told(before, after, noise, np.array([1.0, 0.0]))[0]
+    array([-0.225, -0.1  ])
     """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
-    return np.asarray((1.0 - np.clip(explained, 0.0, 1.0)) * before[0])
+    untold = (1.0 - np.clip(explained, 0.0, 1.0)) * before[0]
+    mean = after[0] - untold
+    beyond = np.sign(mean) * np.maximum(np.abs(mean) - ODD * (1.0 - near), 0.0)
+    believed = (ALONE + (1.0 - ALONE) * near) * beyond
+    return believed, untold, mean - believed
+
+
+def _near(job: Job, where: Places, quantity: str) -> FloatArray:
+    """How near the user's own run is to each place where it is the only one that tells of a quantity, else 1 [1]."""
+    own = [row for row in job.stack.known if row.quantity == quantity]
+    alone = len(own) == 1 and own[0].spread == 0
+    return nearness(where, Places.of(own))[:, 0] if alone else np.ones(len(where))
 
 
 def likeness(quantity: str) -> ErrorLikeness:

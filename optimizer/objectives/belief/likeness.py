@@ -67,6 +67,12 @@ class ErrorLikeness:
         return np.asarray(scales * 2.0 ** (self.slope * places.hardness))
 
 
+def nearness(a: Places, b: Places) -> FloatArray:
+    """How much runs at every two places are one run again [1]: exp(-r^2) of r doublings of size and plan, or 0."""
+    same = a.codes[:, None, -1] == b.codes[None, :, -1]
+    return np.asarray(same * np.exp(-squares(a.size, b.size) - squares(a.plan, b.plan)))
+
+
 def squares(a: FloatArray, b: FloatArray) -> FloatArray:
     """Squared distance of every two rows."""
     norms = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1)[None]

@@ -54,7 +54,7 @@ def order_factor(job: Job, plans: Plans) -> FloatArray:
     >>> from optimizer.job.plan import Plan
     >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("nanotron-2024"),
     ...     gpus=256, seq_len=4096, global_batch=256)
-    >>> plans = Plans.of([Plan(tp=8, dp=32, micro_batch=8), Plan(tp=32, dp=8, micro_batch=8)])
+    >>> plans = Plans.of([Plan(tp=8, dp=32, micro_batch=2), Plan(tp=32, dp=8, micro_batch=2)])
     >>> within, across = order_factor(job, plans)
     >>> bool(across > 1.0 > within)
     True

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import log2
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from optimizer.job.known import PLAN_COLUMNS, SIZES, TIME, YOURS, RunError
 from optimizer.job.method import FULL
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.recomputation import RECOMPUTE
-from optimizer.job.stack import Stack
+from optimizer.job.stack import Features, Stack
 from optimizer.job.target import AT
 from optimizer.objectives.arrays import FloatArray
 
@@ -39,13 +41,22 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "size": ("software",),
     "plan": ("software", "device"),
 }
+RUN = (
+    "software",
+    "device",
+    "kind",
+    "model",
+    "format",
+    "site",
+    "switches",
+)  # that runs alike but for size and plan share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """Places of runs or plans: one row each of every array."""
 
-    codes: NDArray[np.int64]  # equal in a column where two rows share what a part of SHARED names
+    codes: NDArray[np.int64]  # equal in a column where two rows share what a part of SHARED, or RUN, names
     roots: tuple[str, ...]  # what the software of each is built on
     softwares: tuple[str, ...]  # their own
     size: FloatArray  # doublings of width, parameters, GPUs and tokens of a sequence [1]
@@ -59,7 +70,7 @@ class Places:
     def of(cls, rows: Sequence[RunError]) -> Places:
         """Of what is known."""
         return cls(
-            codes=np.array([_codes(vars(row)) for row in rows], dtype=np.int64).reshape(len(rows), len(SHARED)),
+            codes=np.array([_codes(vars(row)) for row in rows], dtype=np.int64).reshape(len(rows), len(SHARED) + 1),
             roots=tuple(row.root for row in rows),
             softwares=tuple(row.software for row in rows),
             size=np.array([row.size for row in rows], dtype=np.float64).reshape(len(rows), SIZES),
@@ -96,7 +107,7 @@ class Places:
 
 
 def _codes(names: Mapping[str, str]) -> list[int]:
-    return [hash(tuple(names[name] for name in shared)) for shared in SHARED.values()]
+    return [hash(tuple(names[name] for name in shared)) for shared in (*SHARED.values(), RUN)]
 
 
 def place(job: Job, plan: Plan | None, mfu: float, site: str = YOURS, quantity: str = TIME) -> RunError:
@@ -128,7 +139,13 @@ def place(job: Job, plan: Plan | None, mfu: float, site: str = YOURS, quantity: 
         plan=(FAR,) * PLAN_COLUMNS if plan is None else tuple(plan_columns(Plans.of([plan]))[0].tolist()),
         hardness=_hardness(stack, plan, mfu, quantity),
         error=0.0,
+        switches=_digest(stack.features),
     )
+
+
+@lru_cache(maxsize=64)
+def _digest(features: Features) -> str:
+    return f"{crc32(repr(features).encode()):08x}"
 
 
 def _hardness(stack: Stack, plan: Plan | None, mfu: float, quantity: str) -> float:

@@ -13,6 +13,7 @@ from optimizer.objectives.belief.places import SHARED, Places
 FREEDOM = 4.0  # degrees of freedom of the noise: of Student's t distributions the usual one for rows with outliers
 REWEIGHTINGS = 5
 SITE = list(SHARED).index("site")
+ALONE = 0.5  # of what one run says that is believed of others: it is as likely odd [1]
 STRANGE = 3.0  # spreads by which a site's runs err before it counts as unlike all others
 
 
@@ -70,9 +71,9 @@ class Posterior:
     def in_doubt(self, places: Places, errors: FloatArray) -> Posterior:
         """The same where one run is strange: it is as likely a mistake as its site is unlike all others.
 
-        The mean is that of a mistake; the variance has half of the square of what the run errs beyond it.
+        The mean is that of a mistake; the variance has half of the square of what the run errs beyond what is believed.
         """
-        beyond = float((errors - self.at(places)[0])[0])
+        beyond = float((errors - ALONE * self.at(places)[0])[0])
         return replace(self, doubt=abs(beyond) * 0.5**0.5, site=int(places.codes[0, SITE]))
 
     def _there(self, places: Places) -> FloatArray:

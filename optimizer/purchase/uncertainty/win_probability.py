@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.catalog.economics import default_price
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, symmetric_root
 from optimizer.objectives.belief.belief import alikeness
 from optimizer.objectives.step.interval import mfu
 from optimizer.purchase.campaign import Campaign
@@ -171,9 +171,8 @@ def _rates(points: Sequence[Point], errors: DrawnErrors) -> FloatArray:
         for answer in firsts
         if answer.plan and answer.estimate
     ]
-    values, vectors = np.linalg.eigh(alikeness(predicted))
     own = np.array([errors(f"rate {number}") for number in range(len(predicted))])
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ own)
+    return np.asarray(symmetric_root(alikeness(predicted)) @ own)
 
 
 def _values(

@@ -33,7 +33,7 @@ def test_ends_that_leave_a_wrong_rest_are_named(extra: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "every", "first_dense"),
-    [("2", 2, None), ("([0,1]*6)", 2, 0), ("([0]*3+[1]*9)", None, 3), ("([0]*3+[1,0,0]*3)", 3, 1)],
+    [("2", 2, 0), ("([0,1]*6)", 2, 0), ("([0]*3+[1]*9)", 1, 3), ("([0]*3+[1,0,0]*3)", 3, 1)],
 )
 def test_a_stride_of_layers_with_experts_is_read(pattern: str, every: int | None, first_dense: int | None) -> None:
     read = read_arguments(f"{BASE}1 --num-experts 8 --moe-layer-freq '{pattern}'", gpus=8)[1]

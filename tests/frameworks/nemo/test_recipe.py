@@ -124,8 +124,6 @@ def test_arguments_come_through_partial_and_through_others() -> None:
         ("recipe.trainer.callbacks[0].overlap_param_gather = False", "recipe.trainer.callbacks[0]"),
         ("recipe.trainer.callbacks.append(run.Config(MegatronTokenDropCallback))", "MegatronTokenDropCallback"),
         ("setattr(recipe.trainer.strategy, key, 4)", "what setattr does to the recipe"),
-        ("recipe.model.config.num_layers = 16", "model.config.num_layers 16: llama3-8b has 32"),
-        ("recipe.model.config.ffn_hidden_size = 8192", "model.config.ffn_hidden_size 8,192: llama3-8b has 14,336"),
         ("recipe.trainer.callbacks = recipe.trainer.callbacks + [own()]", "trainer.callbacks, which only a run"),
         ("recipe.optim = own_optimizer()", "optim, which is what own_optimizer makes"),
     ],

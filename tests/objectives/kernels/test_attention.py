@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.catalog import load_device
 from optimizer.job.job import Job
 from optimizer.objectives.kernels.attention import (
     FLASH_BACKWARD,
+    IN_TRAINING,
     KERNELS,
     MISALIGNED,
+    flash_seconds,
     flash_time,
     generation_rate,
     seconds,
@@ -80,3 +83,18 @@ def test_heads_that_defeat_wide_loads_slow_the_products_only() -> None:
     softmax = float(softmax_time(core().scores, question.stack["score_passes"], bandwidth)[0])
     aligned, odd = (float(unfused_seconds(question, core(head=head), False)[0]) - softmax for head in (128, 127))
     assert odd == pytest.approx(aligned / MISALIGNED, rel=0.05)
+
+
+def at(rate: float, question: Job) -> Job:
+    """The question with attention at this share of the peak."""
+    rates = {**question.stack.parameters, "attention_efficiency": rate}
+    return replace(question, stack=replace(question.stack, parameters=rates))
+
+
+@pytest.mark.parametrize("device", ["a100-80", "rtx-4090"])
+def test_without_asynchronous_units_the_older_kernels_run(device: str) -> None:
+    """However slow software's kernels for H100 are, where these cannot run FlashAttention-2 has a rate of its own."""
+    newer = under("flash3")
+    here = replace(newer, cluster=replace(newer.cluster, device=load_device(device)))
+    slow, older = at(0.05, here), at(IN_TRAINING, here)
+    assert flash_seconds(slow, core()) == pytest.approx(flash_seconds(older, core()))

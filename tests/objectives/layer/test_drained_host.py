@@ -91,3 +91,12 @@ def test_they_show_in_a_step() -> None:
     # 1,271 us less 20 kernels of permuting and 14 / 2.6 of the router, in both passes of 58 mixtures of 61 layers on 8
     # stages; the pipeline's bubble and stragglers come on top.
     assert drained.step_time[0] - busy.step_time[0] > 64 * 7 * 2.6 * 0.9e-3
+
+
+def test_arm_hosts_launch_slower_unless_the_launch_was_fitted_on_one() -> None:
+    """PyTorch's Linear takes that of GH200 2.46 times as long as an x86 server's; fits on GB200 know such hosts."""
+    on_x86 = replace(job(), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"))
+    on_arm = replace(on_x86, cluster=load_cluster("gh200"))
+    assert call_seconds(on_arm) == pytest.approx(2.46 * call_seconds(on_x86))
+    known = [replace(each, stack=load_stack("megatron-core-2025")) for each in (on_x86, on_arm)]
+    assert call_seconds(known[0]) == call_seconds(known[1])
