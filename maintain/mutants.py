@@ -2,15 +2,16 @@
 
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
-package, then the slow ones that name the file. A fault that no test sees is listed with its line: an assertion is
-missing there, or code that does nothing. A test that fails without the fault too sees nothing, and ends the command.
-The exit code is 1 where more than a tenth of a folder's faults live.
+package, then the slow ones that name the file or, beside them, its folder. A fault that no test sees is listed with its
+line: an assertion is missing there, or code that does nothing. A test that fails without the fault too sees nothing,
+and ends the command. The exit code is 1 where more than a tenth of a folder's faults live.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import os
 import random
 import re
@@ -32,6 +33,8 @@ OTHERS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")},
     **{ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and")},
 }
+OF_ALL = "tests/test_unsaid.py"  # rules that every package keeps
+HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
@@ -66,6 +69,9 @@ def faults(path: Path) -> Iterator[Fault]:
     >>> _ = file.write_text("def f(x: int) -> bool:\n    return x + 1 < 3\n")
     >>> sorted(fault.after for fault in faults(file))
     ['-', '2', '4', '<=']
+    >>> _ = file.write_text("Limit = tuple[float, str] | None\nPin = Value | tuple[int, int]\n")
+    >>> list(faults(file))
+    []
     """
     text = path.read_text()
     lines = [0]
@@ -84,7 +90,7 @@ def faults(path: Path) -> Iterator[Fault]:
             yield Fault(path=path, start=at, end=at + len(words), after=other)
 
     for node in _calculations(ast.parse(text)):
-        if isinstance(node, ast.BinOp):
+        if isinstance(node, ast.BinOp) and not _is_type(node.right):
             yield from between(node.left, node.right, type(node.op))
         elif isinstance(node, ast.BoolOp):
             yield from between(node.values[0], node.values[1], type(node.op))
@@ -92,8 +98,26 @@ def faults(path: Path) -> Iterator[Fault]:
             yield from between(node.left, node.comparators[0], type(node.ops[0]))
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             start, end = place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
-            after = str(not node.value) if isinstance(node.value, bool) else repr(node.value + 1)
-            yield Fault(path=path, start=start, end=end, after=after)
+            yield Fault(path=path, start=start, end=end, after=repr(_another(node.value)))
+
+
+def _another(value: float) -> float:
+    """A value that is not this one: the other truth, one more, or twice a number that one more hardly changes.
+
+    >>> _another(True), _another(3), _another(0.5), _another(3.6e6)
+    (False, 4, 1.5, 7200000.0)
+    """
+    if isinstance(value, bool):
+        return not value
+    return 2 * value if abs(value) > HARDLY else value + 1
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether it is of a type, as the None or the tuple of `Limit = tuple[float, str] | None`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        name = node.value.id
+        return isinstance(getattr(builtins, name, None), type) or (name[:1].isupper() and not name.isupper())
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
@@ -110,22 +134,28 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
 
 def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
     """The tests that name a file, those of its package first; the package, whose quick tests come next; and the slow
-    ones of those that name the file.
+    ones of those that name the file, then of those of the package that name its folder.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
-    ['tests/frameworks', '-m', 'quick']
+    ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
     module, folder = ".".join(parts), Path("tests", *parts[1:2])
     naming = [
-        test.relative_to(ROOT)
-        for test in sorted((ROOT / "tests").rglob("test_*.py"))
-        if f"{module} import" in (text := test.read_text()) or f"{module}." in text or f"{module}\n" in text
+        test
+        for test in _tests(Path("tests"))
+        if f"{module} import" in (text := (ROOT / test).read_text()) or f"{module}." in text or f"{module}\n" in text
     ]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]
-    return [*names, "-m", "not slow"], [str(folder), "-m", "quick"], [*names, "-m", "slow"]
+    package = ".".join(parts[:-1])
+    near = [str(test) for test in _tests(folder) if f"{package}." in (ROOT / test).read_text() and test not in naming]
+    return [*names, "-m", "not slow"], [str(folder), OF_ALL, "-m", "quick"], [*names, *near, "-m", "slow"]
+
+
+def _tests(folder: Path) -> list[Path]:
+    return [test.relative_to(ROOT) for test in sorted((ROOT / folder).rglob("test_*.py"))]
 
 
 def lives(fault: Fault, copy: Path, seconds: float) -> bool:

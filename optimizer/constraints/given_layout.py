@@ -73,7 +73,7 @@ class GivenLayout:
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Nothing, or 1 where a plan cannot place its layers so."""
-        return np.where(self.check(job, plans), 0.0, 1.0)
+        return np.asarray(~self.check(job, plans), dtype=np.float64)
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """Without it."""

@@ -225,7 +225,7 @@ def shares_of(
     weights = {}
     for cause, curve in curves:
         errors = (np.log(measured) - np.log(curve.likely)) / sigma
-        gap = float(np.log(np.mean(np.exp(-0.5 * np.minimum(errors**2, 600.0))) + 1e-200))
+        gap = float(np.log(np.mean(np.exp(-0.5 * np.minimum(errors**2, 600.0)))))
         shown = sum(log(cause.chance(sign.name, sign.value)) for sign in signs)
         weights[cause.name] = log(cause.prior_odds) + gap + shown
     most = max(weights.values())

@@ -128,7 +128,7 @@ def _with(text: str, wanted: Sequence[Mark], bits: Sequence[int]) -> dict[int, t
             if place < end:
                 continue
             start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
-            end = len(text) if end < 0 else end
+            end = len(text) if end == -1 else end
             spans[start] = (end, spans[start][1] | bit if start in spans else bit)
     return spans
 

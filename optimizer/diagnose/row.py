@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -143,7 +142,7 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
     used = [name for name in COLUMNS if any(row.get(name) for row in rows)]
     new = [name for name in used if name not in columns]
     target = StringIO()
-    end = "\r\n" if b"\r\n" in data or b"\r\0\n" in data else "\n"
+    end = "\r\n" if b"\r\n" in data else "\n"
     writer = csv.DictWriter(target, [*columns, *new], restval="", lineterminator=end)
     if new:
         writer.writeheader()
@@ -155,8 +154,7 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
         identity = _free(row.get("id", "run"), taken)
         taken.add(identity)
         writer.writerow({name: csv_cell({**row, "id": identity}.get(name, "")) for name in writer.fieldnames})
-    encoding = {BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}.get(data[:2], "utf-8")
-    replace_file(path, (b"" if new else data) + target.getvalue().encode("utf-8" if new else encoding))
+    replace_file(path, (b"" if new else data) + target.getvalue().encode("utf-8"))
 
 
 def _table(path: Path, text: str) -> tuple[list[dict[str, str]], list[str]]:

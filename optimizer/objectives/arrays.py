@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +15,28 @@ from optimizer.job.plan import IntArray, Plans
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Number = TypeVar("Number", float, FloatArray)
+ROUNDING = 1e-9  # relative: by how much sums of the same numbers may differ
 FEW = 64  # entries that are cheaper to write than to share
 TABLE_LIMIT = 1 << 23  # entries of the largest look-up table built instead of sorting
+
+
+def raised(value: Number) -> Number:
+    """A value and a little more, so that what is equal but for rounding is at most this.
+
+    >>> raised(2.0) - 2.0 < 1e-8, raised(0.1 + 0.7) >= 0.8
+    (True, True)
+    """
+    return value * (1.0 + ROUNDING)
+
+
+def lowered(value: Number) -> Number:
+    """A value less a little, so that rounding cannot make a bound exceed what it bounds.
+
+    >>> 2.0 - lowered(2.0) < 1e-8, lowered(0.1 + 0.2) <= 0.3
+    (True, True)
+    """
+    return value * (1.0 - ROUNDING)
 
 
 def symmetric_root(covariance: FloatArray) -> FloatArray:

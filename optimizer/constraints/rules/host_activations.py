@@ -11,10 +11,10 @@ from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray, FloatArray
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Plans
+from optimizer.objectives.arrays import raised
 from optimizer.objectives.layer.cost import offloads_activations
 from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.step.host_memory import (
-    ROUNDING,
     host_memory_per_gpu,
     least_host_activations,
     least_weights_on_host,
@@ -40,7 +40,7 @@ class HostActivations:
         """Whether some layout of each plan fits on the host."""
         if not job.cluster.host_memory:
             return np.ones(len(plans), dtype=np.bool_)
-        return self._on_host(job, plans) <= host_memory_per_gpu(job) * (1 + ROUNDING)
+        return self._on_host(job, plans) <= raised(host_memory_per_gpu(job))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """None of the points that do not fit."""

@@ -12,8 +12,8 @@ OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.FloorDiv: lambda one, other: abs(one) // abs(other) * (1 if one * other >= 0 else -1),  # towards 0, as in C
+    ast.Mod: lambda one, other: abs(one) % abs(other) * (1 if one >= 0 else -1),
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
     ast.BitAnd: operator.and_,
@@ -43,8 +43,8 @@ def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
     8
     >>> whole_number("2 ** 22 + (1 << NODES)", {"NODES": "4"}.get), whole_number("N > 4 ? N / 4 : 1", {"N": "8"}.get)
     (4194320, 2)
-    >>> whole_number("UNSET * 8", lambda name: "") is None
-    True
+    >>> whole_number("UNSET * 8", lambda name: "") is None, whole_number("$((2 * 3)) - 13 / 2", {}.get)
+    (True, 0)
     """
     missing = []
 
@@ -55,7 +55,7 @@ def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
             missing.append(name)
         return f"({text or 0})"
 
-    text = NAME.sub(number, expression)
+    text = NAME.sub(number, expression.replace("$((", "(("))
     for written, meant in SPELLINGS.items():
         text = text.replace(written, meant)
     if missing or len(text) > 1000:

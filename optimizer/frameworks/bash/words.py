@@ -238,9 +238,9 @@ class Words:
 
     def holds(self, node: Any) -> bool:
         """Whether a condition holds; what hangs on files or the output of commands does not."""
-        text = self.text(node)
-        if text.startswith("(("):
-            return bool(whole_number(text.strip("() "), self.plain))
+        text = self.text(node).strip()
+        if text.startswith("((") and text.endswith("))") and node.type in ("test_command", "compound_statement"):
+            return bool(whole_number(text[2:-2], self.plain))
         if node.type == "test_command":
             inner = [child for child in node.named_children if child.type != "comment"]
             return bool(inner) and self.holds(inner[0])
@@ -260,7 +260,7 @@ class Words:
         if node.type == "binary_expression":
             return self.compared(node)
         if node.type == "command":
-            return text.strip() == "true"
+            return text == "true"
         return bool(known_text(self.scalar(node)))
 
     def one_sided(self, node: Any) -> bool:

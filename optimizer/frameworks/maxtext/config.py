@@ -135,7 +135,11 @@ def read(launch: Launch, values: Values) -> None:
         launch.unsearched.append("its circular pipeline is priced as 1f1b, a layer group a stage")
     if "model" not in settings and "hidden" in settings:
         _shape(launch, values, ends)
-    known = [ends[key] for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED, BLOCK, ACTIVATIONS) if key in ends]
+    known = [
+        ends[key]
+        for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED, BLOCK, ACTIVATIONS, OVERRIDING)
+        if key in ends
+    ]
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
 
 

@@ -285,6 +285,6 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     woven = before.vpp > 1 or (before.pp == 1 and "interleaved" in str(values.get(schedule, "")).lower())
     if after.pp > 1 and woven != (after.vpp > 1):
         wanted[schedule] = "Interleaved1F1B" if after.vpp > 1 else "1F1B"
-    defaults = {replicas: 1, PIPED: 1, GLOBAL: wanted[local] * after.dp}
+    defaults = {replicas: 1, PIPED: 1, SLICES: after.pp, GLOBAL: wanted[local] * after.dp}
     defaults[STEP_TOKENS] = wanted[local] * after.dp * wanted.get(PIPED, 1)
     return {path: value for path, value in wanted.items() if path in values or defaults.get(path) != value}

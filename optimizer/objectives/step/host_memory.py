@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plans
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import ROUNDING, BoolArray, FloatArray, raised
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.cost import hosted_bytes, offloads_activations
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
@@ -23,7 +23,6 @@ from optimizer.objectives.step.linear_stage import (
 
 FREE = 0.8  # of a host's memory; assumed: the rest is for the system, the loading of data and pinned buffers
 UNEVEN = 1.5  # largest stage of a layout over the mean one, as far as layouts with state on the host are searched
-ROUNDING = 1e-9
 OFFLOAD_STEP = 1e-4  # shares of the optimizer state are whole multiples of it
 
 
@@ -161,7 +160,7 @@ def fits_host(layer_costs: LayerCosts, knobs: Knobs | KnobColumns) -> BoolArray:
     something = np.asarray(knobs.offload > 0) | uses_host(layer_costs.job, layer_costs.plans)
     if not layer_costs.job.cluster.host_memory or not np.any(something):
         return np.ones(len(layer_costs), dtype=np.bool_)
-    return on_host(layer_costs, knobs) <= host_memory_per_gpu(layer_costs.job) * (1 + ROUNDING)
+    return on_host(layer_costs, knobs) <= raised(host_memory_per_gpu(layer_costs.job))
 
 
 def activations_fit_host(layer_costs: LayerCosts) -> BoolArray:

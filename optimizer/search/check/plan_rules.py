@@ -13,11 +13,12 @@ from optimizer.constraints.rules.memory import Memory
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans, virtual_stages
 from optimizer.job.stack import BY_STAGE, BY_VIRTUAL_STAGE, SETTABLE
+from optimizer.objectives.arrays import raised
 from optimizer.objectives.layer.cost import offloads_activations
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.host_memory import ROUNDING, host_memory_per_gpu, on_host, uses_host
+from optimizer.objectives.step.host_memory import host_memory_per_gpu, on_host, uses_host
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.alternatives import estimate_of
 
@@ -89,7 +90,7 @@ def _on_host(job: Job, plans: Plans, knobs: Knobs) -> tuple[Finding, ...]:
     what = [name for name, some in there.items() if some]
     most = host_memory_per_gpu(job)
     reason = f"{host_bytes / GB:.1f} GB of {' and '.join(what)} are kept in {most / GB:.0f} GB of host memory per GPU"
-    return (Finding(name="host-memory", holds=host_bytes <= most * (1 + ROUNDING), reason=reason),)
+    return (Finding(name="host-memory", holds=host_bytes <= raised(most), reason=reason),)
 
 
 def placement_findings(job: Job, plan: Plan) -> tuple[Finding, ...]:

@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.job.plan import IntArray
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, lowered, raised
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from optimizer.objectives.step.linear_stage import LinearStage
-from optimizer.search.layouts.bounds.stage_needs import SLACK
 from optimizer.search.layouts.bounds.step_floor import StepFloor
 from optimizer.search.layouts.problem import LayoutProblem, recomputable
 
@@ -53,7 +52,7 @@ def cut_bound(problem: LayoutProblem, floor: StepFloor, limit: float) -> float:
     once = sum(count * problem.kinds[kind].seconds for kind, count in problem.sequence) + problem.pp * problem.seconds
     whole = np.maximum(once + share * len(names) * least, floor.whole[0])
     rows = floor.take(np.zeros(len(options), dtype=np.int64)).changed(whole=whole)
-    return float(rows.value(slowest * (1 - SLACK)).min())
+    return float(rows.value(lowered(slowest)).min())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ class _Cuts:
             n * problem.kinds[kind].recompute for kind, n in recomputed.items()
         )
         reserved = self._memory.reserved(counts, recomputed, problem.in_flight[stage])
-        fits = self.possible & (seconds <= self.longest) & (reserved <= problem.usable * (1 + SLACK))
+        fits = self.possible & (seconds <= self.longest) & (reserved <= raised(problem.usable))
         return np.asarray(np.maximum(reached[:, self.start], np.where(fits, seconds, np.inf)).min(axis=2))
 
     @cached_property

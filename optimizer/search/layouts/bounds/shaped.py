@@ -10,14 +10,13 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plan, Plans
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, raised
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stall import stall
 from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.search.layouts.bounds.shares import Prospects
-from optimizer.search.layouts.bounds.stage_needs import SLACK
 from optimizer.search.layouts.costs import StageCosts
 from optimizer.search.layouts.problem import free_problem
 from optimizer.search.layouts.solve.loads import passes_of
@@ -123,7 +122,7 @@ class _Shaped(Rows):
         def seconds(kind: str) -> FloatArray:
             return np.asarray((layers[kind].chosen * self.costs.kinds[kind].recompute)[:, None])
 
-        excess = self.memory.fixed[:, None, None] - safe_memory(self.job) * (1 + SLACK) + self.total(bytes_of)
+        excess = self.memory.fixed[:, None, None] - raised(safe_memory(self.job)) + self.total(bytes_of)
         chosen = np.flatnonzero(np.logical_or.reduce([layer.chosen > 0 for layer in layers.values()]))
         recompute_time, fits = np.zeros(excess.shape), np.asarray((excess <= 0.0).all(axis=2))
         if not len(chosen):

@@ -10,7 +10,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plan
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import FloatArray, nothing
+from optimizer.objectives.arrays import FloatArray, lowered, nothing
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.pipeline.stages import kinds_of
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload
@@ -18,7 +18,6 @@ from optimizer.objectives.step.per_step import slower_on_host
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.knobs import columns, knobs_at
 from optimizer.search.layouts.bounds.even_splits import even_memory, only_even
-from optimizer.search.layouts.bounds.stage_needs import SLACK
 from optimizer.search.layouts.bounds.step_floor import StepFloor, fitting_slowest, step_floor
 from optimizer.search.layouts.costs import StageCosts, stage_costs
 from optimizer.search.layouts.problem import LayoutProblem, problem_of
@@ -177,4 +176,4 @@ def least_share(floors: PlanFloors) -> FloatArray:
         need = need + count * memory.least(kind, 1.0)
     state = floors.floor.offloadable
     share = floors.floor.host_share(floors.job)
-    return np.maximum(share, np.clip(need * (1 - SLACK) / np.maximum(state, 1.0), 0.0, 1.0))
+    return np.maximum(share, np.clip(lowered(need) / np.maximum(state, 1.0), 0.0, 1.0))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import ROUNDING, FloatArray, raised
 from optimizer.objectives.pipeline.stages import DENSE, FULL, HEAD, MTP
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.search.layouts.bounds.stage_needs import SLACK, apart, both_kinds, common, each, entries, needs_of
+from optimizer.search.layouts.bounds.stage_needs import apart, both_kinds, common, each, entries, needs_of
 from optimizer.search.layouts.costs import StageCosts
 
 FEW = 4  # layers of the rarer kind, up to which they are told from the common ones
@@ -72,7 +72,7 @@ class StageCapacity:
         However those are shared out, a stage with some of them, and perhaps the MTP layers, loses no less than the one
         that loses least by so many.
         """
-        capacities = self._capacities(slowest[self.plan] * (1 + SLACK) - self.outside_layers + self.less)
+        capacities = self._capacities(raised(slowest[self.plan]) - self.outside_layers + self.less)
         alone, lost = capacities[0], np.minimum.reduceat(capacities[0] - capacities[1:], self.first, axis=1)
         least: list[FloatArray | float] = [0.0]
         for number in range(1, self.others + 1):
@@ -105,7 +105,7 @@ class StageCapacity:
         mixed = (time + timeless.bought) / timeless.mixed
         full = np.where(self.recomputes, np.minimum(mixed, timeless.lean), timeless.small)
         chosen = np.where(fast <= timeless.small, fast, np.minimum(fast, full))
-        capacities: FloatArray = np.floor(np.maximum(chosen, 0.0) + SLACK)
+        capacities: FloatArray = np.floor(np.maximum(chosen, 0.0) + ROUNDING)
         capacities[1:][(seconds[1:] < 0) | timeless.none[1:]] = -np.inf
         return capacities
 

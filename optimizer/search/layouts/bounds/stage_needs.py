@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optimizer.job.job import Job
 from optimizer.job.model import Model
 from optimizer.job.plan import IntArray, Plans, virtual_stages
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import ROUNDING, FloatArray, lowered
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, kinds_of, moe_pattern
 from optimizer.objectives.step.linear_stage import LinearStage
@@ -20,7 +20,6 @@ from optimizer.search.layouts.problem import FEW, free_problem
 from optimizer.search.layouts.solve.shapes import shapes_of
 
 LEAST = 1e-3  # of a layer, all of which may lie on the host [B]
-SLACK = 1e-9  # share by which a bound gives way, so that rounding cannot make it exceed what it bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +131,7 @@ class Needs:
         """
         taken = np.add.reduceat((self.bare - self.spare) / self.layer, self.first)
         shared = (self.count + taken) / np.add.reduceat(1 / self.layer, self.first)
-        return np.maximum(shared, np.maximum.reduceat(self.bare, self.first)) * (1 - SLACK)
+        return lowered(np.maximum(shared, np.maximum.reduceat(self.bare, self.first)))
 
     def have_capacity(self, usable: float) -> NDArray[np.bool_]:
         """Whether the stages of each plan have room for all layers, all of a stage recomputed, or none."""
@@ -140,7 +139,7 @@ class Needs:
         layers = np.maximum(
             (memory - self.obliged_recompute) / self.layer, np.where(self.chosen, memory / self.whole, 0.0)
         )
-        fits = np.add.reduceat(np.floor(np.maximum(layers, 0.0) + SLACK), self.first) >= self.count
+        fits = np.add.reduceat(np.floor(np.maximum(layers, 0.0) + ROUNDING), self.first) >= self.count
         return np.asarray(fits & ~np.logical_or.reduceat(self.bare > usable, self.first))
 
 
@@ -180,7 +179,7 @@ def mean_need(job: Job, plans: Plans, memory: LinearStage[FloatArray]) -> FloatA
     counts = kinds_of(job.model)
     layers = sum(counts[kind] * memory.of(kind, 1.0, recomputed=True) for kind in set(both_kinds(memory)))
     ends = memory.layers[HEAD].static + memory.layers[EMBEDDING].static
-    return np.asarray((memory.fixed + (layers + ends) / plans.pp) * (1 - SLACK))
+    return lowered(memory.fixed + (layers + ends) / plans.pp)
 
 
 def each(kinds: Sequence[str], of: Callable[[str], FloatArray]) -> list[FloatArray]:

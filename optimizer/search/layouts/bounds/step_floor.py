@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plans
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import FloatArray, spread
+from optimizer.objectives.arrays import FloatArray, lowered, raised, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import DENSE, HEAD, MOE, kinds_of, mean_stage, stages_of
@@ -28,7 +28,7 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, stragglers
 from optimizer.search.lattice.knobs import HostNeed
 from optimizer.search.layouts.bounds.stage_capacity import obliged_layers, stage_capacity
-from optimizer.search.layouts.bounds.stage_needs import SLACK, apart, common
+from optimizer.search.layouts.bounds.stage_needs import apart, common
 from optimizer.search.layouts.costs import StageCosts
 
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
@@ -101,7 +101,7 @@ class StepFloor(Rows):
         # The last stage, which holds the head, has nothing to run ahead.
         last = self.alternates * (self.whole + (m - 1) * (self.outside_layers + self.head))
         step = np.maximum(m * longest + waits, last) + self.once - (self.tuned if any_knobs else 0.0)
-        bound = self._with_stragglers(step) * (1 - SLACK)
+        bound = lowered(self._with_stragglers(step))
         return np.where(possible, bound, np.inf)
 
     def _gained_ahead(self, slowest: FloatArray) -> FloatArray:
@@ -155,17 +155,17 @@ class StepFloor(Rows):
             slowest = np.where(times > 0, (pipeline - fixed) / times, np.inf)
             steady = np.where(self.alternates * (m - 1 - self.plans.pp) > 0, m - 1 - self.plans.pp, np.nan)
             slowest = np.fmin(slowest, (pipeline - 2 * self.whole) / steady)
-        return np.asarray(slowest * (1 + SLACK))
+        return raised(slowest)
 
     def pipelines_within(self, limit: float, any_knobs: bool = False) -> FloatArray:
         """Times of pipelines with which the value is `limit` [s]."""
         limits = (limit - (self.least_surplus if any_knobs else self.surplus)) / self.rate
-        seconds = limits / (self._with_stragglers(np.ones(len(self.plans))) * (1 - SLACK))
+        seconds = limits / lowered(self._with_stragglers(np.ones(len(self.plans))))
         return np.asarray(seconds - self.once + (self.tuned if any_knobs else 0.0))
 
     def values_of(self, pipelines: FloatArray) -> FloatArray:
         """Least values of steps whose pipelines take so long [unit of the objective]."""
-        return np.asarray(self.rate * self._with_stragglers(pipelines + self.once) * (1 - SLACK) + self.surplus)
+        return np.asarray(self.rate * lowered(self._with_stragglers(pipelines + self.once)) + self.surplus)
 
     def offloaded(self, share: FloatArray) -> StepFloor:
         """The floors with this share of the optimizer state on the host, of which they have none [1]."""

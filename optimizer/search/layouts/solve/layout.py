@@ -17,8 +17,8 @@ import numpy as np
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.job.plan import Placement, Plan, virtual_stages
+from optimizer.objectives.arrays import ROUNDING, raised
 from optimizer.objectives.pipeline.stages import DENSE, MOE, MTP, Runs
-from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.search.layouts.problem import LayoutProblem, recomputable, runs_of
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest
 from optimizer.search.layouts.solve.least import least_objective
@@ -57,8 +57,8 @@ class Layout:
 
     def fits(self, problem: LayoutProblem) -> bool:
         """Whether every stage fits in the memory of the device and of the host."""
-        on_device = max(self.memory) <= problem.usable * (1 + ROUNDING * bool(self.more))
-        return on_device and max(self.on_host) <= problem.host_memory_per_gpu * (1 + ROUNDING)
+        on_device = max(self.memory) <= (raised(problem.usable) if self.more else problem.usable)
+        return on_device and max(self.on_host) <= raised(problem.host_memory_per_gpu)
 
     @property
     def recomputed_per_stage(self) -> tuple[int, ...]:
@@ -109,19 +109,19 @@ def best_assignment(
     if problem.vpp > 1:
         return _shaped(problem, shapes_of(problem), at_most)
     best, cuts = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most)), None
-    limit = best.objective * (1 + ROUNDING) if best else at_most
+    limit = raised(best.objective) if best else at_most
     least = least_objective(problem, limit)
     if best and best.objective <= least * (1 + 3 * ROUNDING):
         return best
-    if least > at_most * (1 + ROUNDING):
+    if least > raised(at_most):
         raise Infeasible(_why(problem))
     if limit < inf:
         cuts = few_cuts(problem, problem.slowest_within(limit))
     attempts = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts
     try:
         for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
-            if layout and (best is None or layout.objective < best.objective * (1 + ROUNDING)):
-                best, limit = layout, layout.objective * (1 + ROUNDING)
+            if layout and (best is None or layout.objective < raised(best.objective)):
+                best, limit = layout, raised(layout.objective)
             if layout and layout.proven and best:
                 return replace(best, proven=True, least=best.objective)
             if layout and (cuts := few_cuts(problem, problem.slowest_within(limit))) is not None:

@@ -8,9 +8,8 @@ from math import inf
 import numpy as np
 
 from optimizer.job.plan import IntArray
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, lowered, raised
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE
-from optimizer.objectives.step.host_memory import ROUNDING
 from optimizer.objectives.step.time_terms import before_last, passes_overlapped
 from optimizer.search.layouts.problem import LayoutProblem
 
@@ -49,7 +48,7 @@ def _most(problem: LayoutProblem, slowest: float, least: FloatArray) -> IntArray
     aside = np.full(problem.pp, problem.seconds)
     aside[0] += problem.kinds[EMBEDDING].seconds
     aside[-1] += problem.kinds[HEAD].seconds
-    most = (least[..., None] <= slowest * (1 + ROUNDING) - aside).sum(axis=1) - 1
+    most = (least[..., None] <= raised(slowest) - aside).sum(axis=1) - 1
     enough = most.clip(0).sum(axis=1) >= problem.layers
     return np.asarray((most * enough[:, None]).max(axis=0).clip(0))
 
@@ -65,7 +64,7 @@ def least_objective(problem: LayoutProblem, at_most: float = inf) -> float:
         pipeline = float(problem.pipeline(np.asarray(slowest), np.asarray(whole)))
     else:
         pipeline = max(m * slowest, steady * slowest + 2 * whole if steady > 0 else 0.0)
-    least = (pipeline + least_once(problem)) * (1 - ROUNDING)
+    least = lowered(pipeline + least_once(problem))
     uniform = {kind for kind, _ in problem.sequence} == {EMBEDDING, DENSE, HEAD}
     if problem.alternates and uniform and m > problem.pp > 1 and not problem.memory.layers[DENSE].chosen:
         return max(least, _least_of_uniform(problem, slowest, at_most))
@@ -106,7 +105,7 @@ def _least_of_uniform(problem: LayoutProblem, slowest: float, at_most: float) ->
     for form in (form for form in once_forms(problem) if form[DENSE] >= 0):
         once = np.maximum(once, np.maximum(first * form[DENSE] + form[EMBEDDING], last * form[DENSE] + form[HEAD]))
     may = (until <= most_until) & (after <= most_after) & (until >= least)
-    return float(np.min(np.where(may, seconds + once, inf))) * (1 - ROUNDING)
+    return lowered(float(np.min(np.where(may, seconds + once, inf))))
 
 
 def least_once(problem: LayoutProblem) -> float:

@@ -12,9 +12,9 @@ import numpy as np
 
 from optimizer.job.plan import IntArray
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import BoolArray, FloatArray, joined
+from optimizer.objectives.arrays import BoolArray, FloatArray, joined, raised
 from optimizer.objectives.pipeline.stall import stall
-from optimizer.objectives.step.host_memory import OFFLOAD_STEP, ROUNDING
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP
 from optimizer.search.layouts.problem import LayoutProblem
 
 
@@ -76,7 +76,7 @@ class Loads(Rows):
     @property
     def fits(self) -> BoolArray:
         """Whether every stage fits in the memory of the device and of the host."""
-        most_on_host = self.problem.host_memory_per_gpu * (1 + ROUNDING)
+        most_on_host = raised(self.problem.host_memory_per_gpu)
         fits = self.needs.max(axis=1) <= self.problem.more
         return np.asarray(fits & (self.on_host.max(axis=1) <= most_on_host))
 

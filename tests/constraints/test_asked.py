@@ -1,0 +1,188 @@
+"""What was asked for, by its readings: pins and their distances, layouts and theirs, and rules that some jobs have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optimizer.constraints.given_layout import given_layouts, with_assigned_layers
+from optimizer.constraints.pins import Pin
+from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
+from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.shard import Shard
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan, Plans
+from optimizer.job.stack import Features
+from tests.search.jobs import DENSE, MIXTURE, small_job
+
+BY_STAGE = Features(recompute_by="stage", recompute=("none", "full"))
+BY_VIRTUAL = replace(BY_STAGE, recompute_by="virtual stage")
+TIED = replace(DENSE, tied_embeddings=True)
+TWO = Plan(pp=2, dp=4, micro_batch=1, num_microbatches=12)
+PIPED = replace(TWO, vpp=2, schedule="interleaved")
+FULL = replace(TWO, recompute="full")
+
+
+@pytest.mark.parametrize(("among", "distances"), [((), [1.0, 0.0, 0.0, 0.0, 4.0]), ((2, 4), [1.0, 0.0, 1.0, 0.0, 4.0])])
+def test_a_pin_is_as_far_as_its_nearest_value(among: tuple[int, ...], distances: list[float]) -> None:
+    pin = Pin(name="range pp=2..4", variable="pp", low=2, high=4, among=among)
+    plans = Plans.of([Plan(pp=pp) for pp in (1, 2, 3, 4, 8)])
+    assert pin.required(small_job(), plans).tolist() == distances
+    assert pin.check(small_job(), plans).tolist() == [distance == 0 for distance in distances]
+
+
+def test_a_pin_goes_alone_where_it_is_dropped() -> None:
+    job = small_job(fixed={"tp": 2, "pp": 4}, ranges={"dp": (1, 2)})
+    relaxed, said = Pin(name="fix tp=2", variable="tp", low=2, high=2).relax(job, 1.0)
+    assert (relaxed.limits.fixed, relaxed.limits.ranges, said) == ({"pp": 4}, {"dp": (1, 2)}, "drop fix tp=2")
+    relaxed, said = Pin(name="range dp=1..2", variable="dp", low=1, high=2).relax(job, 1.0)
+    assert (relaxed.limits.fixed, relaxed.limits.ranges) == ({"tp": 2, "pp": 4}, {})
+
+
+LAYOUTS: list[tuple[Features, dict[str, Any], Plan, bool]] = [
+    (Features(), {"layers_per_stage": "4,8"}, TWO, True),
+    (Features(), {"layers_per_stage": "4,8"}, replace(TWO, layers_per_stage=(4, 8)), True),
+    (Features(), {"layers_per_stage": "4,8"}, replace(TWO, layers_per_stage=(6, 6)), False),
+    (Features(), {"layers_per_stage": "4,8"}, replace(TWO, pp=4, dp=2), False),
+    (Features(), {"layers_per_stage": "4,4,4"}, TWO, False),
+    (Features(), {"layers_per_stage": "2,4,4,2"}, PIPED, True),
+    (Features(), {"layers_per_stage": "2,4,4,2"}, TWO, False),
+    (Features(uneven_stages=False), {"layers_per_stage": "4,8"}, TWO, False),
+    (Features(uneven_stages=False), {"layers_per_stage": "6,6"}, TWO, True),
+    (Features(), {"layout": "even"}, TWO, True),
+    (Features(), {"layout": "even"}, replace(TWO, layers_per_stage=(6, 6)), True),
+    (Features(), {"layout": "even"}, replace(TWO, layers_per_stage=(5, 7)), False),
+    (Features(), {"layout": "even"}, replace(TWO, pp=4, dp=2, layers_per_stage=(3, 3, 3, 3)), True),
+    (BY_STAGE, {"layout": "even"}, replace(FULL, recompute_layers=(6, 6), layers_per_stage=(6, 6)), True),
+    (BY_STAGE, {"layout": "even"}, replace(FULL, recompute_layers=(5, 6), layers_per_stage=(6, 6)), False),
+    (BY_VIRTUAL, {"layout": "even"}, replace(FULL, recompute_first=2, layers_per_stage=(6, 6)), False),
+    (BY_STAGE, {"recompute_layers": "1,2"}, FULL, True),
+    (BY_STAGE, {"recompute_layers": "1,2"}, TWO, False),
+    (BY_STAGE, {"recompute_layers": "1,7"}, FULL, False),
+    (BY_STAGE, {"recompute_layers": "1,6"}, FULL, True),
+    (BY_STAGE, {"recompute_layers": "1,2,3"}, FULL, False),
+    (BY_STAGE, {"recompute_layers": "1,2"}, replace(FULL, recompute_layers=(1, 2), layers_per_stage=(6, 6)), True),
+    (BY_STAGE, {"recompute_layers": "1,2"}, replace(FULL, recompute_layers=(2, 2), layers_per_stage=(6, 6)), False),
+    (BY_STAGE, {"recompute_layers": "1,2", "layers_per_stage": "1,11"}, FULL, True),
+    (BY_STAGE, {"recompute_layers": "2,2", "layers_per_stage": "1,11"}, FULL, False),
+    (BY_VIRTUAL, {"recompute_layers": "2,2"}, FULL, True),
+    (BY_VIRTUAL, {"recompute_layers": "1,2"}, FULL, False),
+    (BY_VIRTUAL, {"recompute_layers": "6,6"}, FULL, True),
+    (BY_VIRTUAL, {"recompute_layers": "2,2"}, replace(PIPED, recompute="full"), True),
+    (BY_VIRTUAL, {"recompute_layers": "3,3"}, replace(PIPED, recompute="full"), False),
+]
+
+
+@pytest.mark.parametrize(("features", "fixed", "plan", "holds"), LAYOUTS)
+def test_a_layout_that_was_asked_for(features: Features, fixed: dict[str, Any], plan: Plan, holds: bool) -> None:
+    job = small_job(features=features, fixed=fixed)
+    plans = Plans.of([plan])
+    found = [bool(rule.check(job, plans)[0]) for rule in given_layouts(job)]
+    assert all(found) is holds
+    missed = [float(rule.required(job, plans)[0]) for rule in given_layouts(job)]
+    assert missed == [0.0 if each else 1.0 for each in found]
+
+
+@pytest.mark.parametrize(
+    ("features", "fixed", "plan", "layers", "recomputed", "first"),
+    [
+        (Features(), {}, TWO, (6, 6), (), 0),
+        (Features(), {"layers_per_stage": "4,8"}, TWO, (4, 8), (), 0),
+        (BY_STAGE, {}, FULL, (6, 6), (6, 6), 0),
+        (BY_STAGE, {"recompute_layers": "1,2"}, FULL, (6, 6), (1, 2), 0),
+        (BY_STAGE, {"recompute_layers": "1,2"}, TWO, (6, 6), (), 0),
+        (BY_VIRTUAL, {"recompute_layers": "2,2"}, FULL, (6, 6), (), 2),
+        (BY_VIRTUAL, {"recompute_layers": "2,2"}, replace(PIPED, recompute="full"), (6, 6), (), 1),
+        (BY_VIRTUAL, {"recompute_layers": "6,6"}, FULL, (6, 6), (), 0),
+        (Features(recompute_by="all layers"), {}, FULL, (6, 6), (), 0),
+    ],
+)
+def test_layers_lie_as_they_were_asked_for(
+    features: Features,
+    fixed: dict[str, Any],
+    plan: Plan,
+    layers: tuple[int, ...],
+    recomputed: tuple[int, ...],
+    first: int,
+) -> None:
+    placed = with_assigned_layers(small_job(features=features, fixed=fixed), plan)
+    assert (placed.layers_per_stage, placed.recompute_layers, placed.recompute_first) == (layers, recomputed, first)
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "there"),
+    [
+        (small_job(), "tied-pipeline", False),
+        (small_job(model=TIED), "tied-pipeline", False),
+        (small_job(features=Features(tied_stages=False)), "tied-pipeline", False),
+        (
+            small_job(model=replace(DENSE, tied_embeddings=True), features=Features(tied_stages=False)),
+            "tied-pipeline",
+            True,
+        ),
+        (small_job(features=Features(context_shares=True)), "context-shares", True),
+        (small_job(), "context-shares", False),
+        (small_job().with_host_memory(1e12), "host-activations", False),
+        (small_job(features=Features(activation_offload=True)).with_host_memory(1e12), "host-activations", True),
+        (small_job(features=Features(hosted_checkpoints=True)).with_host_memory(1e12), "host-activations", True),
+        (small_job(features=Features(hosted_weights=True)).with_host_memory(1e12), "host-activations", True),
+        (small_job(features=Features(hosted_weights=True)).with_host_memory(0.0), "host-activations", False),
+    ],
+)
+def test_rules_that_some_jobs_have(job: Job, name: str, there: bool) -> None:
+    assert (name in {rule.name for rule in structural(job)}) is there
+
+
+@pytest.mark.parametrize(
+    ("tp", "dp", "shard", "holds"),
+    [(1, 16, 8, True), (8, 16, 1, False), (1, 8, 8, False), (2, 16, 4, True), (4, 4, 2, True)],
+)
+def test_a_group_is_a_nodes_replicas_of_several(tp: int, dp: int, shard: int, holds: bool) -> None:
+    """On nodes of 8 GPUs: more than one of them, and fewer than all."""
+    plans = Plans.of([Plan(tp=tp, dp=dp, shard=shard, zero_stage=3)])
+    assert bool(Shard().check(small_job(128), plans)[0]) is holds
+
+
+def test_rules_that_clash_are_named_where_there_is_no_solution() -> None:
+    for apart, status, core in ((3, OPTIMAL, ()), (2, INFEASIBLE, {"low", "high"})):
+        program = Program({"tp": (1, 2, 3, 4)})
+        program.restrict("tp", (1, 2, 3), program.literal("low"))
+        program.restrict("tp", range(apart, 5) if apart == 3 else (4,), program.literal("high"))
+        program.restrict("tp", (1, 2, 3, 4), program.literal("idle"))
+        program.assume()
+        found = program.solve()
+        assert (found.status, set(found.core)) == (status, set(core))
+        assert (found.values is None) is (status == INFEASIBLE)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 3), (3, 0), (5, 6), (7, 7), (1, 1)])
+def test_a_product_and_the_lesser_of_two_are_theirs(one: int, other: int) -> None:
+    program = Program()
+    first, second = program.variable(one, one), program.variable(other, other)
+    product, lesser = program.product(first, second, (7, 7)), program.lesser(first, second, 7)
+    values = program.solve().values
+    assert values is not None
+    assert (values[product], values[lesser]) == (one * other, min(one, other))
+
+
+def test_a_mixture_has_the_domains_of_its_experts() -> None:
+    assert {rule.name for rule in structural(small_job(model=MIXTURE))} >= {"experts", "expert-tp", "expert-folding"}
+
+
+@pytest.mark.parametrize(
+    ("features", "fixed", "beyond"),
+    [
+        (Features(uneven_stages=False, recompute_by="virtual stage"), {"layers_per_stage": "4,8"}, False),
+        (BY_VIRTUAL, {"layout": "even"}, False),
+        (BY_STAGE, {"recompute_layers": "1,2"}, False),
+        (BY_VIRTUAL, {"recompute_layers": "1,2"}, True),
+        (BY_VIRTUAL, {"recompute_layers": "2,2"}, False),
+    ],
+)
+def test_only_what_is_recomputed_may_be_beyond_the_software(
+    features: Features, fixed: dict[str, Any], beyond: bool
+) -> None:
+    job = small_job(features=features, fixed=fixed)
+    assert [rule.beyond(job) for rule in given_layouts(job)] == [beyond]

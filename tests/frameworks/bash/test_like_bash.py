@@ -1,0 +1,97 @@
+"""Conditions, arithmetic and expansions mean what bash itself makes of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from itertools import product
+from random import Random
+
+import pytest
+
+from optimizer.frameworks.bash.flags import flat
+from optimizer.frameworks.bash.pieces import text_of
+from optimizer.frameworks.bash.script import read_bash
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+SET = 'A=7b\nB=70b\nN=4\nM=10\nZ=\nF=conf/big.v2.sh\nW="7b"\n'
+WORDS = ("$A", '"$A"', "7b", "7*", '"7*"', "$B", "$Z", '"$Z"', "x", "?b", "$W")
+NUMBERS = ("$N", "$M", "3", "4", "10", "-1", "$((N * 2))")
+SIGNS = ("-eq", "-ne", "-gt", "-ge", "-lt", "-le")
+
+
+def ours(lines: Sequence[str]) -> list[str]:
+    """What is read of `run WORDS` after each line."""
+    return [
+        " ".join(text_of(word) for word in flat(read_bash(f"{SET}{line}".encode(), {}).commands[-1].words))
+        for line in lines
+    ]
+
+
+def theirs(lines: Sequence[str]) -> list[str]:
+    """What bash prints, one line after the other."""
+    script = SET + 'run() { echo "run $*"; }\n' + "\n".join(f"( {line}\n)" for line in lines)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.splitlines()
+
+
+def unlike(words: Sequence[str], lines: Sequence[str]) -> list[tuple[str, str, str]]:
+    return [(w, one, other) for w, one, other in zip(words, ours(lines), theirs(lines), strict=True) if one != other]
+
+
+def test_conditions_hold_where_they_hold_in_bash() -> None:
+    plain = [word for word in WORDS if not {*"*?"} & {*word} and word != "$Z"]
+    halves = ("$A == 7b", "$A == x", "-n $Z", "$N -gt 3")
+    tests = [
+        *(f"[[ {one} {sign} {other} ]]" for one, sign, other in product(WORDS, ("==", "!=", "="), WORDS)),
+        *(f"[ {one} {sign} {other} ]" for one, sign, other in product(plain, ("=", "!="), plain)),
+        *(f"[[ {one} {sign} {other} ]]" for one, sign, other in product(NUMBERS, SIGNS, NUMBERS)),
+        *(f"[ {one} {sign} {other} ]" for one, sign, other in product(NUMBERS, SIGNS, NUMBERS)),
+        *(f"(( {one} {sign} {other} ))" for one, sign, other in product(NUMBERS, ("<", ">=", "=="), NUMBERS)),
+        *("(( (N + 1) * 2 > (3 + 6) ))", "(( N ))", "(( N - 4 ))", "(( N > 3 && M < 3 ))", "((N>3||M<3))"),
+        *(f"[[ {sign} {word} ]]" for sign, word in product(("-z", "-n", "! -z", "! -n"), ('"$A"', '"$Z"', "$Z", "x"))),
+        *(f"[[ -v {name} ]]" for name in ("A", "NOBODY")),
+        *(f"[[ {one} {sign} {other} ]]" for one, sign, other in product(halves, ("&&", "||"), halves)),
+        *(f"[[ ! ( {one} && {other} ) ]]" for one, other in product(halves, halves)),
+        *(f"[[ {one} ]] {sign} [[ {other} ]]" for one, sign, other in product(halves, ("&&", "||"), halves)),
+    ]
+    assert unlike(tests, [f"if {test}; then run yes; else run no; fi" for test in tests]) == []
+
+
+def drawn(random: Random, depth: int) -> str:
+    """An expression of small numbers."""
+    if depth == 0:
+        return random.choice(("N", "$M", "3", "7", "1", "2"))
+    one, other = drawn(random, depth - 1), drawn(random, depth - 1)
+    sign = random.choice(("+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||"))
+    return f"({one} {sign} {other})" if random.random() < 0.6 else f"{one} {sign} {other}"
+
+
+def test_arithmetic_is_that_of_bash() -> None:
+    """What is not understood, as three numbers that are compared in a row, is left as it is."""
+    random = Random(0)
+    random_ones = [drawn(random, random.choice((1, 1, 2, 2, 3))) for _ in range(700)]
+    signs = ("+", "-", "*", "/", "%", "**", "<<", ">>", "&", "|")
+    every = [
+        *random_ones,
+        *(f"{one} {sign} {number}" for one, sign, number in product(("N", "M", "(-7)"), signs, (1, 2, 3))),
+        *("N > 3 ? M : 1", "N > 4 ? M : 1", "N == 4 ? 1 : N == 5 ? 2 : 3", "N == 5 ? 1 : N == 4 ? 2 : 3", "-N"),
+        *("N * (M + 1) / 3", "-7 / -2", "7 / -2", "7 % -2", "-7 % 2"),
+    ]
+    told = theirs([f"( echo run $(( {each} )) ) 2>/dev/null || echo error" for each in every])
+    triples = list(zip(every, ours([f"run $(( {each} ))" for each in every]), told, strict=True))
+    known = [row for row in triples if not row[1].startswith("run $((") and row[2] != "error"]
+    assert [row for row in known if row[1] != row[2]] == []
+    assert len(known) > 0.8 * len(triples)
+    assert not any(one.startswith("run $((") for _, one, _ in triples[len(random_ones) :])
+
+
+def test_expansions_are_those_of_bash() -> None:
+    patterns = ("conf/", "*/", "*.", ".*", ".sh", "b*", "*g", "?", "x", "*")
+    words = [
+        *(f"${{F{sign}{pattern}}}" for sign, pattern in product(("#", "##", "%", "%%"), patterns)),
+        *(f"${{{name}{sign}other}}" for name, sign in product(("A", "Z", "NOBODY"), (":-", "-", ":+", "+", ":="))),
+        *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))"),
+    ]
+    assert unlike(words, [f"run a{word}.z" for word in words]) == []

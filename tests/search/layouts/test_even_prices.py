@@ -1,0 +1,38 @@
+"""The even layout of any plan takes the time and the memory of its price: two ways to add up the same layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from optimizer.job.plan import Knobs, Plans
+from optimizer.objectives.step.price import price
+from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.solve.layout import even_layout
+from tests.search.layouts.test_close_bounds import JOBS, plans_of
+from tests.thorough import cases
+
+KNOBS = (Knobs(), Knobs(bucket=3e8), Knobs(offload=0.5), Knobs(comm_sm_share=0.05, offload=1.0))
+BESIDE = ("overhead", "stragglers")  # in no pipeline
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_an_even_layout_is_priced_as_its_plan(name: str) -> None:
+    job = JOBS[name][0]
+    if name in ("tight", "on the host"):
+        job = job.with_limits(hbm=60e9)
+    plans, random = plans_of(job), Random(0)
+    for number in range(cases(60, sample=16)):
+        plan = plans.plan(random.randrange(len(plans)))
+        if job.model.layers % (plan.pp * plan.vpp) or plan.activation_offload:
+            continue
+        knobs = KNOBS[number % len(KNOBS)]
+        knobs = knobs if plan.zero_stage else replace(knobs, offload=0.0)
+        costs = price(job, Plans.of([plan]), knobs)
+        layout = even_layout(layout_problem(job, plan, knobs))
+        seconds = sum(float(values[0]) for term, values in costs.time.items() if term not in BESIDE)
+        assert layout.objective == pytest.approx(seconds, rel=1e-9), plan
+        assert max(layout.memory) == pytest.approx(float(costs.reserved[0]), rel=1e-9), plan
+        assert len(layout.stage_seconds) == plan.pp
