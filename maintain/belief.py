@@ -57,7 +57,7 @@ QUIET, LOUD = 8.0, 3.0  # sources that a scale of 1 counts as, against those tha
 CLIPPED = 9.0  # most of a squared error over its variance
 # Share of what is left out that intervals are to hold. Times of runs that nobody who wrote the mechanisms had seen are
 # held less often than of runs that a fit did not see: more of these are, and some parts are no less than so much.
-HELD = {TIME: 0.92, MEMORY: 0.9}
+COVERED = {TIME: 0.92, MEMORY: 0.9}
 UNSEEN = {TIME: {"site": 0.05}, MEMORY: {}}
 WEIGHT = 50.0  # of the mean score against the prior
 SCATTERED = 25.0  # most of a cell's variance over that of the noise
@@ -260,7 +260,7 @@ def noises(likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: S
 
 
 def levelled(
-    likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut], held: float
+    likeness: ErrorLikeness, places: Places, errors: FloatArray, parts: Sequence[LeftOut], level: float
 ) -> ErrorLikeness:
     """The likeness whose intervals come closest to holding so much of what was left out, whatever that is, rather more.
 
@@ -279,7 +279,7 @@ def levelled(
         for each in forecasts(changed(factors), places, errors, parts):
             within = np.abs(each.part.own) <= SIDES * np.hypot(each.spread, each.mean)
             covered.setdefault(each.part.by, []).append(float(np.mean(within)))
-        over = (float(np.mean(shares)) - held for shares in covered.values())
+        over = (float(np.mean(shares)) - level for shares in covered.values())
         return sum(share**2 if share > 0.0 else DARING * share**2 for share in over)
 
     return changed(min(product(FACTORS, FACTORS), key=missed))
@@ -366,7 +366,7 @@ def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) ->
         likely = replace(likely, parts={name: max(least.get(name, 0), own) for name, own in likely.parts.items()})
         likely = replace(likely, noises=noises(likely, places, errors, parts))
         likely = replace(likely, own_scales=own_scales(likely, places, errors, parts, quantity))
-        likely = levelled(likely, places, errors, parts, HELD[quantity])
+        likely = levelled(likely, places, errors, parts, COVERED[quantity])
         elsewhere = {name: value for name, value in before.noises.items() if name not in places.softwares}
         likenesses[quantity] = replace(
             likely, scales={**before.scales, **likely.scales}, noises={**elsewhere, **likely.noises}

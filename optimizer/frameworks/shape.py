@@ -190,7 +190,7 @@ def _resized(model: Model, launch: Launch) -> Model:
         stated.pop("kv_heads", None)
     if model.experts and model.experts.ffn_hidden == model.ffn_hidden and "ffn_hidden" in stated:
         stated.setdefault("expert_ffn", stated["ffn_hidden"])
-    told: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for part, names in PARTS.items():
         own = getattr(model, part) if part else model
@@ -198,17 +198,17 @@ def _resized(model: Model, launch: Launch) -> Model:
         other = {name: size for name, size in other.items() if size != getattr(own, names[name])}
         sizes = {names[name]: size for name, size in other.items()}
         changes |= {part: replace(own, **sizes)} if part and sizes else sizes
-        told |= other
+        changed |= other
     if not model.experts and (made := _experts({"ffn_hidden": model.ffn_hidden, **stated})):
-        changes["experts"], told["experts"] = made, made.count
-    if not told:
+        changes["experts"], changed["experts"] = made, made.count
+    if not changed:
         return model
     if (
-        {"hidden", "heads"} & told.keys()
+        {"hidden", "heads"} & changed.keys()
         and "head_dim" not in launch.settings
         and model.heads * model.head_dim == model.hidden
     ):
         changes["head_dim"] = changes.get("hidden", model.hidden) // changes.get("heads", model.heads)
-    letters = {name: getattr(model, name)[: told.get("layers")] for name in ("mixers", "feed_forwards")}
-    title = ", ".join((model.title or model.name, *(f"{WORDS[name]} {size:,}" for name, size in told.items())))
+    letters = {name: getattr(model, name)[: changed.get("layers")] for name in ("mixers", "feed_forwards")}
+    title = ", ".join((model.title or model.name, *(f"{WORDS[name]} {size:,}" for name, size in changed.items())))
     return replace(model, **changes, **letters, title=title, published_params=None, published_active_params=None)

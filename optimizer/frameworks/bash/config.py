@@ -165,8 +165,8 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             switch = None if holds or reach == (0, 0) else reach
             if not holds or match["key"] not in LISTS:
                 whole = [after]
-            held = holds and all(len(each) == 1 and each[0].sites for each in whole)
-            site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if held else None
+            whole_site = holds and all(len(each) == 1 and each[0].sites for each in whole)
+            site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if whole_site else None
             yield Given(match["key"], " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
 
 

@@ -99,8 +99,8 @@ def note_objective(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]
     marks += [(LOSS_TYPE, name) for name, types in OBJECTIVE_TYPES.items() if words & set(types)]
     marks += [(key, name) for name, keys in OBJECTIVES.items() for key in keys if key in values]
     if [key for key, _ in marks] == [BETA]:  # which trainers without a reference have too
-        told = re.findall("[a-z]+", " ".join(map(str, values.values())).lower())
-        marks = [(BETA, next((name for name in NAMELESS if name in told), marks[0][1]))]
+        written = re.findall("[a-z]+", " ".join(map(str, values.values())).lower())
+        marks = [(BETA, next((name for name in NAMELESS if name in written), marks[0][1]))]
         launch.assumed.append(f"{BETA} is a key of several of TRL's trainers; taken as {marks[0][1]}")
     if not marks:
         launch.assumed.append("objective not given: no key is of one of TRL's trainers alone; taken as sft")

@@ -120,7 +120,7 @@ def read(launch: Launch, values: Values) -> None:
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
     if "model" in settings:
-        _kept_sizes(launch, values, ends)
+        _counted_sizes(launch, values, ends)
     if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":
         launch.unknown_model(ends[NAME], values[ends[NAME]])
     if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
@@ -143,7 +143,7 @@ def read(launch: Launch, values: Values) -> None:
     rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
 
 
-def _kept_sizes(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
+def _counted_sizes(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
     """Sizes beside a model's name count where a key says so; the model's own file comes after them otherwise."""
     counts = values.get(ends.get(OVERRIDING, "")) is True
     for name in SIZES:

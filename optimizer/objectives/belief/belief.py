@@ -60,7 +60,7 @@ def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> 
     """
     where, about = Places.around(job, plans, mfu, quantity), surroundings(job, quantity=quantity)
     known, noise = posterior(about, job.stack.known), likeness(quantity).single(where)
-    mean, *left = told(posterior(about, ()).at(where), known.at(where), noise, _near(job, where, quantity))
+    mean, *left = conditioned(posterior(about, ()).at(where), known.at(where), noise, _near(job, where, quantity))
     return mean, known.covariance(where) + sum(np.outer(each, each) for each in left) + np.diag(noise**2)
 
 
@@ -98,23 +98,23 @@ def once_measured(job: Job, plan: Plan, mfu: float, runs: Sequence[tuple[Job, Pl
     left = covariance[0, 0] - (1.0 - ((1.0 - ALONE) * (1.0 - near)) ** 2) * explained
     after = np.sqrt(np.maximum(left, 0.0) + noise[0] ** 2)
     before = posterior(about, ()).at(where.take(np.zeros(len(runs), dtype=np.intp)))
-    return np.asarray(np.hypot(after, told(before, (before[0], after), np.full(len(runs), noise[0]), near)[1]))
+    return np.asarray(np.hypot(after, conditioned(before, (before[0], after), np.full(len(runs), noise[0]), near)[1]))
 
 
 def by_own_runs(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray, near: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and spread of errors by what own runs told of them: that of `told`, and sqrt(s^2 + sum u^2) [1].
+    """Mean and spread of errors by what own runs told of them: that of `conditioned`, and sqrt(s^2 + sum u^2) [1].
 
     >>> before, noise, near = (np.array([0.3]), np.array([0.5])), np.array([0.1]), np.ones(1)
     >>> by_own_runs(before, before, noise, near)[0], by_own_runs(before, (np.array([-0.2]), noise), noise, near)[0]
     (array([0.]), array([-0.2]))
     """
-    mean, *left = told(before, after, noise, near)
+    mean, *left = conditioned(before, after, noise, near)
     return mean, np.sqrt(after[1] ** 2 + sum(each**2 for each in left))
 
 
-def told(
+def conditioned(
     before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray], noise: FloatArray, near: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean of errors by what own runs told of them, and what is left untold u that may be so as well [1].
@@ -130,7 +130,7 @@ def told(
         near: How near the own run is where it is the only one, else 1 [1].
 
     >>> before, after, noise = (np.zeros(2), np.full(2, 0.5)), (np.full(2, -0.225), np.full(2, 0.1)), np.full(2, 0.1)
-    >>> told(before, after, noise, np.array([1.0, 0.0]))[0]
+    >>> conditioned(before, after, noise, np.array([1.0, 0.0]))[0]
     array([-0.225, -0.1  ])
     """
     explained = 1.0 - (after[1] ** 2 - noise**2) / np.maximum(before[1] ** 2 - noise**2, TINY)
