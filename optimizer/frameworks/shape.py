@@ -19,14 +19,8 @@ OWN = (
     *("vocab", "tied_embeddings", "norm", "position", "mlp_bias", "attention_bias", "attention_out_bias", "qk_norm"),
     *("embedding_norm", "parallel_block"),
 )
-SPECIAL = (
-    "indexer",
-    "qk_norm",
-    "attention_sinks",
-    "parallel_block",
-    "recurrence",
-    "mixers",
-)  # what a launch says if it has it
+# What a launch says if it has it.
+SPECIAL = ("indexer", "qk_norm", "attention_sinks", "parallel_block", "recurrence", "mixers")
 OWN_NUMBERS = ("mtp_layers",)
 ROUTER = ("router", "router_bias", "groups", "group_limit")  # of layers with experts
 # Sizes that count over those of the model that a launch names, by the part of a model that has them.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog import load_cluster
 from optimizer.job.job import Job
 from optimizer.job.model import SlidingWindow
 from optimizer.job.plan import Plan, Plans
@@ -98,20 +98,8 @@ def test_weights_that_stay_whole_beside_their_shards(
     assert whole_bytes(layer_costs_of(job, plans))[0] == pytest.approx(held * 2 * job.model.params)
 
 
-def gpt3(**changes: Any) -> Job:
-    job = Job(
-        model=load_model("gpt3"),
-        cluster=load_cluster("dgx-h100"),
-        stack=load_stack("megatron-core"),
-        gpus=64,
-        seq_len=2048,
-        global_batch=64,
-    )
-    return replace(job, **changes)
-
-
-def test_memory_is_log_normal_around_what_is_predicted() -> None:
-    job = gpt3()
+def test_memory_is_log_normal_around_what_is_predicted(gpt3_job: Job) -> None:
+    job = gpt3_job
     mean, spread = memory_error(job)
     for reserved in (0.5, 0.9, 1.0, 1.1):
         deviations = (log(1 / reserved) - mean) / spread
@@ -125,8 +113,8 @@ def test_memory_is_log_normal_around_what_is_predicted() -> None:
     assert chances(job.with_limits(hbm=1e9), np.array([1.0]))[0] == 0.0
 
 
-def test_what_may_go_wrong_costs_by_its_chance() -> None:
-    job = gpt3(prefer="expected")
+def test_what_may_go_wrong_costs_by_its_chance(gpt3_job: Job) -> None:
+    job = replace(gpt3_job, prefer="expected")
     slower, run, unsure = (float(TABLE["memory"][name]) for name in ("slower", "run", "unsure"))
     assert failed_start(job) == pytest.approx(slower + job.try_cost / run)
     assert _cost(job, 0.01) == pytest.approx(0.01 * failed_start(job))
@@ -137,7 +125,7 @@ def test_what_may_go_wrong_costs_by_its_chance() -> None:
         beyond = (*CHANCES, 1.0)[place + 1]
         assert here == pytest.approx([1 + _cost(job, chance), 1 + _cost(job, beyond)])
     assert memory_factor(job, np.array([0.0]))[0] == pytest.approx(1 + _cost(job, CHANCES[0]))
-    (only,) = risk_classes(gpt3())
+    (only,) = risk_classes(gpt3_job)
     assert only.factor == 1.0
     most, *others = risk_classes(job.with_limits(oom_risk=0.5))
     assert most.risk == 0.5
@@ -146,8 +134,8 @@ def test_what_may_go_wrong_costs_by_its_chance() -> None:
     assert beyond.factor == pytest.approx(1 + _cost(job, next((c for c in CHANCES if c >= 0.49), 1.0)))
 
 
-def test_a_risk_is_named_where_it_is_beyond_the_usual_one() -> None:
-    job = gpt3()
+def test_a_risk_is_named_where_it_is_beyond_the_usual_one(gpt3_job: Job) -> None:
+    job = gpt3_job
     for risk in (0.05, 0.11, 0.3):
         reserved = margin(job, risk) * job.usable_memory
         named = risk_to_accept(job, reserved)
@@ -155,8 +143,8 @@ def test_a_risk_is_named_where_it_is_beyond_the_usual_one() -> None:
     assert risk_to_accept(job, job.usable_memory * 2) == 100
 
 
-def test_plans_that_were_seldom_run_cost_their_share() -> None:
-    job = gpt3()
+def test_plans_that_were_seldom_run_cost_their_share(gpt3_job: Job) -> None:
+    job = gpt3_job
     plain = Plan(tp=8, dp=8, num_microbatches=8, sequence_parallel=True)
     moving = {
         "zero_3_beside_pipelines": replace(plain, zero_stage=3),

@@ -325,12 +325,12 @@ def test_deliveries_need_a_design_of_each_total() -> None:
     workshop = Workshop(campaign=question, planner=quick_planner)
     points = [workshop.point(replace(kind, gpus=gpus)) for kind in kinds("h100", "b200") for gpus in (1024, 2048)]
     deliveries = (Delivery(gpus=1024, at=0), Delivery(gpus=1024, at=10 * DAY))
-    every = by_kind(question, deliveries, points)  # type: ignore[arg-type]
+    every = by_kind(question, deliveries, points)
     assert [[point.design.gpus for point in item.points] for item in every] == [[1024, 2048]] * 2
     assert every[0].course.cost <= every[1].course.cost
-    (alone,) = by_kind(question, deliveries, points[:3])  # type: ignore[arg-type]
+    (alone,) = by_kind(question, deliveries, points[:3])
     assert alone.points[0].design.kind == "h100"
-    assert by_kind(question, (), points) == ()  # type: ignore[arg-type]
+    assert by_kind(question, (), points) == ()
 
 
 def test_what_nobody_says_of_a_purchase_is_nothing() -> None:
@@ -553,12 +553,12 @@ def test_shares_of_a_step_are_drawn_in_percent() -> None:
 def test_inputs_swing_by_their_own_ends_and_the_network_by_half_and_twice() -> None:
     question = campaign()
     point = Workshop(campaign=question, planner=quick_planner).point(replace(kinds("h100")[0], gpus=1024))
-    swings = {swing.name: swing for swing in tornado(question, point)}  # type: ignore[arg-type]
+    swings = {swing.name: swing for swing in tornado(question, point)}
     rent = swings["rent"]
-    middle = point.figures.cost  # type: ignore[union-attr]
+    middle = point.figures.cost
     assert rent.results["cost"] == pytest.approx((rent.low * middle, rent.high * middle))
     assert rent.width("cost") == pytest.approx((rent.high - rent.low) * middle)
-    widths = [swing.width("cost") for swing in tornado(question, point)]  # type: ignore[arg-type]
+    widths = [swing.width("cost") for swing in tornado(question, point)]
     assert widths == sorted(widths, reverse=True)
     bandwidth = kinds("h100")[0].network_bandwidth
     assert (swings["nic"].low, swings["nic"].high) == (bandwidth / 2, 2 * bandwidth)

@@ -232,7 +232,7 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
     )
     jobs = replace(made, purchase=replace(made.purchase, campaign=two), staged=(replace(staged[0], course=both),))
     assert "(Llama-3.1 405B by day 30, Llama-3.1 405B by day 50)" in staged_sentences(jobs)[0]
-    tiles = purchase_report(replace(made, staged=staged)).sections[0].blocks[0].tiles  # type: ignore[union-attr]
+    tiles = purchase_report(replace(made, staged=staged)).sections[0].blocks[0].tiles
     assert [tile.value for tile in tiles[:3]] == ["H100", "30 days", "$2.00 M"]
     assert tiles[0].about == come.replace(" more", " GPUs more")
     assert tiles[1].about == "within the limits"
@@ -460,10 +460,10 @@ def test_what_changed_is_told_beyond_half_a_percent() -> None:
         assert changes(made, then, [row("h100", price, cost, chance)]) == [said]
     came = changes(made, then, [row("gb200-nvl72", 2.0, 1.0, None)])
     assert came == ["GB200 NVL72 is new.", "H100 is gone."]
-    assert changes(made, then | {"advised": {"device": "h100", "gpus": 64}}, then["machines"]) == [  # type: ignore[arg-type]
+    assert changes(made, then | {"advised": {"device": "h100", "gpus": 64}}, then["machines"]) == [
         "The advice was 64 × H100; now it is 4,096 × H100."
     ]
-    gone = changes(replace(made, advised=None), then, then["machines"])  # type: ignore[arg-type]
+    gone = changes(replace(made, advised=None), then, then["machines"])
     assert gone == ["The advice was 4,096 × H100; now it is none."]
     asked = replace(made.purchase.campaign, buy=True)
     bought = replace(made, purchase=replace(made.purchase, campaign=asked))

@@ -122,9 +122,9 @@ def test_rings_count_what_is_near_beside_the_best() -> None:
     assert (wider.plans, wider.structures) == (2, 1)
     assert wider.values["zero_stage"] == (str(Plan().zero_stage), "3")
     assert [each.plans for each in basin(swept).rings][:2] == [1, 2]
-    none = _ring(SimpleNamespace(points=None, best=0), 0.01)  # type: ignore[arg-type]
+    none = _ring(SimpleNamespace(points=None, best=0), 0.01)
     assert (none.plans, none.structures) == (0, 0)
-    assert _ring(SimpleNamespace(points=swept.points, best=-1), 0.01).plans == 0  # type: ignore[arg-type]
+    assert _ring(SimpleNamespace(points=swept.points, best=-1), 0.01).plans == 0
     assert moved(Plan(tp=2), Plan(tp=2)) == ()
 
 
@@ -159,7 +159,7 @@ def test_a_step_at_the_whole_peak_is_the_bound_of_a_sweep() -> None:
 
 def test_facts_go_before_limits_and_memory_goes_last() -> None:
     rules = [Memory(), GpuProduct(), Heads(), Batch(), MicroBatch(), Bubble()]
-    ordered = [type(rule) for rule in sorted(rules, key=_importance)]  # type: ignore[arg-type]
+    ordered = [type(rule) for rule in sorted(rules, key=_importance)]
     assert ordered == [Heads, MicroBatch, Bubble, Batch, GpuProduct, Memory]
 
 

@@ -41,15 +41,8 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "size": ("software",),
     "plan": ("software", "device"),
 }
-RUN = (
-    "software",
-    "device",
-    "kind",
-    "model",
-    "format",
-    "site",
-    "switches",
-)  # that runs alike but for size and plan share
+# What runs share that differ in size and plan alone.
+RUN = ("software", "device", "kind", "model", "format", "site", "switches")
 
 
 @dataclass(frozen=True, kw_only=True)

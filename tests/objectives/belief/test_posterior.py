@@ -15,7 +15,7 @@ from optimizer.job.job import Job
 from optimizer.job.known import QUANTITIES, RunError
 from optimizer.job.plan import Plan
 from optimizer.objectives.belief.belief import alikeness, likeness, published
-from optimizer.objectives.belief.likeness import ErrorLikeness
+from optimizer.objectives.belief.likeness import ErrorLikeness, nearness
 from optimizer.objectives.belief.places import SHARED, Places
 from optimizer.objectives.belief.posterior import Posterior
 
@@ -37,6 +37,14 @@ ROW = RunError(
 ALIKE = ErrorLikeness(
     parts={"software": 0.3, "plan": 0.1}, noise=0.05, size=2.0, plan=2.0, slope=0.5, scales={"loose": 2.0}
 )
+
+
+def test_a_run_is_itself_and_less_the_more_doublings_apart_and_nothing_with_other_switches() -> None:
+    doubled = replace(ROW, plan=(1.0, *ROW.plan[1:]))
+    larger = replace(doubled, size=(12.0, 33.0, 7.0, 11.0))
+    others = [replace(ROW, switches="graphs"), replace(ROW, model="n"), replace(ROW, site="t")]
+    found = nearness(Places.of([ROW]), Places.of([ROW, doubled, larger, *others]))[0]
+    assert found == pytest.approx([1.0, np.exp(-1.0), np.exp(-2.0), 0.0, 0.0, 0.0])
 
 
 def after(rows: list[RunError], about: RunError, alike: ErrorLikeness = ALIKE) -> tuple[float, float]:

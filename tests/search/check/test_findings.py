@@ -85,15 +85,15 @@ def test_runners_up_stand_in_their_order(
     monkeypatch.setattr(verification, "_broken", lambda *_: iter(()))
     monkeypatch.setattr(verification, "_missing", lambda *_: None)
     others = tuple(SimpleNamespace(plan=Plan(tp=tp, dp=8 // tp), knobs=Knobs()) for tp in (2, 4, 8))
-    found = list(_of_alternatives(searched(), others))  # type: ignore[arg-type]
+    found = list(_of_alternatives(searched(), others))
     assert [finding.name for finding in found] == wrong
     assert all("than the one before it" in finding.reason for finding in found)
-    twice = list(_of_alternatives(searched(), (others[0], others[0])))  # type: ignore[arg-type]
+    twice = list(_of_alternatives(searched(), (others[0], others[0])))
     assert [finding.reason for finding in twice if "structure" in finding.reason] == [
         "is of the structure of one before it"
     ]
     first = SimpleNamespace(plan=Plan(dp=8), knobs=Knobs())
-    assert any("structure" in finding.reason for finding in _of_alternatives(searched(), (first,)))  # type: ignore[arg-type]
+    assert any("structure" in finding.reason for finding in _of_alternatives(searched(), (first,)))
 
 
 @pytest.mark.parametrize(

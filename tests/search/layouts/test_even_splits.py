@@ -36,12 +36,12 @@ EVERY_OTHER = replace(MIXTURE, experts=Experts(count=8, top_k=2, ffn_hidden=1024
     ],
 )
 def test_moe_layers_of_each_stage(model: object, pp: int, vpp: int, counts: tuple[int, ...]) -> None:
-    assert _moe_layers(small_job(model=model), pp, vpp) == counts  # type: ignore[arg-type]
+    assert _moe_layers(small_job(model=model), pp, vpp) == counts
 
 
 @pytest.mark.parametrize("model", [DENSE, MIXTURE, LEADING])
 def test_an_even_split_reserves_the_least_of_what_it_may_recompute(model: object) -> None:
-    job = small_job(model=model, features=BY_STAGE)  # type: ignore[arg-type]
+    job = small_job(model=model, features=BY_STAGE)
     plans = [
         Plan(dp=8, num_microbatches=6, recompute="full"),
         Plan(dp=8, num_microbatches=6),

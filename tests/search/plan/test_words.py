@@ -86,11 +86,11 @@ def test_a_given_layout_is_not_compared_with_others() -> None:
 )
 def test_the_status_follows_from_proof_and_plan(proven: bool, best: float | None, status: str) -> None:
     figures = {"proven": proven, "lower_bound": 1.0, "space": 1}
-    assert status_of(Certificate(**figures, **({} if best is None else {"best": best}))) == status  # type: ignore[arg-type]
+    assert status_of(Certificate(**figures, **({} if best is None else {"best": best}))) == status
 
 
 def test_a_sweep_that_was_cut_short_is_no_proof() -> None:
-    swept = Sweep(points=None, best=-1, space=7, fitting=5, complete=False, ideal=0.5, knob_bound=0.0, own=None)  # type: ignore[arg-type]
+    swept = Sweep(points=None, best=-1, space=7, fitting=5, complete=False, ideal=0.5, knob_bound=0.0, own=None)
     found = unfinished(small_job(), swept, 2.0)
     assert (found.proven, found.lower_bound, found.best, found.space, found.fitting, found.even) == (
         *(False, 0.5, 2.0, 7, 5, 2.0),
