@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from optimizer.base.units import is_count
-from optimizer.catalog import preset_model
+from optimizer.catalog import model_spellings, preset_model
+from optimizer.catalog.places import spelling
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron.flag_names import (
@@ -120,12 +121,17 @@ def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 
 def _vocabulary(name: str) -> int | None:
-    """The vocabulary of the model that a tokenizer is named after, None for one that no preset is.
+    """The vocabulary of the model that a tokenizer is named after, None for one that names no preset.
 
-    >>> _vocabulary("meta-llama/Llama-3.1-8B"), _vocabulary("./tokenizer.model")
-    (128256, None)
+    A model that is tuned from another has its tokenizer, and often its name within its own.
+
+    >>> _vocabulary("meta-llama/Llama-3.1-8B"), _vocabulary("nvidia/OpenMath2-Llama3.1-8B"), _vocabulary("./tokenizer.model")
+    (128256, 128256, None)
     """
-    return preset_model(preset).vocab if (preset := named(name)) else None
+    bare = spelling(name.rpartition("/")[2])
+    within = (preset for text, preset in model_spellings().items() if bare.endswith(spelling(text)))
+    preset = named(name) or max(within, key=len, default="")
+    return preset_model(preset).vocab if preset else None
 
 
 def _window(text: str) -> int:
