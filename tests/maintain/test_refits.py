@@ -1,4 +1,4 @@
-"""Fine-tuning judged by fits that did not see a model or a card."""
+"""Runs judged by fits that did not see a model, a card or a source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maintain.finetune_left_out import judged, table, tuning_runs
+from maintain.refits import fitted_runs, judged, table
 from optimizer.calibration.groups import gathered, model_name
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog.files import presets_folder
@@ -23,8 +23,8 @@ def few() -> list[Run]:
 
 
 def test_runs_of_stacks_that_were_fitted_to_others_are_left_aside() -> None:
-    assert len(tuning_runs(EVERY)) == len(EVERY)
-    assert not tuning_runs(EVERY[:10])
+    assert len(fitted_runs(EVERY)) == len(EVERY)
+    assert not fitted_runs(EVERY[:10])
 
 
 def test_a_run_is_judged_by_the_other_models_alone(few: list[Run]) -> None:

@@ -1,8 +1,9 @@
-"""What fine-tuning errs on models and cards that no fit saw: `python -m maintain.finetune_left_out FILE [FILE]`.
+"""What stacks err on models, cards and sources that no fit saw: `python -m maintain.refits FILE [FILE] [--moe]`.
 
-Each stack that was fitted to these runs is fitted again without one model, and without one card, where it has runs of
-several: the same parameters, held by the prior alone. Prints Markdown: errors of time (mean, median, runs) and memory
-(mean) and verdicts on memory, by method, of runs of LONG tokens or more, and by stack.
+Each stack that was fitted to these runs is fitted again without one model, one card, one source, where it has runs of
+several: the same parameters, held by the prior alone. A stack that was fitted to none is as it is. Prints Markdown:
+errors of time (mean, median, runs) and memory (mean) and verdicts on memory, by method, of runs of LONG tokens or more,
+of mixtures by vendor, and by stack.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from maintain.fit_verdicts import share_of_usable
 from maintain.left_out import FEWEST
 from optimizer.calibration.calibrate import informed
 from optimizer.calibration.fit import fit_times, time_errors
-from optimizer.calibration.groups import device_name, method, model_name, places_by
+from optimizer.calibration.groups import device_name, method, model_name, places_by, source_name
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS, fit_memory, memory_errors
 from optimizer.calibration.runs import Run
 from optimizer.catalog import load_stack
@@ -28,7 +29,7 @@ from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 
 LONG = 16384  # tokens of a sequence that counts as long
-BY: Mapping[str, Callable[[Run], str]] = {"model": model_name, "card": device_name}
+BY: Mapping[str, Callable[[Run], str]] = {"model": model_name, "card": device_name, "source": source_name}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Judged:
     share: FloatArray
 
 
-def tuning_runs(runs: Sequence[Run]) -> list[Run]:
+def fitted_runs(runs: Sequence[Run]) -> list[Run]:
     """The clean runs of stacks that were fitted to them, and not to other runs mostly."""
     clean = [run for run in runs if run.job is not None and run.plan is not None and not run.doubted]
     chosen: list[int] = []
@@ -64,7 +65,7 @@ def judged(runs: Sequence[Run], key: Callable[[Run], str] | None) -> Judged:
         for part in _parts([runs[place] for place in places], key):
             left = [runs[places[place]] for place in part]
             rest = [runs[place] for number, place in enumerate(places) if number not in set(part)]
-            values = refitted(rest, stack) if key else {}
+            values = refitted(rest, stack) if key and stack.runs else {}
             for errors, errors_of, known in (
                 (time, time_errors, [bool(run.step_time) for run in left]),
                 (memory, memory_errors, [bool(run.memory) for run in left]),
@@ -132,17 +133,28 @@ def _places(runs: Sequence[Run], key: Callable[[Run], str]) -> dict[str, NDArray
 
 @click.command(help=__doc__)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-def main(files: tuple[Path, ...]) -> None:
+@click.option("--moe", is_flag=True, help="stacks with runs of MoE models, and these alone")
+def main(files: tuple[Path, ...], moe: bool) -> None:
     """Print the tables."""
-    runs = tuning_runs(runs_of(files))
+    runs = fitted_runs(runs_of(files))
+    if moe:
+        having = {run.stack_name for run in runs if _kind(run)}
+        runs = [run for run in runs if run.stack_name in having]
     if not runs:
         raise click.UsageError("no clean run of a stack that was fitted to these")
     by_part = {"seen": judged(runs, None), **{f"{by} left out": judged(runs, key) for by, key in BY.items()}}
     long = np.array([bool(run.job and run.job.seq_len >= LONG) for run in runs])
-    every = np.ones(len(runs), dtype=bool)
-    kinds = {**_places(runs, method), f"{LONG:,} tokens or more": long, "all": every}
-    click.echo("\n".join(table(runs, by_part, kinds)))
-    click.echo("\n" + "\n".join(table(runs, by_part, _places(runs, lambda run: run.stack_name))))
+    shown = np.array([bool(_kind(run)) for run in runs]) if moe else np.ones(len(runs), dtype=bool)
+    kinds = {**_places(runs, method), f"{LONG:,} tokens or more": long, **_places(runs, _kind), "all": shown}
+    stacks = _places(runs, lambda run: run.stack_name)
+    for rows in (kinds, stacks):
+        chosen = {name: those & shown for name, those in rows.items() if name and (those & shown).any()}
+        click.echo("\n".join(table(runs, by_part, chosen)) + "\n")
+
+
+def _kind(run: Run) -> str:
+    """A mixture's vendor in words, "" for a dense model."""
+    return f"MoE on {run.job.cluster.device.vendor}" if run.job and run.job.model.experts else ""
 
 
 if __name__ == "__main__":
