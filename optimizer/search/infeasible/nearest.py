@@ -25,7 +25,7 @@ from optimizer.search.lattice.enumerate import plans_of, walk
 from optimizer.search.layouts.least_memory import LeastMemory
 
 FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
-PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's
+PAIRED = 64  # numbers of GPUs that are looked at together with every batch near the job's
 NEAR_BATCH = 10  # the batch may move by one part in so many with the number of GPUs
 FEW = 2**10  # most combinations of values that one rule is asked about by itself
 COUNTS = ("micro_batch", "num_microbatches")
