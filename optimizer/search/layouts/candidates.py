@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
@@ -199,10 +199,13 @@ def place(
         for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
         for prospects_of, scale in _prospects(search, floors, each.factor)
     )
-    alone = [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers]
+    alone, may_fit = (
+        [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers],
+        _fit_at_all(floors_of_all),
+    )
     for floors, prospects_of, scale in every:
         limits = np.array([each.limit for each in alone])
-        open_plans = np.flatnonzero(floors.least * scale < limits)
+        open_plans = np.flatnonzero(may_fit & (floors.least * scale < limits))
         if not len(open_plans):
             continue
         search.limit = float(limits.max())
@@ -213,6 +216,13 @@ def place(
             of_plan = some.take(np.flatnonzero(some.plan == place))
             _visit(alone[number], [(of_plan, scale)], numbers[open_plans])
     return tuple(each.best for each in alone)
+
+
+def _fit_at_all(floors: PlanFloors) -> BoolArray:
+    """Plans of which some layout may fit at the largest risk, with as much of the optimizer on the host as may be."""
+    layer_costs = at_risk(floors.layer_costs, risk_classes(floors.job)[0].risk)
+    none, most = np.zeros(len(layer_costs)), most_offload(layer_costs)
+    return np.isfinite(floors.of(layer_costs).bounds(np.arange(len(layer_costs)), none, most, np.inf))
 
 
 def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> LayoutBounds:
