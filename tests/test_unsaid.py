@@ -18,7 +18,7 @@ ONE = {
 # What is usual, and said where it is not so.
 TRUE = {
     *("explained", "gradients", "graphs", "low_precision", "prepare", "priced_risk", "quoted", "read_twice"),
-    *("recompute", "scattered", "skewed", "strict", "uncertain", "weight", "with_knob_bound"),
+    *("recompute", "scattered", "skewed", "strict", "timed", "uncertain", "weight", "with_knob_bound"),
 }
 OTHERS: dict[str, float] = {
     **{"input_bytes": 2.0, "output_bytes": 2.0, "element_bytes": 2.0},  # of BF16

@@ -57,14 +57,15 @@ class Program:
         self.message.variables.add().domain.extend([low, high])
         return len(self.message.variables) - 1
 
-    def _binaries(self, count: int) -> list[int]:
-        """So many variables of 0 and 1."""
+    def _literals(self, possible: NDArray[np.bool_]) -> list[int]:
+        """A literal for each of these, false where it is not possible."""
         from ortools.sat.python import cp_model_helper
 
-        first, binary = len(self.message.variables), cp_model_helper.IntegerVariableProto()
+        first, binary, never = len(self.message.variables), *(cp_model_helper.IntegerVariableProto() for _ in range(2))
         binary.domain.extend([0, 1])
-        self.message.variables.extend([binary] * count)
-        return list(range(first, first + count))
+        never.domain.extend([0, 0])
+        self.message.variables.extend([binary if each else never for each in possible.tolist()])
+        return list(range(first, first + len(possible)))
 
     def choice(self, values: Sequence[int]) -> int:
         """An integer of these, in increasing order."""
@@ -85,17 +86,18 @@ class Program:
         """
         return list(product(*(self.domains[name] for name in variables)))
 
-    def hold(self, columns: Mapping[str, NDArray[np.int64]]) -> None:
+    def hold(self, columns: Mapping[str, NDArray[np.int64]], possible: NDArray[np.bool_] | None = None) -> None:
         """One literal for every row of these columns: exactly one is true, and the named variables have its values.
 
         Exactly one of "not variable = value" and the rows with that value is true: the value is implied by its rows
-        and implies one of them.
+        and implies one of them. Rows that are not `possible` are false from the start and imply nothing.
         """
-        rows = len(next(iter(columns.values())))
-        self.points = self._binaries(rows)
-        self.exactly_one(self.points)
-        literals = np.array(self.points)
+        possible = np.ones(len(next(iter(columns.values()))), dtype=np.bool_) if possible is None else possible
+        self.points = self._literals(possible)
+        literals = np.array(self.points)[possible]
+        self.exactly_one(literals.tolist())
         for name, column in columns.items():
+            column = column[possible]
             values = different(column)
             if len(values) < len(self.domains[name]):
                 self.restrict(name, values)

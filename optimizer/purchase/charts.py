@@ -234,10 +234,10 @@ def _marks(
 
 def _spans(ranges: Sequence[Mapping[str, Range] | None], axis: Measure, colour: str) -> dict[str, Any]:
     """The error bars of marks; none where a mark has no ranges."""
-    spans = [each[axis.name] if each else Range.exact(0.0) for each in ranges]
+    spans = [each and each[axis.name] for each in ranges]
     return {
-        "array": [(each.high - each.mid) / axis.size for each in spans],
-        "arrayminus": [(each.mid - each.low) / axis.size for each in spans],
+        "array": [(span.high - span.mid) / axis.size if span else 0.0 for span in spans],
+        "arrayminus": [(span.mid - span.low) / axis.size if span else 0.0 for span in spans],
         "color": colour,
     }
 

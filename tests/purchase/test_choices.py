@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,13 @@ from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
 from optimizer.purchase.as_json import purchase_json
 from optimizer.purchase.assumptions import assumptions
-from optimizer.purchase.campaign import Design, Requirements
+from optimizer.purchase.campaign import Campaign, Design, Requirements
 from optimizer.purchase.charts import (
     COST,
     TIME,
     _end,
     _log_axis,
+    _spans,
     cost_energy,
     phase_chart,
     time_cost,
@@ -36,7 +38,7 @@ from optimizer.purchase.designs.front import reference_point, shortlist
 from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_buy, resale
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
-from optimizer.purchase.designs.points import Excess, Workshop, figures_in
+from optimizer.purchase.designs.points import Excess, Point, Workshop, figures_in
 from optimizer.purchase.dossier import Dominance, Quote
 from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
@@ -50,6 +52,7 @@ from optimizer.purchase.price.catalogue import (
 from optimizer.purchase.ranges import Range, own_price, own_range
 from optimizer.purchase.report import MOST_ROWS, purchase_report
 from optimizer.purchase.staged import Delivery, by_kind, staged
+from optimizer.purchase.uncertainty import win_probability
 from optimizer.purchase.uncertainty.sensitivity import Swing, tornado
 from optimizer.purchase.uncertainty.win_probability import (
     CHEAP,
@@ -196,6 +199,31 @@ def test_a_choice_turns_where_the_costs_are_equal() -> None:
     assert break_evens(question, points, replace(asked, about="none of them")) == ()
     # What is the same for both turns nothing.
     assert break_evens(question, points, replace(asked, name="mfu", about="none")) == ()
+
+
+@pytest.mark.parametrize("between", ["third", "none"])
+def test_what_is_chosen_beyond_a_turn_is_what_is_chosen_right_after_it(
+    between: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 2 the first machine, up to 3 a third one or none within the limits, then another."""
+    question = campaign(
+        book=rented_at(h100=2.0 / 3600, b200=5.0 / 3600),
+        assumptions=tuple(
+            replace(item, value=Range(low=1.0, mid=1.0, high=5.0), grade="user") if item.name == "rent" else item
+            for item in assumptions(False)
+        ),
+    )
+    now, last = machine("h100", question=question), machine("b200", question=question)
+    third = replace(last) if between == "third" else None
+
+    def chosen(_: Campaign, points: Sequence[Point], asked: OpenQuestion, value: float | None) -> Point | None:
+        return now if value is None or value < 2 else third if value < 3 else last
+
+    monkeypatch.setattr(win_probability, "choice", chosen)
+    asked = OpenQuestion(name="rent", title="", about=now.design.title, worth=0.0, changes=0.0)
+    (turn,) = break_evens(question, (now, last), asked)
+    assert turn.value == pytest.approx(2.0)
+    assert turn.then is (third or last)
 
 
 def test_a_single_machine_is_not_judged_and_two_are() -> None:
@@ -673,3 +701,9 @@ def test_an_assumed_batch_is_one_that_the_gpus_can_share_and_ones_own_is_kept() 
     assert [assumed.sequences(gpus) for gpus in (1024, 1000)] == [2048, 2000]
     growing = replace(assumed, grows=True)
     assert growing.sequences(1024) * run.seq_len == pytest.approx(usual_tokens(1024), rel=0.1)
+
+
+def test_error_bars_reach_to_the_ends_of_a_range_and_are_none_without_one() -> None:
+    drawn = _spans([{COST.name: Range(low=1e6, mid=2e6, high=5e6)}, None], COST, "red")
+    assert [size * COST.size for size in drawn["array"]] == [3e6, 0.0]
+    assert [size * COST.size for size in drawn["arrayminus"]] == [1e6, 0.0]

@@ -70,7 +70,7 @@ class Cost:
     hosted: FloatArray  # activations on the host, for each micro-batch in flight [B]
 
 
-def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Cost]:
+def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray, *, timed: bool = True) -> dict[str, Cost]:
     """Costs of one of every kind for plans of distinct shapes; the head counts its pass for each MTP layer too.
 
     Args:
@@ -78,6 +78,7 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
         plans: of distinct shapes.
         few: those of them whose products and messages differ.
         rows: for each plan, which of the few is like it.
+        timed: else bytes are told alone, and all takes no time.
 
     Returns:
         Costs by kind, an entry for each of the plans.
@@ -86,20 +87,20 @@ def costs_of(job: Job, plans: Plans, few: Plans, rows: IntArray) -> dict[str, Co
     """
     model = job.model
     shapes, local = shapes_of(job, plans), computed_shapes(job, few)
-    head = _head_cost(job, shapes, local, rows)
+    head = _head_cost(job, shapes, local, rows, timed=timed)
     # The embedding takes no time that counts; its output is resident in flight, 2 t h / sp.
     embedding = replace(_free(len(plans)), resident=ELEMENT * shapes.tokens * model.hidden / shapes.sp)
-    embedding = _with_tower(embedding, job, plans, few, rows)
-    by_kind = {EMBEDDING: embedding, DENSE: _mean_cost(job, plans, shapes, local, rows, False)}
+    embedding = _with_tower(embedding, job, plans, few, rows, timed=timed)
+    by_kind = {EMBEDDING: embedding, DENSE: _mean_cost(job, plans, shapes, local, rows, moe=False, timed=timed)}
     if model.experts:
-        by_kind[MOE] = _mean_cost(job, plans, shapes, local, rows, True)
+        by_kind[MOE] = _mean_cost(job, plans, shapes, local, rows, moe=True, timed=timed)
     if model.mtp_layers:
         # An MTP layer is one more of the last kind, behind a projection of 2 hidden x hidden.
         by_kind[MTP] = _plus(by_kind.get(MOE, by_kind[DENSE]), head, 2.0 * model.hidden / model.vocab)
     return by_kind | {HEAD: _plus(_free(len(plans)), head, 1.0 + model.mtp_layers)}
 
 
-def _with_tower(embedding: Cost, job: Job, plans: Plans, few: Plans, rows: IntArray) -> Cost:
+def _with_tower(embedding: Cost, job: Job, plans: Plans, few: Plans, rows: IntArray, *, timed: bool) -> Cost:
     """The embedding with the passes of the vision tower over the image of each sequence.
 
     Its layers are those of a language model whose tokens are the patches, but that no mask halves their scores. Frozen,
@@ -118,7 +119,7 @@ def _with_tower(embedding: Cost, job: Job, plans: Plans, few: Plans, rows: IntAr
         loss="",
         lengths="",
     )
-    each = _layer_cost(own, plans, shapes_of(own, plans), computed_shapes(own, few), rows, moe=False)
+    each = _layer_cost(own, plans, shapes_of(own, plans), computed_shapes(own, few), rows, moe=False, timed=timed)
     passes = 1.0 if job.training_loss.teacher else job.forward_passes
     trained, whole = float(job.method.trains(VISION)), plans.recompute == RECOMPUTE.index("full")
     seen = {ATTENTION: 2.0 * (tower.whole_layers or tower.layers) / tower.layers}
@@ -155,11 +156,14 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
     )
 
 
-def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
+def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray, *, timed: bool) -> Cost:
     """The passes through the head and the loss, and the logits that it holds."""
     loss, features = job.training_loss, job.stack.features
     if loss.scored:
         return _free(len(rows))
+    untimed = replace(_free(len(rows)), static=logit_bytes(job, shapes))
+    if not timed:
+        return untimed
     own = loss.logits if features.loss_chunks else None  # kernels that never have all logits have none for such a loss
     more = job.forward_passes - 1.0
     passes = (
@@ -169,13 +173,12 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray) -> Cost:
     time, *others = (head_time(job, trained_layer(job, layer), local).take(rows) for layer in passes)
     alone = others[0] if others else time
     return replace(
-        _free(len(rows)),
+        untimed,
         forward={HEAD: time.forward.total + more * alone.forward.total},
         backward={HEAD: time.backward.total},
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy + more * alone.forward.busy,
         cover_backward=time.backward.busy,
-        static=logit_bytes(job, shapes),
     )
 
 
@@ -213,13 +216,15 @@ def weight_share(job: Job) -> float:
     return 0.0 if job.method.freezes else 0.5
 
 
-def _mean_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
+def _mean_cost(
+    job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, *, moe: bool, timed: bool
+) -> Cost:
     """A layer with experts, or one without, in the mean of those that mix tokens differently: they recur every few
     layers, so that stages hold as many of each; and of those that are trained differently, in one stage. While a layer
     is recomputed, the largest of them is.
     """
     jobs, shares = zip(*job.layers_alike(moe), strict=True)
-    costs = [_layer_cost(each, plans, shapes, local, rows, moe) for each in jobs]
+    costs = [_layer_cost(each, plans, shapes, local, rows, moe=moe, timed=timed) for each in jobs]
     if len(costs) == 1:
         return costs[0]
     columns: dict[str, Any] = {}
@@ -244,25 +249,19 @@ def job_of(job: Job, kind: LayerKind) -> Job:
     return job if kind.model is job.model else replace(job, model=kind.model)
 
 
-def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, moe: bool) -> Cost:
+def _layer_cost(
+    job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: IntArray, *, moe: bool, timed: bool
+) -> Cost:
     """A layer of a model of one kind for plans of distinct shapes, whose products and messages the few determine.
 
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
-    model, stack = job.model, job.stack
-    lean = without_full(plans.recompute)
-    table = activations_of(job, model, shapes, moe)
-    away, factor = (stack.features.selective_on_host, stack.features.hosted_checkpoints), stack["activation_factor"]
-    spared, recomputed = (
-        resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
-    )
-    gathered = [np.zeros(len(plans))] * 2
-    if stack.features.keeps_gathered:
-        width = 1.0 if job.quantised else 2.0
-        gathered = [gathered_inputs(model, shapes, moe, width, mode) for mode in (lean, plans.recompute)]
-    hosted = hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else np.zeros(len(plans))
-    operators, named = layer_operators(model, local, job.software, moe, job.row_multiple), modules_in(plans.recompute)
-    layer = trained_layer(job, operators)
+    lean, reached = without_full(plans.recompute), job.reached < job.model.layers
+    held: dict[str, Any] = _layer_bytes(job, plans, shapes, lean, moe)
+    if not timed:
+        return replace(_free(len(plans)), **held) if reached else _free(len(plans))
+    operators = layer_operators(job.model, local, job.software, moe, job.row_multiple)
+    layer, named = trained_layer(job, operators), modules_in(plans.recompute)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
     ahead = job.forward_passes
     more, whole, terms = time.recomputation(lean), (plans.recompute != lean).astype(np.float64), {}
@@ -273,8 +272,8 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
             time.full.terms[name],
         )
     passes = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(hosted):
-        passes = host_passes(job, time, more, hosted, plans.ep * plans.etp <= job.cluster.scale_up_size)
+    if np.any(held["hosted"]):
+        passes = host_passes(job, time, more, held["hosted"], plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
     cost = Cost(
         forward={name: parts[0] for name, parts in terms.items()},
@@ -290,14 +289,31 @@ def _layer_cost(job: Job, plans: Plans, shapes: Shapes, local: Shapes, rows: Int
         hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        resident=spared.each * factor + gathered[0],
-        resident_recomputed=recomputed.each * factor + gathered[1],
-        recomputing=spared.recomputing * factor,
-        recomputing_whole=whole * recomputed.recomputing * factor,
-        static=np.zeros(len(plans)),
-        hosted=hosted,
+        **held,
     )
-    return cost if job.reached < model.layers else _forward_alone(cost, ahead * time.forward.hidden)
+    return cost if reached else _forward_alone(cost, ahead * time.forward.hidden)
+
+
+def _layer_bytes(job: Job, plans: Plans, shapes: Shapes, lean: IntArray, moe: bool) -> dict[str, FloatArray]:
+    """The columns of a layer's Cost that are bytes; `lean` is how it recomputes where it is spared."""
+    model, stack, nothing = job.model, job.stack, np.zeros(len(plans))
+    table = activations_of(job, model, shapes, moe)
+    away, factor = (stack.features.selective_on_host, stack.features.hosted_checkpoints), stack["activation_factor"]
+    spared, recomputed = (
+        resident_bytes(table, mode, plans.activation_offload, *away) for mode in (lean, plans.recompute)
+    )
+    gathered = [nothing, nothing]
+    if stack.features.keeps_gathered:
+        width = 1.0 if job.quantised else 2.0
+        gathered = [gathered_inputs(model, shapes, moe, width, mode) for mode in (lean, plans.recompute)]
+    return {
+        "resident": spared.each * factor + gathered[0],
+        "resident_recomputed": recomputed.each * factor + gathered[1],
+        "recomputing": spared.recomputing * factor,
+        "recomputing_whole": (plans.recompute != lean) * recomputed.recomputing * factor,
+        "static": nothing,
+        "hosted": hosted_bytes(job, plans, shapes, moe) if np.any(offloads_activations(job, plans)) else nothing,
+    }
 
 
 def _forward_alone(cost: Cost, hidden: FloatArray) -> Cost:

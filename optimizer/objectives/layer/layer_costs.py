@@ -186,8 +186,8 @@ class LayerCosts(Rows):
         return cls(job=cost_batches[0].job, plans=plans, by_kind=by_kind, stage_terms=stage_terms, replicas=replicas)
 
 
-def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
-    """The layer costs of these plans.
+def layer_costs_of(job: Job, plans: Plans, *, timed: bool = True) -> LayerCosts:
+    """The layer costs of these plans; bytes alone where they are not `timed`, which takes half as long.
 
     Raises InputError when the device has no units for the job's dtype.
     """
@@ -195,14 +195,17 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
     few, rows = distinct(some, SHAPE_KEYS)
     layers, layer_rows = distinct(few, layer_keys(job))
     one_of, replicas = distinct(some, REPLICA_KEYS)
-    senders, sent = distinct(some, TRANSFER_KEYS)
-    costs = costs_of(job, few, layers, layer_rows)
+    costs = costs_of(job, few, layers, layer_rows, timed=timed)
     elements = local_elements(job, one_of)
-    exposures = sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
+    exposures = (
+        sharded_exposures(job, some, one_of, replicas, elements, covers(costs, rows))
+        if timed
+        else dict.fromkeys(costs, Exposure.none(len(some)))
+    )
     shape_of, replica_of, paired = rows[at], replicas[at], paired_share(plans)
     by_kind = {}
     for kind, cost in costs.items():
-        waits = _waits(job, some, cost, rows) if kind in LAYERS else None
+        waits = _waits(job, some, cost, rows) if timed and kind in LAYERS else None
         by_kind[kind] = KindCosts(
             cost=cost,
             rows=shape_of,
@@ -216,7 +219,7 @@ def layer_costs_of(job: Job, plans: Plans) -> LayerCosts:
         job=job,
         plans=plans,
         by_kind=by_kind,
-        stage_terms=stage_extras(job, plans, senders, sent[at]),
+        stage_terms=stage_extras(job, plans, some, at) if timed else {},
         replicas=Replicas(plans=one_of, rows=replica_of, whole=whole_model(job.model, elements)),
     )
 
@@ -246,14 +249,16 @@ def covers(costs: Mapping[str, Cost], rows: IntArray) -> dict[str, Covers]:
     return by_kind
 
 
-def stage_extras(job: Job, plans: Plans, senders: Plans, rows: IntArray) -> dict[str, FloatArray]:
+def stage_extras(job: Job, plans: Plans, some: Plans, at: IntArray) -> dict[str, FloatArray]:
     """Seconds per micro-batch that every pipeline stage spends outside its layers: transfers and host overhead.
 
     Each virtual stage sends activations forward and gradients back: 2 vpp x transfer x (1 - p2p_overlap); activations
-    in every forward pass of the loss. `senders` are the plans whose transfers differ, `rows` the one of each plan.
+    in every forward pass of the loss. `some` are the plans whose layers differ, `at` the one of each plan.
 
     Source: Narayanan et al., arXiv 2104.04473, section 2.2.
     """
+    senders, rows = distinct(some, TRANSFER_KEYS)
+    rows = rows[at]
     sent = sum((message.seconds(job) for message in boundary_messages(job, senders)), np.zeros(len(senders)))
     return {
         "pp_communication": plans.vpp * sent[rows] * (1 - job.stack["p2p_overlap"]) * (1.0 + job.forward_passes) / 2.0,

@@ -7,14 +7,14 @@ the lesser of two such sums, which makes the whole convex in the layers of a sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from optimizer.job.job import Job
-from optimizer.job.plan import KnobColumns, Knobs, Plans
+from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
@@ -287,18 +287,35 @@ def _rates(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | Kno
     share = rate_of_share(knobs.comm_sm_share)
     nothing = np.zeros(len(plans))
     columns: dict[str, FloatArray] = {}
+    some, which = _distinct_buckets(knobs)
     for group in groups:
-        buckets = buckets_of(job, plans, group, knobs)
+        buckets = buckets_of(job, plans, group, some)
         reduce, gather = (
-            sum((message.seconds(job) for message in messages), nothing) / share
+            sum((message.seconds(job) for message in messages), np.zeros(buckets.shape))[which] / share
             for messages in (gradient_messages(job, plans, group, buckets), weight_messages(plans, group, buckets))
         )
         gather = gather + sliced_seconds(job, plans, group)
         columns[f"reduce_{group.part}"], columns[f"gather_{group.part}"] = reduce, gather
-        columns[f"hideable_{group.part}"] = 1.0 - 1.0 / buckets
+        columns[f"hideable_{group.part}"] = (1.0 - 1.0 / buckets)[which]
         columns[f"updated_{group.part}"] = 1.0 / np.where(plans.zero_stage >= 1, group.shards, 1.0)
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
     return ElementRates(**{f.name: spread(columns.get(f.name, nothing), shape) for f in fields(ElementRates)})
+
+
+def _distinct_buckets(knobs: Knobs | KnobColumns) -> tuple[Knobs | KnobColumns, IntArray | slice]:
+    """The settings with rows of unlike buckets alone, and for each row the one like it: what travels hangs on no other.
+
+    >>> bucket = np.array([[1e6, 2e6], [4e6, 4e6], [1e6, 2e6]])
+    >>> some, which = _distinct_buckets(KnobColumns(bucket=bucket, comm_sm_share=bucket, offload=bucket))
+    >>> some.bucket.tolist(), which.tolist()
+    ([[1000000.0, 2000000.0], [4000000.0, 4000000.0]], [0, 1, 0])
+    """
+    if isinstance(knobs, Knobs) or knobs.bucket.ndim == 1:
+        return knobs, slice(None)
+    rows: dict[bytes, int] = {}
+    which = np.array([rows.setdefault(row.tobytes(), len(rows)) for row in knobs.bucket])
+    first = np.unique(which, return_index=True)[1]
+    return replace(knobs, bucket=knobs.bucket[first]), which
 
 
 def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Knobs | KnobColumns) -> Iterator[Message]:

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from optimizer.job.fields import FAST
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.known import MEMORY
 from optimizer.objectives.arrays import FloatArray
@@ -84,9 +85,10 @@ def chances(job: Job, reserved: FloatArray) -> FloatArray:
 def memory_error(job: Job) -> tuple[float, float]:
     """Mean and standard deviation of log(reserved / predicted) of any plan of the job [1].
 
-    One pair for all of them, as their margin must be, and for all limits on them; intervals are those of a plan.
+    One pair for all of them, as their margin must be, whatever limits them or is preferred; intervals are those of a
+    plan.
     """
-    return _memory_error(replace(job, limits=Limits()))
+    return _memory_error(replace(job, limits=Limits(), prefer=FAST))
 
 
 @lru_cache(maxsize=256)

@@ -75,9 +75,14 @@ class ConflictQuestion:
         """Whether some plan satisfies these rules; a Numbered rule left out may be satisfied by another job."""
         if self.holds(rules):
             return True
-        names = {rule.name for rule in rules}
-        absent = [rule for rule in self.rules() if rule.name not in names and isinstance(rule, NumberRule)]
-        return any(self.nearest(rule, names) is not None for rule in absent)
+        names, every = {rule.name for rule in rules}, self.rules()
+        absent = [rule for rule in every if rule.name not in names and isinstance(rule, NumberRule)]
+        # A job that has a plan under every rule, which is asked for anyhow where they clash, has one under these.
+        return any(
+            self.nearest(rule, asked) is not None
+            for rule in absent
+            for asked in ({other.name for other in every if other is not rule}, names)
+        )
 
     def nearest(self, rule: NumberRule, names: set[str]) -> Job | None:
         """The job with the nearest number that gives it a plan under the rules so named and the rule itself."""

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from optimizer.constraints.pins import Pin
-from optimizer.constraints.rule import Rule, nearest_first
+from optimizer.constraints.rule import BoolArray, Rule, nearest_first
 from optimizer.constraints.space import domains
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, IntArray, Plans
 from optimizer.job.variables import VARIABLES
+from optimizer.objectives.arrays import distinct
+from optimizer.objectives.pipeline.stages import FULL
 from optimizer.search.lattice.deadline import NEVER, Deadline
 from optimizer.search.lattice.enumerate import plans_of, walk
 from optimizer.search.layouts.least_memory import LeastMemory
 
 FIRST, GROWTH, MOST = 16, 4, 4096  # numbers looked at together: so many, then more, at most so many
-PAIRED = 16  # numbers of GPUs that are looked at together with every batch near the job's
+PAIRED = 64  # numbers of GPUs that are looked at together with every batch near the job's
 NEAR_BATCH = 10  # the batch may move by one part in so many with the number of GPUs
 FEW = 2**10  # most combinations of values that one rule is asked about by itself
 COUNTS = ("micro_batch", "num_microbatches")
@@ -92,10 +95,28 @@ class Numbers:
         the host what several would hold whole, and is looked at as well.
         """
         values, most = self._values(counts, batches), int(batches.max())
-        of_least_memory = self._least_memory({"dp": tuple({1, most}), "num_microbatches": (most,), **values})
+        of_least_memory = self._least_memory({"num_microbatches": (most,), **values})
+        replicas = values.get("dp", (most, 1))
         plans = walk(self.job, self._rules("dp"), of_least_memory, deadline=self.deadline)
-        nearest_yet = [self._fitting(some, np.ones_like(some.dp)) for some in plans]
+        nearest_yet = [self._of_fitting_shapes(some, replicas) for some in plans]
         return unique(plans.tp * plans.cp * plans.pp for plans in nearest_yet), narrowed(values, nearest_yet)
+
+    def _of_fitting_shapes(self, plans: Plans, replicas: Sequence[int]) -> Plans:
+        """Those whose tp, cp and pp may fit in memory with one micro-batch and some of these replicas, the usually
+        leanest plan of each shape looked at before the others.
+        """
+        if self.memory is None or not len(plans):
+            return plans
+        shape = distinct(plans, ("tp", "cp", "pp"))[1]
+        order = np.lexsort((plans.vpp, plans.recompute != FULL, ~plans.sequence_parallel, -plans.zero_stage, shape))
+        leanest = order[np.unique(shape[order], return_index=True)[1]]
+        able = np.zeros(len(leanest), dtype=np.bool_)
+        alone = (plans.zero_stage == 0) & (plans.cp == 1)
+        for dp, part in product(replicas, (leanest, order)):
+            part = part[~able[shape[part]] & ((dp == replicas[0]) | alone[part])]
+            some = replace(plans.take(part), dp=np.full(len(part), dp))
+            able[shape[part[self._may_fit(some, np.ones_like(some.dp))]]] = True
+        return plans.take(able[shape])
 
     def screened(self, counts: IntArray, batches: IntArray, values: Values) -> tuple[IntArray, Values]:
         """Those of these numbers of GPUs, and of the values, with which some of these batches may give a plan.
@@ -110,7 +131,8 @@ class Numbers:
         for plans in walk(job, self._rules(), self._least_memory(values), gpus=counts, deadline=self.deadline):
             fewest = -(-least // plans.dp)
             enough = plans.dp * fewest <= most
-            nearest_yet.append(self._fitting(plans.take(enough), fewest[enough]))
+            plans, fewest = plans.take(enough), fewest[enough]
+            nearest_yet.append(plans.take(self._may_fit(plans, fewest)))
         return counts[np.isin(counts, unique(plans.gpus for plans in nearest_yet))], narrowed(values, nearest_yet)
 
     def _paired(self, counts: IntArray, values: Values, batches: IntArray) -> Job | None:
@@ -128,7 +150,7 @@ class Numbers:
             return None
         nearest_yet = set[tuple[int, int]]()
         for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches, deadline=self.deadline):
-            fitting = self._fitting(plans, plans.num_microbatches)
+            fitting = plans.take(self._may_fit(plans, plans.num_microbatches))
             pairs = np.unique(np.stack([fitting.gpus, fitting.global_batch]), axis=1)
             nearest_yet |= set(map(tuple, pairs.T.tolist()))
         gpus, batch = self.job.gpus, self.job.global_batch
@@ -173,14 +195,13 @@ class Numbers:
         """The rules, without those about the options where memory does not count."""
         return [rule for rule in self.rules if self.memory or OPTIONS.keys().isdisjoint(rule.variables)]
 
-    def _fitting(self, plans: Plans, fewest: IntArray) -> Plans:
-        """The plans that may fit in memory with so many micro-batches, or the fewest that were asked for."""
+    def _may_fit(self, plans: Plans, fewest: IntArray) -> BoolArray:
+        """Plans that may fit in memory with so many micro-batches, or the fewest that were asked for."""
         if self.memory is None or not len(plans):
-            return plans
+            return np.ones(len(plans), dtype=np.bool_)
         for pin in self._asked():
             fewest = np.maximum(fewest, pin.low)
-        plans = replace(plans, num_microbatches=fewest)
-        return plans.take(self.memory.possible(self.job, plans))
+        return self.memory.possible(self.job, replace(plans, num_microbatches=fewest))
 
     def _free(self, *names: str) -> bool:
         """Whether the job asks for no values of these variables."""

@@ -45,7 +45,8 @@ def prove(
     """The plan of the least value under the rules, each posted under a literal of its own name.
 
     The plans need not satisfy the rules: rejecting those that do not is the solver's part. `fits` says which fit in
-    memory, else the rule's own check. Raises OptimizerError where what was posted allows another plan than the check.
+    memory, of which it has no reading of its own: the others are false from the start. Without it the rule's own check
+    counts. Raises OptimizerError where what was posted allows another plan than the check.
     """
     fitting = values if fits is None or not fits.any() else values[fits]
     unit = float(fitting.min()) / RESOLUTION
@@ -53,9 +54,11 @@ def prove(
     program = program_of(job, rules, plans, fits)
     _compare(job, rules, plans, program)
     program.enforce()
-    program.minimise(list(zip(program.points, costs.tolist(), strict=True)))
+    possible = np.arange(len(plans)) if fits is None else np.flatnonzero(fits)
+    points = np.array(program.points)[possible].tolist()
+    program.minimise(list(zip(points, costs[possible].tolist(), strict=True)))
     if hint >= 0:
-        program.hint(dict.fromkeys(program.points, 0) | {program.points[hint]: 1})
+        program.hint({program.points[hint]: 1})
     # One of the points is true: propagation decides them in less time than presolve takes.
     solution = program.solve(seed, time_limit, prepare=False)
     if solution.values is None or solution.status != OPTIMAL:
@@ -81,7 +84,7 @@ def program_of(job: Job, rules: Sequence[Rule], plans: Plans, fits: BoolArray | 
     """Variables over the plans' values, a literal for every plan, and every rule."""
     columns = _columns(plans)
     program = Program({name: different(column).tolist() for name, column in columns.items()})
-    program.hold(columns)
+    program.hold(columns, fits)
     for rule in rules:
         if isinstance(rule, Memory):
             rule = replace(rule, fits=rule.check(job, plans) if fits is None else fits)

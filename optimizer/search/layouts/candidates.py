@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
@@ -158,7 +157,8 @@ def _class(
         low = part[values[part] * factor < search.limit]
         if len(low):
             own = _known(search, layer_costs.take(low), floor.take(low), numbers[low])
-            values[low] = _visit(search, _prospects(search, own, numbers[low], factor), numbers[low]) / factor
+            prospects = ((prospects_of(own), scale) for prospects_of, scale in _prospects(search, own, factor))
+            values[low] = _visit(search, prospects, numbers[low]) / factor
     search.undecided.append(float(np.min(bounds[waiting], initial=np.inf)) * factor)
     return values
 
@@ -194,23 +194,35 @@ def place(
     floors_of_all = _own(search, layer_costs)
     # The safest class first: what is found there for all plans spares most of the others.
     every = (
-        (floors, prospects, scale)
+        (floors, prospects_of, scale)
         for each in reversed(risk_classes(job))
         for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
-        for prospects, scale in _prospects(search, floors, numbers, each.factor)
+        for prospects_of, scale in _prospects(search, floors, each.factor)
     )
-    alone = [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers]
+    alone, may_fit = (
+        [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers],
+        _fit_at_all(floors_of_all),
+    )
     for floors, prospects_of, scale in every:
-        search.limit = max((each.limit for each in alone), default=np.inf)
-        if all(floors.least[index] * scale >= of_plan.limit for index, of_plan in enumerate(alone)):
+        limits = np.array([each.limit for each in alone])
+        open_plans = np.flatnonzero(may_fit & (floors.least * scale < limits))
+        if not len(open_plans):
             continue
-        some = prospects_of()
-        for index, of_plan in enumerate(alone):
+        search.limit = float(limits.max())
+        some = prospects_of(floors.take(open_plans))
+        for place, number in enumerate(open_plans.tolist()):
             if search.expired():
                 return tuple(takewhile(lambda best: best is not None, (each.best for each in alone)))
-            if floors.least[index] * scale < of_plan.limit:
-                _visit(of_plan, [(partial(some.take, np.flatnonzero(some.plan == index)), scale)], numbers)
+            of_plan = some.take(np.flatnonzero(some.plan == place))
+            _visit(alone[number], [(of_plan, scale)], numbers[open_plans])
     return tuple(each.best for each in alone)
+
+
+def _fit_at_all(floors: PlanFloors) -> BoolArray:
+    """Plans of which some layout may fit at the largest risk, with as much of the optimizer on the host as may be."""
+    layer_costs = at_risk(floors.layer_costs, risk_classes(floors.job)[0].risk)
+    none, most = np.zeros(len(layer_costs)), most_offload(layer_costs)
+    return np.isfinite(floors.of(layer_costs).bounds(np.arange(len(layer_costs)), none, most, np.inf))
 
 
 def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even: float, best: float) -> LayoutBounds:
@@ -268,49 +280,44 @@ def _undecided(
     own = _own(search, layer_costs, floor)
     return {
         int(plan)
-        for prospects, scale in _prospects(search, own, numbers, factor)
-        for some in (prospects(),)
+        for prospects_of, scale in _prospects(search, own, factor)
+        for some in (prospects_of(own),)
         for plan in some.plan[some.bounds * scale < search.limit]
     }
 
 
 def _prospects(
-    search: _Search, own: PlanFloors, numbers: IntArray, factor: float
-) -> Iterator[tuple[Callable[[], Prospects], float]]:
-    """Plans at the fixed settings; or at their own, with nothing on the host and then with something there, found when
-    they are asked for. Beside them what their bounds are multiplied with: the `factor` of the class of risk, and that
-    of an optimizer on the host. `numbers` are those of the plans in the lattice.
+    search: _Search, own: PlanFloors, factor: float
+) -> Iterator[tuple[Callable[[PlanFloors], Prospects], float]]:
+    """What makes prospects of plans like these at the fixed settings; or at their own, with nothing on the host and
+    then with something there. Beside it what their bounds are multiplied with: the `factor` of the class of risk, and
+    that of an optimizer on the host.
     """
     fixed, job = search.tuning.fixed, own.job
     hosting = factor * float(objective_of(job).layout(job, own.layer_costs.plans.take(np.zeros(1, np.int64)), 1.0)[0])
-    zero = np.zeros(len(own.layer_costs))
     if fixed is not None:
         scale = hosting if fixed.offload else factor
-        yield lambda: prospects_at(own, zero + fixed.offload, search.limit / scale), scale
+        yield (
+            lambda some: prospects_at(some, np.full(len(some.layer_costs), fixed.offload), search.limit / scale),
+            scale,
+        )
         return
     if slower_on_host(job) or hosting > factor:
-        yield lambda: prospects_at(own, zero, search.limit / factor), factor
-    if not slower_on_host(job):
-        yield lambda: prospects_at(own, most_offload(own.layer_costs), search.limit / hosting), hosting
-        return
-
-    def hosted() -> Prospects:
-        return some_on_host(own, search.limit / hosting)
-
-    yield hosted, hosting
+        yield lambda some: prospects_at(some, np.zeros(len(some.layer_costs)), search.limit / factor), factor
+    if slower_on_host(job):
+        yield lambda some: some_on_host(some, search.limit / hosting), hosting
+    else:
+        yield lambda some: prospects_at(some, most_offload(some.layer_costs), search.limit / hosting), hosting
 
 
-def _visit(
-    search: _Search, prospects: Iterable[tuple[Callable[[], Prospects], float]], numbers: IntArray
-) -> FloatArray:
+def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], numbers: IntArray) -> FloatArray:
     """Assign the layers of plans whose bound stays below the best, the lowest bound first; `numbers` are theirs in the
     lattice.
 
     For each plan the value of its layout, or one that none of its layouts beats [unit of objective].
     """
     least = np.full(len(numbers), np.inf)
-    for prospects_of, scale in prospects:
-        some = prospects_of()
+    for some, scale in prospects:
         bounds = some.bounds * scale
         for position in _next(search, some, bounds, scale):
             if search.expired():

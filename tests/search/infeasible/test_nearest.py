@@ -146,6 +146,20 @@ def test_nothing_nearer_works_for_large_models(model: str, gpus: int, batch: int
             assert not question.holds_for(replace(job, **{number: value}), names), value
 
 
+def test_replicas_that_share_weights_are_looked_at_where_one_alone_does_not_fit() -> None:
+    """Llama-3 70B without model parallelism fits where thousands of replicas shard its weights, and on no GPU alone."""
+    job = Job(
+        model=load_model("llama3-70b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=16_384,
+        seq_len=2048,
+        global_batch=2048,
+    ).with_limits(fixed={"tp": 1, "cp": 1, "pp": 1})
+    relaxations = {clash.rule: clash.relaxation for clash in conflict(job)}
+    assert relaxations["gpu-product"] == "16,384 -> 2,248 GPUs with a global batch of 2,248"
+
+
 def test_what_was_looked_at_is_said_where_nothing_is_enough() -> None:
     """12 heads cannot be split over 5 ranks on any number of GPUs."""
     clashes = {clash.rule: clash for clash in conflict(small_job(8, fixed={"tp": 5}))}

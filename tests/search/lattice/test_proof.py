@@ -59,6 +59,11 @@ def test_the_optimum_over_the_whole_lattice_is_that_of_numpy(job: Job) -> None:
     fits = costs.reserved <= safe_memory(job)
     proof = prove(job, (*structural(job), Memory()), plans, costs.step_time)
     assert proof.proven
+    told = prove(job, (*structural(job), Memory()), plans, costs.step_time, fits=fits)
+    assert told.proven
+    assert told.bound == pytest.approx(proof.bound, rel=1e-7)
+    assert (told.point >= 0) == fits.any()
+    assert told.point < 0 or fits[told.point]
     if not fits.any():
         assert proof.point == -1
         assert proof.bound == np.inf

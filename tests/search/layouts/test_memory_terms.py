@@ -9,6 +9,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
@@ -16,12 +18,12 @@ from optimizer.job.model import Experts, Model
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.recomputation import MODES, MODULES
 from optimizer.job.stack import Features
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, mapped
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, LAYERS, MOE, placed_stages
 from optimizer.objectives.step.explain import explain
-from optimizer.objectives.step.host_memory import on_host
-from optimizer.objectives.step.linear_stage import stage_memory
+from optimizer.objectives.step.host_memory import most_offload, on_host
+from optimizer.objectives.step.linear_stage import linear_stage, stage_memory
 from optimizer.objectives.step.memory_term import MemoryTerm, memory_term
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.safe_memory import chance_to_fit, safe_memory
@@ -32,7 +34,7 @@ from optimizer.search.layouts.solve.layout import best_assignment, placed_layout
 from optimizer.search.layouts.solve.least_memory import fitting_layout, least_memory_layout
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE as SMALL
-from tests.search.jobs import MIXTURE, ZERO_BUBBLE, small_job
+from tests.search.jobs import MIXTURE, ZERO_BUBBLE, jobs, small_job
 from tests.thorough import cases, sampled
 
 EVERYTHING = Features(
@@ -55,6 +57,25 @@ MODELS: tuple[Model, ...] = (
     replace(MIXTURE, mtp_layers=1),
     replace(MIXTURE, experts=Experts(count=8, top_k=2, ffn_hidden=1024, every=2)),
 )
+
+
+@settings(max_examples=cases(60, sample=8), deadline=None)
+@given(jobs(), st.sampled_from([0.0, 0.3]))
+def test_bytes_are_the_same_where_no_time_is_told(job: Job, offload: float) -> None:
+    plans = next(lattice(job, [rule for rule in structural(job) if rule.name != "bubble"], chunk=500), None)
+    assume(plans is not None)
+    assert plans is not None
+    timed, untimed = (layer_costs_of(job, plans, timed=each) for each in (True, False))
+    for here, there in zip(leaves(linear_stage(timed, offload)), leaves(linear_stage(untimed, offload)), strict=True):
+        np.testing.assert_array_equal(here, there)
+    np.testing.assert_array_equal(most_offload(timed), most_offload(untimed))
+
+
+def leaves(value: object) -> list[FloatArray]:
+    """Every column of what many plans take."""
+    columns: list[FloatArray] = []
+    mapped(value, columns.append)
+    return columns
 
 
 def of_stage(layer_costs: LayerCosts) -> FloatArray:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optimizer.constraints.rules.every import structural
 from optimizer.job.fields import EXPECTED, FAST
 from optimizer.job.job import Job
+from optimizer.job.plan import Plans
 from optimizer.job.stack import RECOMPUTE_BY, Features
 from optimizer.objectives.minimised.registry import objective_of
-from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.layouts import candidates
-from optimizer.search.layouts.candidates import lay_out
+from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import DENSE, MIXTURE, small_job
 
@@ -36,6 +38,17 @@ def test_one_stage_that_does_not_fit_is_not_laid_out(model: Any, by: str, monkey
         lay_out(job, Space(job, structural(job)))
     assert visited
     assert float("inf") not in visited
+
+
+def test_runners_up_that_fit_nowhere_are_left_out_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = Features(recompute=("none", "full"), zero_stages=(0, 1))
+    job = replace(small_job(8, features=features, hbm=4.5e9), prefer=EXPECTED)
+    plans = Plans.joined(list(lattice(job, structural(job))))
+    some = plans.take(np.arange(0, len(plans), max(1, len(plans) // 24)))
+    placed = place(job, some)
+    assert 0 < sum(best is None for best in placed) < len(placed)
+    monkeypatch.setattr(candidates, "_fit_at_all", lambda floors: np.ones(len(floors.layer_costs), dtype=np.bool_))
+    assert place(job, some) == placed
 
 
 @pytest.mark.parametrize("prefer", [EXPECTED, FAST])
