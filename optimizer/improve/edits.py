@@ -31,7 +31,8 @@ class Improvement:
     """What a launch is worth and the way up: single edits, best first, the best pair, and all changes to the best plan.
 
     The best is what is expected to gain most; edits that are not sure to fit come after all others. `pair` and `best`
-    are None where nothing is gained by them over the best that needs fewer changes.
+    are None where nothing is gained by them over the best that needs fewer changes. `beyond` is a better one
+    than `best` that the files cannot say.
     """
 
     question: LaunchAsRead
@@ -39,6 +40,12 @@ class Improvement:
     edits: tuple[Edit, ...]
     pair: Edit | None
     best: Edit | None
+    beyond: Edit | None = None
+
+    @property
+    def every(self) -> tuple[Edit, ...]:
+        """All edits that the files can say."""
+        return (*self.edits, *(edit for edit in (self.pair, self.best) if edit))
 
 
 def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
