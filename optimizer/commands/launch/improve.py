@@ -114,7 +114,7 @@ def beyond_of(improvement: Improvement, source: Source) -> str:
         return ""
     why = source.lacking(changes_of(source, improvement.question, beyond))
     instead = f", not {best.gain:.1%}" if best else ""
-    return f"{why}; with them {beyond.gain:.1%} more is in reach{instead}: {changes_text(beyond)}"
+    return f"{why}; but for that, {beyond.gain:.1%} more is in reach{instead}: {changes_text(beyond)}"
 
 
 def patch_of(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls, take: str) -> str:
