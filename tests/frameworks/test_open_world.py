@@ -599,7 +599,9 @@ def test_fsdp_of_pytorch_overlaps_what_it_gathers_without_flags_of_megatron() ->
     assert not any({*overlaps} & edit.names for edit in edits if edit.after.plan.zero_stage == 3)
 
 
-@pytest.mark.parametrize("connections", ["", "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"])
+@pytest.mark.parametrize(
+    "connections", ["", "export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "CUDA_DEVICE_MAX_CONNECTIONS=${CONNECTIONS:-1}\n"]
+)
 def test_no_patch_has_fsdp_where_megatron_refuses_it(connections: str) -> None:
     source = read_launch([File("train.sh", f"{connections}{FLAGS} --use-distributed-optimizer\n".encode())])
     asked = launch_as_read(source.launch, Controls(), "train.sh")
@@ -657,6 +659,19 @@ def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> No
     with pytest.raises(InvalidFile, match="--root FOLDER"):
         read_launch(read_files([str(path)]), 8)
     assert read_launch(read_files([str(path)], root=str(tmp_path)), 8).launch.settings["zero_stage"] == 3
+
+
+def test_what_a_script_sources_by_the_path_of_its_own_machine_is_found_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "cluster.env").write_text(launches.ENVIRONMENT)
+    (path := tmp_path / "jobs" / "train.sh").write_text(
+        launches.SOURCING.replace('"$(dirname "$0")/', '"/scratch/$USER/repo/configs/')
+    )
+    with pytest.raises(InvalidFile, match=r"it sources cluster\.env, not found here: .*--root FOLDER") as raised:
+        read_launch(read_files([str(path)]))
+    assert len(raised.value.problems) == 2  # each once
+    assert read_launch(read_files([str(path)], root=str(tmp_path))).launch.settings["tp"] == 4
 
 
 @pytest.mark.parametrize(

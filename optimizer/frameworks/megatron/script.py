@@ -48,7 +48,7 @@ NOTHING_TRAINS = (
     "--micro-batch-size, or with a config of another framework, given too or beside the script"
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
-ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?1\b", re.MULTILINE)
+ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
