@@ -15,10 +15,10 @@ from pathlib import Path
 from optimizer.base.errors import InputError, OptimizerError
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_files, read_launch, with_followed
-from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from optimizer.improve.report import headline
 from optimizer.improve.state import current_state
+from optimizer.improve.writable import improve_files
 
 ROUNDED = 0.01  # of a gain: buckets are counted in whole parameters
 SHOWN = 160  # characters of a reason
@@ -42,7 +42,7 @@ def launch_row(names: Sequence[str], controls: Controls, out: Path | None = None
         question = launch_as_read(source.launch, controls, names[0])
     except OptimizerError as error:
         return "refused", " ".join(str(error).split()), "-"
-    improvement = improve(question)
+    improvement = improve_files(question, source)
     title = headline(improvement, [Path(names[0]).name]).partition(": ")[2]
     edit = improvement.best or improvement.pair or next((each for each in improvement.edits if each.sure), None)
     if edit is None or source.launch.unpriced:

@@ -57,6 +57,7 @@ KINDS: Mapping[str, str] = {
     ".yml": "yaml",
 }
 PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
+UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
@@ -225,7 +226,10 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
     except InvalidFile as error:
-        raise InvalidFile(script.name, [*error.problems, *away]) if away else error from None
+        problems = [*dict.fromkeys(error.problems)]
+        away += _unread(script, reading.missing) if any(map(UNTOLD.search, problems)) else []
+        changed = [*problems, *away] != [*error.problems]
+        raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
     return source
 
@@ -379,6 +383,13 @@ def _away(script: File, paths: Sequence[str]) -> list[str]:
     return [f"nothing of {path}, which {advice}" for path in there]
 
 
+def _unread(script: File, paths: Sequence[str]) -> list[str]:
+    """A sentence for the files that a script sources and that are not here."""
+    names = dict.fromkeys(Path(path).name for path in paths if not any(_named(script, path)))
+    advice = "not found here: give what it lies in by --root FOLDER, or each file after the script"
+    return [f"it sources {', '.join(names)}, {advice}"] if names else []
+
+
 def _lying(script: File, path: str) -> Path | None:
     """A file that a file names and may read: it lies in its folder, or in its root; None without one."""
     homes: list[str | Path] = [Path(script.name).parent, *filter(None, [script.root])]
@@ -386,10 +397,11 @@ def _lying(script: File, path: str) -> Path | None:
 
 
 def _named(script: File, path: str) -> Iterator[Path]:
-    """The files that a script can mean by a path: from its folder, beside it, or from its root."""
-    folder, name = Path(script.name).parent, Path(path).name
-    rooted = [Path(script.root) / path] if script.root else []
-    places = [folder / path, folder / name, *rooted] if not path.startswith(("/", "$")) else [folder / name]
+    """The files that a script can mean by a path: from its folder, beside it, or from its root, wherever that was."""
+    folder, parts = Path(script.name).parent, Path(path.lstrip("/")).parts
+    name = Path(path).name
+    rooted = [Path(script.root, *parts[start:]) for start in range(len(parts))] if script.root else []
+    places = [folder / path, folder / name, *rooted] if not path.startswith(("/", "$")) else [folder / name, *rooted]
     yield from (place for place in places if name and place.is_file())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ class Improvement:
     """What a launch is worth and the way up: single edits, best first, the best pair, and all changes to the best plan.
 
     The best is what is expected to gain most; edits that are not sure to fit come after all others. `pair` and `best`
-    are None where nothing is gained by them over the best that needs fewer changes.
+    are None where nothing is gained by them over the best that needs fewer changes. `beyond` is a better one
+    than `best` that the files cannot say.
     """
 
     question: LaunchAsRead
@@ -39,6 +41,12 @@ class Improvement:
     edits: tuple[Edit, ...]
     pair: Edit | None
     best: Edit | None
+    beyond: Edit | None = None
+
+    @property
+    def every(self) -> tuple[Edit, ...]:
+        """All edits that the files can say."""
+        return (*self.edits, *(edit for edit in (self.pair, self.best) if edit))
 
 
 def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
@@ -205,6 +213,7 @@ def unset(improvement: Improvement) -> list[str]:
     return [f"--tp-comm-overlap is off, and no edit sets it: {needs}; with the plan as it is it would gain {gain:.1%}"]
 
 
+SHARES = 1000  # of the optimizer that files tell apart
 SPARED = 1e-4  # share of the step below which a change is not worth making
 
 
@@ -236,9 +245,12 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
         plan = replace(plan, layers_per_stage=())
     if question.framework.sequence_parallel:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
+    if best.knobs.offload and "offload" in question.framework.settable:  # by the distributed optimizer alone
+        plan = replace(plan, zero_stage=max(1, plan.zero_stage))
     own, idle = settings_of(question, plan), useless(question, plan)
     turned = {name: value for name, value in on.items() if name in own and name not in idle}
-    after = _spared(question, state_of(question, plan, {**turned, "offload": best.knobs.offload}))
+    share = ceil(best.knobs.offload * SHARES) / SHARES  # as files write it
+    after = _spared(question, state_of(question, plan, {**turned, "offload": share}))
     return edit_to(current, bucketed(question, after) if "bucket" in question.framework.settable else after)
 
 
@@ -247,7 +259,8 @@ def _spared(question: LaunchAsRead, after: State) -> State:
     before = question.plan
     for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
         fixed = question.framework.sequence_parallel or after.plan.tp == 1
-        if name == "sequence_parallel" and fixed:
+        hosted = after.knobs.offload > 0
+        if (name == "sequence_parallel" and fixed) or (name == "zero_stage" and hosted):
             continue
         if getattr(after.plan, name) != getattr(before, name):
             plan = replace(after.plan, **{name: getattr(before, name)})

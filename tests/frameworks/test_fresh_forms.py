@@ -251,7 +251,7 @@ def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: s
     more = f"--deepspeed --deepspeed_config {config} --zero-stage 1" if config else ""
     script = SCRIPT.format(program="pretrain_gpt.py", more=more).replace("torchrun", "deepspeed")
     launch = launch_of("run.sh", script, 8)
-    assert set(launch.fixed) == fixed
+    assert set(launch.fixed) == {*fixed, "offload"}
     assert any(said.startswith("ds.json, which was not read") for said in launch.assumed) is bool(config)
 
 
@@ -413,6 +413,13 @@ def test_ulysses_counts_its_gpus_and_is_not_priced() -> None:
     text = f"distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\n{mesh}\n"
     launch = launch_of("acc.yaml", text, None)
     assert (launch.problems, launch.unpriced) == ([], ["parallelism_config.sp_size 2"])
+
+
+def test_what_axolotls_plugins_switch_counts_gpus_and_is_not_priced() -> None:
+    own = "base_model: Qwen/Qwen3-30B-A3B\nmicro_batch_size: 1\nsequence_len: 2048\nfsdp_config: {fsdp_version: 2}\n"
+    text = f"{own}expert_parallel_size: 2\ndp_shard_size: 2\nfused_attn_kernel: true\n"
+    launch = launch_of("axolotl.yaml", text, None)
+    assert (launch.settings["gpus"], launch.unpriced) == (4, ["expert_parallel_size 2", "fused_attn_kernel"])
 
 
 def test_the_mesh_of_axolotl() -> None:
@@ -690,6 +697,18 @@ def test_nanotron_keeps_what_it_gathers_once(value: str, keeps: bool) -> None:
     text = launches.NANOTRON.replace("recompute_layer", f"tp_recompute_allgather: {value}\n  recompute_layer")
     found = asked("nano.yaml", text)
     assert (found.job.stack.features.keeps_gathered, found.launch.unpriced) == (keeps, [])
+
+
+def test_a_gpu_is_known_by_the_machine_type_of_google_cloud() -> None:
+    named = (
+        "a4x-max/run.sh",
+        "a4x/run.sh",
+        "llama3-1-405b-256gpus-a4-fp8.yaml",
+        "a3ultra/x.yaml",
+        "a3mega/x.yaml",
+        "a4.md",
+    )
+    assert [*map(device_in, named)] == ["gb300", "gb200", "b200", "h200", "h100", ""]
 
 
 def test_a_tpu_v7_is_known_by_its_names() -> None:

@@ -13,7 +13,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.diagnose.log import read_log
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.launch_as_read import Controls, launch_as_read
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read, settings_of
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of
@@ -437,6 +437,7 @@ def test_torchtune_and_litgpt_by_key(files: str, gpus: int | None, said: dict[st
         ("run.sh", "./out", "srun --container-image=rocm-mi300x.sqsh pretrain_gpt.py", "mi300x-8", ""),
         ("MI300X/run.sh", "./out", RUN, "mi300x-8", ""),
         ("tpu/v5p/run.sh", "./out", RUN, "tpu-v5p-pod", ""),
+        ("configs/v4/run.sh", "./out", RUN, "tpu-v4-pod", ""),
         ("run.sh", "./out", RUN, "dgx-h100", "dgx-h100"),
     ],
 )
@@ -587,6 +588,58 @@ def test_fsdp_of_pytorch_shards_weights(more: str) -> None:
     assert asked.launch.unpriced == []
 
 
+def test_fsdp_of_pytorch_overlaps_what_it_gathers_without_flags_of_megatron() -> None:
+    asked = question({"train.sh": f"{FLAGS} --use-torch-fsdp2".replace("parallel-size 2", "parallel-size 1")})
+    overlaps = ("reduce_overlap", "gather_overlap")
+    assert all(asked.settings[name] for name in overlaps)
+    other = settings_of(asked, replace(asked.plan, zero_stage=1))
+    assert not any(other[name] for name in overlaps)
+    edits = improve(asked).edits
+    assert edits
+    assert not any({*overlaps} & edit.names for edit in edits if edit.after.plan.zero_stage == 3)
+
+
+@pytest.mark.parametrize(
+    "connections", ["", "export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "CUDA_DEVICE_MAX_CONNECTIONS=${CONNECTIONS:-1}\n"]
+)
+def test_no_patch_has_fsdp_where_megatron_refuses_it(connections: str) -> None:
+    source = read_launch([File("train.sh", f"{connections}{FLAGS} --use-distributed-optimizer\n".encode())])
+    asked = launch_as_read(source.launch, Controls(), "train.sh")
+    changes = source.changes(asked.job, asked.plan, replace(asked.plan, zero_stage=3), {})
+    assert {"--use-megatron-fsdp", "--ckpt-format"} <= {change.flag for change in changes}
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS is 1" in source.lacking(changes)) is bool(connections)
+    plain = source.changes(asked.job, asked.plan, replace(asked.plan, tp=1), {})
+    assert source.lacking(plain) == ""
+
+
+def test_what_is_on_the_host_has_a_share_that_files_can_say_and_the_distributed_optimizer() -> None:
+    large = FLAGS.replace("layers 32", "layers 80").replace("size 4096 ", "size 8192 ").replace("heads 32", "heads 64")
+    source = read_launch([File("train.sh", large.encode())])
+    best = improve(launch_as_read(source.launch, Controls(cluster="dgx-h100"), "train.sh")).best
+    assert best is not None
+    assert best.after.knobs.offload == round(best.after.knobs.offload, 3) > 0.9
+    assert (best.after.plan.zero_stage, best.after.plan.dp) == (1, 1)
+
+
+def test_no_edit_of_megatron_deepspeed_moves_the_optimizer() -> None:
+    text = launches.SLURM.replace('"stage": $ZERO}', '"stage": $ZERO, "offload_optimizer": {"device": "cpu"}}')
+    source = read_launch([File("train.slurm", text.encode())])
+    asked = launch_as_read(source.launch, Controls(), "train.slurm")
+    assert asked.settings["offload"] == 1.0
+    assert not any("offload" in edit.names for edit in improve(asked).every)
+
+
+@pytest.mark.parametrize(("more", "etp"), [("", 1), (" --expert_tensor_parallel_size 2", 2)])
+def test_ms_swift_splits_no_expert_unless_told(more: str, etp: int) -> None:
+    text = launches.SWIFT_MEGATRON.replace("Qwen/Qwen2.5-7B-Instruct", f"Qwen/Qwen3-30B-A3B{more}")
+    text = text.replace("--micro_batch", "--expert_model_parallel_size 4 --micro_batch")
+    source = read_launch([File("swift.sh", text.encode())])
+    asked = launch_as_read(source.launch, Controls(), "swift.sh")
+    assert (asked.plan.ep, asked.plan.etp) == (4, etp)
+    changes = source.changes(asked.job, asked.plan, replace(asked.plan, tp=4), {})
+    assert [change.flag for change in changes] == ["tensor_model_parallel_size"]
+
+
 def test_a_script_that_generates_trains_nothing() -> None:
     with pytest.raises(InvalidFile, match="no command that trains"):
         launch_of({"run.sh": FLAGS.replace("pretrain_gpt.py", "generate_samples_gpt.py --vocab-file gpt2-vocab.json")})
@@ -606,6 +659,19 @@ def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> No
     with pytest.raises(InvalidFile, match="--root FOLDER"):
         read_launch(read_files([str(path)]), 8)
     assert read_launch(read_files([str(path)], root=str(tmp_path)), 8).launch.settings["zero_stage"] == 3
+
+
+def test_what_a_script_sources_by_the_path_of_its_own_machine_is_found_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "cluster.env").write_text(launches.ENVIRONMENT)
+    (path := tmp_path / "jobs" / "train.sh").write_text(
+        launches.SOURCING.replace('"$(dirname "$0")/', '"/scratch/$USER/repo/configs/')
+    )
+    with pytest.raises(InvalidFile, match=r"it sources cluster\.env, not found here: .*--root FOLDER") as raised:
+        read_launch(read_files([str(path)]))
+    assert len(raised.value.problems) == 2  # each once
+    assert read_launch(read_files([str(path)], root=str(tmp_path))).launch.settings["tp"] == 4
 
 
 @pytest.mark.parametrize(

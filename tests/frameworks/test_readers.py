@@ -181,7 +181,7 @@ FSDP = {"ici_fsdp_parallelism": 8, BATCH: 4}
 SHAPE = {"base_emb_dim": 1024, "base_num_decoder_layers": 4, "base_num_query_heads": 8}
 NAMED = {"model": "llama3-8b", "head_dim": 128}
 SIZED = {"hidden": 1024, "layers": 4, "heads": 8}
-SAID = {**SIZED, "norm": "rms", "position": "rope", "tied_embeddings": False}
+SAID = {**SIZED, "norm": "rms", "position": "rope", "tied_embeddings": False, "vocab": 32_000}  # as base.yml has it
 
 
 TWO = {"ici_pipeline_parallelism": 2}
@@ -222,6 +222,7 @@ def max_text(values: dict[str, Any], gpus: int | None = 8) -> Launch:
          {"model": "mixtral-8x7b", "head_dim": 128, "etp": 2, **SPLIT, "micro_batch": 8}, []),
         ({**FSDP, **SHAPE}, {**SAID, **GATED}, []),
         ({**FSDP, **SHAPE, "mlp_activations": ["gelu"]}, {**SAID, "gated_mlp": False, "activation": "gelu"}, []),
+        ({**FSDP, **SHAPE, "vocab_size": 512}, {**SAID, **GATED, "vocab": 512}, []),
         ({**FSDP, **SHAPE, "decoder_block": "mine"}, {**SAID, **GATED}, ["decoder_block mine"]),
         ({**FSDP, **SHAPE, "model_name": "llama3-8b"}, NAMED, []),  # whose own sizes count
         ({**FSDP, **SHAPE, "model_name": "llama3-8b", "override_model_config": True}, {**NAMED, **SIZED}, []),

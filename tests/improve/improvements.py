@@ -6,7 +6,8 @@ from functools import cache
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
-from optimizer.improve.edits import Improvement, improve
+from optimizer.improve.edits import Improvement
+from optimizer.improve.writable import improve_files
 from tests.frameworks import launches, test_public_forms
 from tests.frameworks.launches import SAMPLES
 from tests.improve.mistakes import MISTAKES
@@ -50,4 +51,4 @@ def read(name: str, files: Sequence[File]) -> tuple[Source, LaunchAsRead]:
 def improved(name: str) -> tuple[Source, LaunchAsRead, Improvement]:
     """A launch as it is read, and what improves it."""
     source, question = read(name, FILES[name])
-    return source, question, improve(question)
+    return source, question, improve_files(question, source)

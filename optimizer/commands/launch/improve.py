@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from optimizer.improve.state import WholeRun
 
 SECONDS = 3600.0  # of an hour
+NOTHING = "nothing to patch: no plan of the space that is sure to fit is faster"
 
 
 @click.command(cls=ReadingCommand, help=help_text("improve"))
@@ -36,7 +37,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     from optimizer.catalog.readers.lengths import lengths_text
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
-    from optimizer.improve.edits import improve as improved
+    from optimizer.improve.writable import improve_files
 
     if diff and (as_json or html):
         raise click.UsageError("--diff prints a patch alone; leave out --json and --html")
@@ -58,11 +59,13 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
     if diff and question.launch.unpriced:
         raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; what it gains is not known")
     with waiting("planning"):
-        improvement = improved(question, flex_batch=flex == "batch")
+        improvement = improve_files(question, source, flex_batch=flex == "batch")
     if diff:
         with waiting("writing the patch"):
             patch = patch_of(improvement, source, texts, controls, take)
         click.echo(patch, nl=False)
+        if better := beyond_of(improvement, source):
+            click.echo(better, err=True)
         return
     flags = flags_of(improvement, source)
     run = run_of(tokens or question.settings.get("tokens"), price, prices, question)
@@ -96,11 +99,22 @@ def flags_of(improvement: Improvement, source: Source) -> Flags:
 
     launch = improvement.question.launch
     launch.unsearched += unset(improvement)
-    edits = [*improvement.edits, *(edit for edit in (improvement.pair, improvement.best) if edit)]
-    flags = {id(edit): changes_of(source, improvement.question, edit) for edit in edits}
-    lacking = source.lacking([change for changes in flags.values() for change in changes])
-    launch.unwritten += [lacking] if lacking else []
-    return flags
+    better = beyond_of(improvement, source)
+    launch.unwritten += [better] if better else []
+    return {id(edit): changes_of(source, improvement.question, edit) for edit in improvement.every}
+
+
+def beyond_of(improvement: Improvement, source: Source) -> str:
+    """The better plan that the files cannot say, why and what it gains, in words; "" for none."""
+    from optimizer.improve.patch import changes_of
+    from optimizer.improve.report import changes_text
+
+    beyond, best = improvement.beyond, improvement.best
+    if beyond is None:
+        return ""
+    why = source.lacking(changes_of(source, improvement.question, beyond))
+    instead = f", not {best.gain:.1%}" if best else ""
+    return f"{why}; but for that, {beyond.gain:.1%} more is in reach{instead}: {changes_text(beyond)}"
 
 
 def patch_of(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls, take: str) -> str:
@@ -126,7 +140,8 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
     two = improvement.pair or first
     edit = first if take == "one" else two if take == "two" else improvement.best or two
     if edit is None:
-        raise InputError("nothing to patch: no plan of the space that is sure to fit is faster")
+        better = beyond_of(improvement, source)
+        raise InputError(f"no patch: {better}" if better else NOTHING)
     names, files = ", ".join(file.name for file in files), with_followed(files, source)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:

@@ -60,17 +60,17 @@ def next_edit(scripts: Sequence[str], expected: Reference | None) -> NextEdit | 
     from optimizer.catalog import cluster_names
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
     from optimizer.frameworks.read import read_files, read_launch
-    from optimizer.improve.edits import improve
     from optimizer.improve.report import changes_text
+    from optimizer.improve.writable import improve_files
 
     job = expected.job
-    launch = read_launch(read_files(scripts), job.gpus, job.model.name).launch
+    source = read_launch(read_files(scripts), job.gpus, job.model.name)
     cluster = job.cluster.name if job.cluster.name in cluster_names() else ""
     controls = Controls(
         model=job.model.name, gpus=job.gpus, seq_len=job.seq_len, global_batch=job.global_batch, cluster=cluster
     )
-    question = launch_as_read(launch, controls, ", ".join(scripts))
-    improvement = improve(question)
+    question = launch_as_read(source.launch, controls, ", ".join(scripts))
+    improvement = improve_files(question, source)
     usable = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits]
     if not usable or usable[0].gain <= 0.0:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
@@ -51,7 +52,8 @@ FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
 # Accelerate's meshes; the keys of its files repeat the name of their section.
 MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
-REPLICATE, SHARD, ULYSSES = "dp_replicate_size", "dp_shard_size", "sp_size"  # the last is not priced
+REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
+UNPRICED = ("sp_size", "expert_parallel_size")  # which take GPUs of their own
 AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
@@ -269,14 +271,14 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
     if not shards:
         launch.fixed += ("shard",)
-    split = mesh(values, ULYSSES)
-    size, copies, sharing = (int((whole(launch, values, at) if at else None) or 1) for at in (shards, replicas, split))
+    places = (shards, replicas, *(mesh(values, key) for key in UNPRICED))
+    size, copies, *sharing = (int((whole(launch, values, at) if at else None) or 1) for at in places)
     group = size * int(launch.settings.get("cp", 1))
     if shards and group == 1:
         launch.say("zero_stage", 0, shards)
     elif copies > 1:
         launch.say("shard", group, replicas)
-    total = copies * group * sharing * int(launch.settings.get("tp", 1))
+    total = copies * group * prod(sharing) * int(launch.settings.get("tp", 1))
     if shards and launch.settings.setdefault("gpus", total) != total:
         launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
     stage = launch.settings["zero_stage"]

@@ -85,6 +85,7 @@ def mesh(plan: Plan, inside: int) -> dict[str, int]:
 
 
 LENGTH = 2048  # max_target_length of base.yml
+VOCABULARY = 32_000  # vocab_size of base.yml
 
 
 def policy(recompute: str, job: Job) -> str:
@@ -119,6 +120,9 @@ def read(launch: Launch, values: Values) -> None:
         return
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
+    if "vocab" not in settings and "layers" in settings and "model" not in settings:
+        settings["vocab"] = VOCABULARY
+        launch.assumed.append(f"vocabulary of {VOCABULARY:,} tokens, as its base.yml has it (--model)")
     if "model" in settings:
         _counted_sizes(launch, values, ends)
     if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":

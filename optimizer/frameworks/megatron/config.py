@@ -400,7 +400,10 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
 
 
 # Source: modelscope/ms-swift, swift/megatron/arguments/megatron_args.py.
-SWIFT_DEFAULTS = (("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective"))
+SWIFT_DEFAULTS = (
+    *(("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective")),
+    ("--expert-tensor-parallel-size", "1"),
+)
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"

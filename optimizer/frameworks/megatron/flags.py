@@ -207,6 +207,21 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> Non
     else:
         launch.following = lambda plan: {"bucket": max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp) * width}
         launch.settings |= launch.following(Plan(dp=plan["dp"], cp=plan["cp"]))
+    if "--use-torch-fsdp2" in last:
+        _overlapped(launch, plan["zero_stage"])
     if "--ddp-bucket-size" in last:
         launch.written["bucket"] = "--ddp-bucket-size"
         launch.written.pop("bucket_params", None)
+
+
+def _overlapped(launch: Launch, stage: int) -> None:
+    """Note that PyTorch's FSDP2 overlaps what it gathers and reduces; Megatron refuses its own flags for that, and EP.
+
+    Source: PyTorch, torch.distributed.fsdp.fully_shard, implicit prefetching; NVIDIA/Megatron-LM,
+    megatron/training/arguments.py, checks of overlap_param_gather and use_torch_fsdp2.
+    """
+    launch.fixed += ("ep",)
+    always = {"reduce_overlap": True, "gather_overlap": True}
+    stated, follows = {name: launch.settings.get(name, False) for name in always}, launch.following
+    launch.following = lambda plan: {**follows(plan), **(always if plan.zero_stage == stage else stated)}
+    launch.settings |= always

@@ -23,7 +23,7 @@ from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, sl
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
-from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.megatron.write import FSDP, flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -47,6 +47,8 @@ NOTHING_TRAINS = (
     "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
     "--micro-batch-size, or with a config of another framework, given too or beside the script"
 )
+# Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
+ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
@@ -86,7 +88,10 @@ class BashLaunch:
         flags = ", ".join(self.parser.lacks(changes))
         how = f"the newest that it shows is {self.parser.known_by}; --root CHECKOUT reads its parser"
         how = "its own source has none" if self.parser.known_by == OWN_SOURCE else how
-        return f"this Megatron may not have {flags}: {how}" if flags else ""
+        added = {each.flag.replace("_", "-") for each in changes if each.before is None and each.after is not None}
+        one = FSDP in added and ONE_CONNECTION.search(self.data)
+        alone = f"Megatron refuses {FSDP} where CUDA_DEVICE_MAX_CONNECTIONS is 1, as the script sets it" if one else ""
+        return f"this Megatron may not have {flags}: {how}" if flags else alone
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The script with these flags, in each way that there is."""
@@ -225,6 +230,7 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     engines = (*configs, *(one for one in inner if one.whole and deepspeed.recognised(one.values)))
     given = {flag.name: flag.value for flag in script.flags}
     named = given.get(DEEPSPEED_CONFIG, "")
+    launch.fixed += ("offload",) if launch.program == MEGATRON_DEEPSPEED else ()  # which no flag of it sets
     if launch.program == MEGATRON_DEEPSPEED and not engines:  # an edit of flags alone would contradict its config
         launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
         launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)

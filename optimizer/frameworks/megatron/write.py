@@ -10,7 +10,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.frameworks.megatron.export import SHARDING as MEGATRON_SHARDING
-from optimizer.frameworks.megatron.flag_names import GRAD_BYTES, MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
+from optimizer.frameworks.megatron.flag_names import GRAD_BYTES, MEGATRON, MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
@@ -23,6 +23,10 @@ RECOMPUTE = (
     *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
+FSDP, FORMAT = "--use-megatron-fsdp", "--ckpt-format"
+# Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
+# Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
+OF_FSDP = ("fsdp_dtensor", "torch_dcp")
 SHARDING = (
     *("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
     *("--use-torch-fsdp2", "--torch-fsdp2-no-reshard-after-forward"),
@@ -70,7 +74,7 @@ def flag_changes(
     if before.sequence_parallel != after.sequence_parallel:
         wanted["--sequence-parallel"] = "" if after.sequence_parallel else None
     if before.zero_stage != after.zero_stage:
-        wanted |= _sharding(program, after)
+        wanted |= _sharding(has, program, after)
     if before.shard != after.shard:
         replicas = after.dp * after.cp
         wanted["--num-distributed-optimizer-instances"] = str(replicas // after.shard) if after.shard else None
@@ -108,9 +112,10 @@ def _filled(flags: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _pipeline(has: Mapping[str, Flag], job: Job, after: Plan) -> dict[str, str | None]:
-    # MTP layers ask for a layout; a script without one has them where Megatron puts them.
-    model = job.model if PIPELINE[2] in has else replace(job.model, mtp_layers=0)
-    flags = _filled(layout_flags(after, model)) if after.pp > 1 else {}
+    # A layout names MTP layers too; a script without one has them where Megatron puts them.
+    flags = _filled(layout_flags(after, replace(job.model, mtp_layers=0))) if after.pp > 1 else {}
+    if after.pp > 1 and (PIPELINE[2] in (*has, *flags) or after.mtp_ahead):
+        flags = _filled(layout_flags(after, job.model))
     if PIPELINE[1] in has and PIPELINE[0] in flags:
         del flags[PIPELINE[0]]
         flags[PIPELINE[1]] = str(after.vpp)
@@ -134,7 +139,7 @@ def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -
     return wanted
 
 
-def _sharding(program: str, after: Plan) -> dict[str, str | None]:
+def _sharding(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, str | None]:
     if program == MEGATRON_DEEPSPEED:
         return {"--zero-stage": str(after.zero_stage)}
     wanted: dict[str, str | None] = dict.fromkeys(SHARDING)
@@ -143,7 +148,10 @@ def _sharding(program: str, after: Plan) -> dict[str, str | None]:
     else:
         wanted["--overlap-param-gather"] = None
     if after.zero_stage > 1:
-        wanted |= {"--use-megatron-fsdp": "", "--data-parallel-sharding-strategy": MEGATRON_SHARDING[after.zero_stage]}
+        wanted |= {FSDP: "", "--data-parallel-sharding-strategy": MEGATRON_SHARDING[after.zero_stage]}
+        wanted |= {FORMAT: OF_FSDP[0]} if program == MEGATRON else {}
+    elif FORMAT in has and has[FORMAT].value in OF_FSDP:
+        wanted[FORMAT] = "torch_dist"
     return wanted
 
 

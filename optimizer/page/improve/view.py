@@ -24,8 +24,8 @@ from optimizer.diagnose.reference import script_reference
 from optimizer.diagnose.report import logs_report
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, launch_file, read_launch
-from optimizer.improve.edits import improve
 from optimizer.improve.report import improve_report
+from optimizer.improve.writable import improve_files
 from optimizer.objectives.step.interval import mfu
 from optimizer.page.improve.files import Named, given, is_log
 from optimizer.page.improve.question import LaunchQuestion
@@ -116,7 +116,7 @@ def _of_launch(asks: LaunchQuestion, files: list[File], stated: Mapping[str, Any
     names = [Path(file.name).name for file in files]
     source = read_launch(files, controls.gpus, controls.model)
     question = launch_as_read(source.launch, controls, ", ".join(names))
-    improvement = improve(question)
+    improvement = improve_files(question, source)
     flags = flags_of(improvement, source)
     patches: list[tuple[str, str, str]] = []
     for take, title in TAKES.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ FSDP, STRATEGY, GROUPS = (
     *("--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
     "--num-distributed-optimizer-instances",
 )
+FORMAT, OWN = "--ckpt-format", "fsdp_dtensor"
 DISPATCHER, BACKEND, ROUTER = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend", "--moe-router-dtype"
 GRANULARITY, METHOD, COUNT, MODULES = (
     f"--recompute-{name}" for name in ("granularity", "method", "num-layers", "modules")
@@ -55,8 +57,20 @@ DENSE: tuple[Case, ...] = (
     ({PP: "2", FIRST: "5", LAST: "7"}, {"pp": 2, "layers_per_stage": (5, 7)}, {"pp": 2}, {FIRST: None, LAST: None}),
     ({DISTRIBUTED: "", GATHER: ""}, {"zero_stage": 1}, {"zero_stage": 0}, {DISTRIBUTED: None, GATHER: None}),
     ({}, {"zero_stage": 0}, {"zero_stage": 1}, {DISTRIBUTED: ""}),
-    ({DISTRIBUTED: ""}, {"zero_stage": 1}, {"zero_stage": 2}, {FSDP: "", STRATEGY: "optim_grads"}),
-    ({DISTRIBUTED: ""}, {"zero_stage": 1}, {"zero_stage": 3}, {FSDP: "", STRATEGY: "optim_grads_params"}),
+    ({DISTRIBUTED: ""}, {"zero_stage": 1}, {"zero_stage": 2}, {FSDP: "", STRATEGY: "optim_grads", FORMAT: OWN}),
+    ({DISTRIBUTED: ""}, {"zero_stage": 1}, {"zero_stage": 3}, {FSDP: "", STRATEGY: "optim_grads_params", FORMAT: OWN}),
+    (
+        {FSDP: "", STRATEGY: "optim_grads", FORMAT: OWN},
+        {"zero_stage": 2},
+        {"zero_stage": 0},
+        {FSDP: None, STRATEGY: None, FORMAT: "torch_dist"},
+    ),
+    (
+        {"--use-torch-fsdp2": "", FORMAT: "torch_dist"},
+        {"zero_stage": 3},
+        {"zero_stage": 1},
+        {"--use-torch-fsdp2": None, DISTRIBUTED: ""},
+    ),
     (
         {FSDP: "", STRATEGY: "optim_grads"},
         {"zero_stage": 2},
@@ -168,3 +182,18 @@ def test_a_new_flag_is_spelled_as_the_others() -> None:
     flag = Flag(name=TP, written=TP.replace("-", "_").replace("__", "--"), values=("2",), word=(), words=())
     (first, second) = flag_changes([flag], MEGATRON, small_job(), Plan(tp=2), Plan(tp=4, cp=2), {})
     assert (first.flag, second.flag) == ("--tensor_model_parallel_size", "--context_parallel_size")
+
+
+@pytest.mark.parametrize(
+    ("words", "after", "layout"),
+    [
+        ({}, {"pp": 2}, None),  # Megatron puts them on the last stage
+        ({}, {"pp": 2, "vpp": 2, "layers_per_stage": (4, 3, 3, 2)}, "Et*4|t*3|t*3|t*2mL"),
+        ({}, {"pp": 2, "mtp_ahead": 1}, "Et*6m|t*6L"),
+        ({PP: "2", SPLIT: "Et*6|t*6mL"}, {"pp": 3}, "Et*4|t*4|t*4mL"),
+    ],
+)
+def test_a_layout_names_the_layers_of_mtp(words: Words, after: dict[str, Any], layout: str | None) -> None:
+    job = small_job(model=replace(small_job().model, mtp_layers=1))
+    found = flag_changes(script(words), MEGATRON, job, Plan(pp=2 if words else 1), Plan(**after), {})
+    assert {change.flag: change.after for change in found}.get(SPLIT) == layout

@@ -1,0 +1,69 @@
+"""Scripts that are edited to run any plan of their lattice, given to Megatron-LM's own parser and validation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
+from optimizer.frameworks.megatron.script import bash_launch
+from tests.clients.accepted import CLIENTS, Clients
+from tests.frameworks.test_plans_written import drawn
+from tests.thorough import cases
+
+TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
+GPUS = 16
+STARTING = ("--nproc-per-node", "--nnodes")  # what is torchrun's
+SCRIPT = """# Megatron-LM core_v0.19.0
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py {model} --bf16 --swiglu --normalization RMSNorm \\
+    --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear --vocab-size 32000 \\
+    --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 256 {plan}
+"""
+DENSE = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336"
+MIXED = (
+    "--num-layers 16 --hidden-size 2048 --num-attention-heads 16 --ffn-hidden-size 8192 --moe-ffn-hidden-size 1024 "
+    "--num-experts 32 --moe-router-topk 4 --moe-grouped-gemm"
+)
+MODELS = (DENSE, MIXED, f"{MIXED} --mtp-num-layers 1")
+PLANS = (
+    "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --use-distributed-optimizer",
+    "--tensor-model-parallel-size 4 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+    "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --ckpt-format fsdp_dtensor",
+    "--use-torch-fsdp2 --ckpt-format torch_dist --no-gradient-accumulation-fusion",
+    "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer",
+)
+
+
+@pytest.mark.launchers
+def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path) -> None:
+    if not TOOLS:
+        pytest.skip("no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it")
+    for model, plan in product(MODELS, PLANS):
+        source = bash_launch("train.sh", SCRIPT.format(model=model, plan=plan).encode())
+        question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), "train.sh")
+        for other in drawn(question.job, cases(30, sample=6)):
+            changes = source.changes(question.job, question.plan, other, {})
+            assert source.lacking(changes) == ""
+            texts = next(source.edited(changes))
+            _write_job(bash_launch("train.sh", texts["train.sh"]).flags, tmp_path)
+    (client,) = (client for client in CLIENTS if (client.target, client.release) == ("megatron-lm", "core_v0.19.0"))
+    with Clients(Path(TOOLS)) as clients:
+        assert [verdict for verdict in clients.verdicts(client, tmp_path) if verdict] == []
+
+
+def _write_job(flags: Sequence[Flag], folder: Path) -> None:
+    """Arguments of a training command, and what the client has to know of them, in a folder of their own."""
+    own = [flag for flag in flags if flag.name.startswith("--") and flag.name not in STARTING]
+    (place := folder / f"{len(list(folder.iterdir())):03d}").mkdir()
+    words = [word.strip('"') for flag in own for word in (flag.name, *flag.values)]
+    (place / "megatron.args").write_text(shlex.join(words))
+    environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "32" if any("fsdp" in flag.name for flag in own) else "1"}
+    job = {"folder": str(place), "gpus": GPUS, "dropout": 0.1, "environment": environment}
+    (place / "job").write_text(json.dumps(job))

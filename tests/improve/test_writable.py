@@ -1,0 +1,86 @@
+"""Where a program lacks what the best plan needs, the best that can be written is offered and the other told."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from optimizer.commands.launch.improve import beyond_of, flags_of
+from optimizer.frameworks.launch import FlagChange, Launch, Source
+from optimizer.improve.edits import improve
+from optimizer.improve.patch import changes_of, patched
+from optimizer.improve.state import current_state
+from optimizer.improve.writable import improve_files
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
+from tests.frameworks.launches import SAMPLES
+from tests.improve.improvements import FILES, improved, read
+from tests.thorough import cases
+
+
+@dataclass(frozen=True)
+class Poorer:
+    """Files of a program that has none of some flags but those that they hold."""
+
+    source: Source
+    flags: frozenset[str]
+
+    @property
+    def launch(self) -> Launch:
+        return self.source.launch
+
+    @property
+    def leaves(self) -> Mapping[str, Mapping[str, object]]:
+        return self.source.leaves
+
+    def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, object]) -> tuple[FlagChange, ...]:
+        return self.source.changes(job, before, after, turned)
+
+    def lacking(self, changes: Sequence[FlagChange]) -> str:
+        lacks = [change.flag for change in changes if change.flag in self.flags and change.before is None]
+        return f"it has no {', '.join(lacks)}" if lacks else self.source.lacking(changes)
+
+    def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
+        return self.source.edited(changes)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_patch_without_a_flag_that_is_lacking_gains_what_it_promises(name: str) -> None:
+    source, question, improvement = improved(name)
+    added = {
+        change.flag
+        for edit in improvement.every
+        for change in source.changes(edit.after.job, question.plan, edit.after.plan, {})
+        if change.before is None and change.after is not None
+    }
+    for flags in [{flag} for flag in sorted(added)][: cases(99, sample=2)] + [added] * bool(added):
+        poorer = Poorer(source, frozenset(flags))
+        without = improve_files(question, poorer)
+        for edit in without.every:
+            assert not poorer.lacking(changes_of(source, question, edit))
+            assert improvement.best is None or not edit.sure or edit.expected <= improvement.best.expected + 1e-3
+        if edit := without.best:
+            texts = patched(poorer, question, edit, FILES[name], lambda files: read(name, files)[1])
+            files = [replace(file, data=texts[file.name]) for file in FILES[name]]
+            after = current_state(read(name, files)[1])
+            gain = after.throughput / without.current.throughput - 1
+            assert gain == pytest.approx(edit.gain, rel=1e-4, abs=1e-5)
+        if without.beyond:
+            assert without.best is None or without.beyond.expected > without.best.expected
+            assert "more is in reach" in beyond_of(without, poorer)
+
+
+def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> None:
+    source, question, improvement = improved("slurm")
+    whole = improve(question)
+    assert improvement.best is not None
+    assert whole.best is not None
+    assert improvement.beyond is not None
+    assert improvement.beyond.changes == whole.best.changes
+    assert 0.05 < improvement.best.gain < whole.best.gain
+    told = beyond_of(improvement, source)
+    assert "--recompute-granularity" in told
+    assert f"{whole.best.gain:.1%} more is in reach, not {improvement.best.gain:.1%}: " in told
+    assert "recompute" in told
+    assert flags_of(improvement, source).keys() == {id(edit) for edit in improvement.every}
+    assert told in source.launch.unwritten
