@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.config.frozen import TOWER
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.loss import SFT
+from optimizer.job.method import VISION
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -35,6 +37,8 @@ def ms_swift_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = ["all-linear"] if tuning.every_module(job) else tuning.modules(job)
     values |= tuning.adapters(job, "lora_rank", target_modules=targets, use_dora=method.name == "dora")
+    if job.tower:
+        values |= dict.fromkeys(TOWER["tuner_type"], not method.trains(VISION))
     if base in ("nf4", "int8"):
         values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
         values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}

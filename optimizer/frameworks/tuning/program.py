@@ -16,7 +16,7 @@ from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
 from optimizer.job.loss import SFT
-from optimizer.job.method import ADAMW, GROUPS
+from optimizer.job.method import ADAMW, GROUPS, VISION
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class TuningProgram:
         in_backward: whether the optimizer can step in the backward pass.
         models: configurations that it ships by our names of models; empty where it takes any model.
         scattered: whether it can train any layers alone, not only the first or the last ones.
+        towers: whether it can freeze a vision tower in front of what it trains.
         losses: what says each loss of optimizer.job.loss.losses() that it has besides supervised fine-tuning, by key.
     """
 
@@ -62,6 +63,7 @@ class TuningProgram:
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
     scattered: bool = True
+    towers: bool = False
     whole_losses: tuple[str, ...] = ()  # that it does not run on a sharded base of few bits
     whole_optimizers: tuple[str, ...] = ()  # that it does not shard
     models: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +87,9 @@ class TuningProgram:
             and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
             f"groups of {plan.shard} that share weights": 0 < plan.shard < plan.dp,
             f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
-            "frozen parts of layers": not {*job.method.frozen} <= {*OUTSIDE},
+            "frozen parts of layers": not {*job.method.frozen} <= {*OUTSIDE, VISION},
+            "a frozen vision tower": VISION in job.method.frozen and not self.towers,
+            "a vision tower frozen with other parts": VISION in job.method.frozen and job.method.frozen != (VISION,),
             "trained layers that are neither the first nor the last": not self.scattered and not at_an_end(job),
             "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
             # One that has all logits at once is priced at more than any other.

@@ -42,16 +42,9 @@ YAMLS = {
 def answer(target: str, train: str = "qlora:32", gpus: int = 1, **changes: object) -> Answer:
     """An answer for a target whose plan is given."""
     stack = aimed(load_stack(target), target)
-    job = Job(
-        model=load_model("llama3.1-8b"),
-        cluster=load_cluster("dgx-h100"),
-        stack=stack,
-        gpus=gpus,
-        seq_len=2048,
-        global_batch=16 * gpus,
-        train=train,
-    )
-    found = plan(replace(job, **changes), top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
+    usual = {"model": load_model("llama3.1-8b"), "cluster": load_cluster("dgx-h100"), "seq_len": 2048}
+    job = Job(**{**usual, "stack": stack, "gpus": gpus, "global_batch": 16 * gpus, "train": train, **changes})
+    found = plan(job, top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
     assert found.plan is not None
     return found
 
@@ -144,6 +137,27 @@ def test_frozen_parts_that_a_program_cannot_say_are_refused() -> None:
     ):
         found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
         assert any(why in said for said in exported(found).refused.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "train", "said"),
+    [("llama-factory", "frozen:vision", True), ("llama-factory", "full", False), ("ms-swift", "full", False)],
+)
+def test_a_vision_tower_is_frozen_or_trained_as_it_was_priced(target: str, train: str, said: bool) -> None:
+    found = answer(target, train, model=load_model("qwen3-vl-2b"))
+    text = exported(found).texts[YAMLS[target]]
+    key = "freeze_vision_tower" if target == "llama-factory" else "freeze_vit"
+    assert YAML(typ="safe").load(text)[key] is said
+    launch = read_launch([File(YAMLS[target], text.encode())], 1).launch
+    assert launch.settings.get("train", "full") == train
+    unsaid = read_launch([File(YAMLS[target], re.sub(f"{key}: .*\n", "", text).encode())], 1).launch
+    assert unsaid.settings["train"] == "frozen:vision"
+    assert not any("freeze" in each for each in launch.unpriced)
+
+
+def test_a_frozen_tower_is_refused_where_no_key_says_it() -> None:
+    found = answer("axolotl", "frozen:vision", model=load_model("qwen3-vl-2b"))
+    assert any("a frozen vision tower" in said for said in exported(found).refused.values())
 
 
 UNSLOTH = "unsloth_sft.py"
