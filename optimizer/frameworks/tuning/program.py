@@ -11,7 +11,7 @@ from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.config.frozen import OUTSIDE
-from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
+from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values, hosted
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
@@ -49,6 +49,7 @@ class TuningProgram:
         models: configurations that it ships by our names of models; empty where it takes any model.
         scattered: whether it can train any layers alone, not only the first or the last ones.
         towers: whether it can freeze a vision tower in front of what it trains.
+        offloads: whether FSDP's weights can lie on the host.
         losses: what says each loss of optimizer.job.loss.losses() that it has besides supervised fine-tuning, by key.
     """
 
@@ -64,6 +65,7 @@ class TuningProgram:
     in_backward: bool = False
     scattered: bool = True
     towers: bool = False
+    offloads: bool = False
     whole_losses: tuple[str, ...] = ()  # that it does not run on a sharded base of few bits
     whole_optimizers: tuple[str, ...] = ()  # that it does not shard
     models: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class TuningProgram:
             "gradients of several micro-batches in such steps": (
                 job.update_rule.in_backward and plan.num_microbatches > 1
             ),
+            "a file written with weights on the host": hosted(job, plan) and not (self.offloads and sharded(plan)),
             "a share of the optimizer on the host": knobs is not None and knobs.offload > 0,
         }
         return lacks(missing)
@@ -122,7 +125,7 @@ class TuningProgram:
 
     def text(self, answer: Answer, write: Text) -> str:
         """A launch file. Raises InputError when the answer holds no plan, or one that the program cannot run."""
-        return write(*runnable(answer, self.title, self.unexpressed), self)
+        return write(*runnable(answer, self.title, self.unexpressed, hosts=True), self)
 
     def optimizer(self, job: Job) -> str:
         """What it calls the job's optimizer; AdamW is one kernel an element where no temporaries are priced."""
@@ -277,5 +280,5 @@ def accelerate_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     mixed = "no" if unmixed(job, plan) else job.dtype
     values = {**cluster_values(job), "mixed_precision": mixed, "distributed_type": "MULTI_GPU"}
     if sharded(plan):
-        values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(plan)}
+        values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(job, plan)}
     return yaml_file([f"{plan.dp} processes, with the file beside it"], dict(sorted(values.items())))

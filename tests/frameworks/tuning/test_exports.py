@@ -160,6 +160,31 @@ def test_a_frozen_tower_is_refused_where_no_key_says_it() -> None:
     assert any("a frozen vision tower" in said for said in exported(found).refused.values())
 
 
+@pytest.mark.parametrize("target", YAMLS)
+def test_weights_on_the_host_are_written_and_read_back(target: str) -> None:
+    stack = switched_to(aimed(load_stack(target), target), {"hosted_weights": "on"})
+    chosen = Plan(dp=2, zero_stage=3, num_microbatches=16, recompute="full")
+    found = replace(answer(target, "full", 2, stack=stack), plan=chosen, knobs=Knobs())
+    files = [File(name, text.encode()) for name, text in exported(found).texts.items()]
+    assert read_launch(files, 2).launch.settings["hosted_weights"] is True
+    here = replace(found, job=replace(found.job, stack=aimed(load_stack(target), target)))
+    files = [File(name, text.encode()) for name, text in exported(here).texts.items()]
+    assert not read_launch(files, 2).launch.settings.get("hosted_weights")
+
+
+def test_torchtunes_weights_on_the_host_are_of_several_gpus() -> None:
+    stack = switched_to(aimed(load_stack("torchtune"), "torchtune"), {"hosted_weights": "on"})
+    chosen = Plan(dp=2, zero_stage=3, num_microbatches=16, recompute="full")
+    found = replace(answer("torchtune", "full", 2, stack=stack), plan=chosen, knobs=Knobs())
+    assert "fsdp_cpu_offload=True" in exported(found).texts["torchtune.sh"]
+
+
+def test_weights_of_one_gpu_on_the_host_are_refused() -> None:
+    stack = switched_to(aimed(load_stack("trl"), "trl"), {"hosted_weights": "on"})
+    found = replace(answer("trl", "full", stack=stack), plan=Plan(zero_stage=3, num_microbatches=16), knobs=Knobs())
+    assert any("weights on the host" in said for said in exported(found).refused.values())
+
+
 UNSLOTH = "unsloth_sft.py"
 
 
