@@ -1,7 +1,7 @@
 """Model presets by name, and models described by a user's own file.
 
 Each presets/models/<family>.csv has one row a model. Columns are the fields of Model; those of its parts carry the
-prefix `experts_`, `mla_`, `window_`, `indexer_` or `recurrence_`. An empty cell takes the field's default.
+prefix `experts_`, `mla_`, `window_`, `indexer_`, `recurrence_` or `tower_`. An empty cell takes the field's default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.base.errors import InputError, InvalidFile, UnknownName, nearest
 from optimizer.catalog.files import csv_rows, presets_folder
 from optimizer.catalog.places import existing, file_of, own_file, own_files, spelling
-from optimizer.job.model import Experts, Indexer, LatentAttention, Model, Provenance, SlidingWindow
+from optimizer.job.model import Experts, Indexer, LatentAttention, Model, Provenance, SlidingWindow, Tower
 from optimizer.job.recurrence import Recurrence
 
 # What a hub's name ends with besides the architecture's: how a model was tuned, when, and how its weights are stored.
@@ -34,6 +34,7 @@ _PARTS: Mapping[str, type] = {
     "window": SlidingWindow,
     "indexer": Indexer,
     "recurrence": Recurrence,
+    "tower": Tower,
 }
 # by the annotation of the field: how to read a cell, and what to call a cell that can be read so
 _CELLS: Mapping[str, tuple[Callable[[str], object], str]] = {

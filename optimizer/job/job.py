@@ -305,7 +305,9 @@ class Job:
         """Master weight and moments of a trained element, wherever they lie [B].
 
         Of the software's bytes those beyond its master copy are AdamW's two moments; Muon has two for what is no
-        matrix of a layer.
+        matrix of a layer. Transformers' Trainer keeps moments of embeddings in fp32 beside those of 8 bits.
+
+        Source: huggingface/transformers v5.17.0, src/transformers/trainer.py, create_optimizer.
 
         >>> from optimizer.catalog import load_cluster, load_model, load_stack
         >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), gpus=8, seq_len=2048,
@@ -321,7 +323,10 @@ class Job:
             return whole
         wide = WIDE if rule.wide else (whole - master) / 2.0
         others = (self.model.embedding_params + self.model.head_params) / self.model.params if rule.orthogonal else 0.0
-        return master + (rule.moments + others) * (rule.bytes or wide)
+        each = rule.bytes or wide
+        if rule.bytes and features.wide_embedding and not self.method.freezes:
+            each += (WIDE - each) * self.model.embedding_params / self.model.params
+        return master + (rule.moments + others) * each
 
     @property
     def wide_adapters(self) -> bool:

@@ -172,6 +172,7 @@ class Features:
     sum_bytes: int = 0  # beside gradients of weights in bf16, their sums over micro-batches [B]
     optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
     update_bytes: int = 0  # temporaries of an element while its weight is updated, by kernels over all tensors [B]
+    update_group: float = 0.0  # elements that are updated at once under ZeRO-3, their gradients in fp32; 0: no copies
     master_bytes: int = 4  # of these, the master weight; 0: the weights are updated themselves [B]
     logit_bytes: int = 4  # logits in the loss [B]
     # beside weights that bitsandbytes quantised, all others and the residual stream are in fp32
@@ -180,10 +181,12 @@ class Features:
     # a compiler makes the loss one kernel a pass: logits and their gradients stay in half precision
     compiled_loss: bool = False
     loss_chunks: int = 1  # parts of the tokens of which the loss has the logits in turn; 0: vocabulary / hidden of them
+    recomputed_logits: bool = False  # the loss has logits in passing; its backward pass computes them again
     # what sequence parallelism gathers before products stays whole for the backward pass, which gathers it no more
     keeps_gathered: bool = False
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits
+    wide_embedding: bool = False  # moments of embeddings are in fp32 where an optimizer has others in 8 bits
     # what a plan may have
     default_zero: int = 1  # ZeRO stage of a run that names none
     default_vpp: int = 1  # virtual stages of a run that names none

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.deepspeed.export import hosted
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.method import FROZEN
 
@@ -56,20 +57,20 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     if base in ("nf4", "int8"):
         values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
     if tuning.sharded(plan):
-        values |= {"fsdp_version": 2, "fsdp_config": _fsdp(plan)}
+        values |= {"fsdp_version": 2, "fsdp_config": _fsdp(job, plan)}
     command = tuning.launched(
         plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}"
     )
     return own.yaml(plan, command, values)
 
 
-def _fsdp(plan: Plan) -> dict[str, object]:
+def _fsdp(job: Job, plan: Plan) -> dict[str, object]:
     return {
         "reshard_after_forward": plan.zero_stage == 3,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         # Inputs on the host are of the Trainer's checkpoints: validation.py, check_activation_offloading_wo_gc.
         "activation_checkpointing": plan.recompute == "full" and not plan.activation_offload,
-        "offload_params": False,
+        "offload_params": hosted(job, plan),
         "state_dict_type": "SHARDED_STATE_DICT",
     }
 

@@ -1,7 +1,7 @@
 """Which layers and parts a fine-tuning program freezes, as `--train` names them.
 
 Source: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/model/adapter.py, _setup_freeze_tuning; axolotl-ai-cloud/axolotl
-v0.21.0, src/axolotl/utils/freeze.py, freeze_layers_except.
+v0.21.0, src/axolotl/utils/freeze.py, freeze_layers_except; modelscope/ms-swift v4.6.0, swift/arguments/tuner_args.py.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from optimizer.catalog import preset_model
-from optimizer.job.method import FROZEN
+from optimizer.catalog import model_names, preset_model
+from optimizer.job.method import FROZEN, VISION
 from optimizer.job.model import Model
 
 FREEZE = "freeze"  # of LLaMA-Factory's finetuning_type
 COUNT, MODULES, EXTRA = (f"freeze_{name}" for name in ("trainable_layers", "trainable_modules", "extra_modules"))
 USUAL_COUNT, PRO, UNFROZEN = 2, "use_llama_pro", "unfrozen_parameters"
 LLAMA_FACTORY, AXOLOTL = ("finetuning_type", COUNT, MODULES, EXTRA), (UNFROZEN,)
+# What freezes a vision tower and what joins it to the language model, unless it is false, by the key of the method.
+TOWER: Mapping[str, tuple[str, str]] = {
+    "finetuning_type": ("freeze_vision_tower", "freeze_multi_modal_projector"),
+    **dict.fromkeys(("tuner_type", "train_type"), ("freeze_vit", "freeze_aligner")),
+}
 # Parts by what Hugging Face calls their modules.
 OUTSIDE: Mapping[str, str] = {"embedding": "embed_tokens", "head": "lm_head"}
 INSIDE: Mapping[str, str] = {"attention": "self_attn", "mlp": "mlp"}
@@ -45,6 +50,20 @@ def frozen_by_llama_factory(values: Mapping[str, Any]) -> str:
     if "all" not in modules:
         parts += [part for part, name in INSIDE.items() if name not in modules]
     return f"{FROZEN}:{','.join([*parts, f'layers.0-{-count - 1}' if count > 0 else f'layers.{-count}--1'])}"
+
+
+def frozen_tower(values: Mapping[str, Any], method: str, name: str) -> str:
+    """What `--train` says of a model that has a vision tower and is trained whole by this key, "" for all of it.
+
+    >>> whole = {"finetuning_type": "full"}
+    >>> frozen_tower(whole, "finetuning_type", "qwen3-vl-4b"), frozen_tower(whole, "finetuning_type", "qwen3-4b")
+    ('frozen:vision', '')
+    >>> frozen_tower({"freeze_vision_tower": False}, "finetuning_type", "qwen3-vl-4b")
+    ''
+    """
+    if method not in TOWER or name not in model_names() or preset_model(name).tower is None:
+        return ""
+    return "" if values.get(TOWER[method][0]) is False else f"{FROZEN}:{VISION}"
 
 
 def frozen_by_axolotl(values: Mapping[str, Any], name: str) -> str:

@@ -12,9 +12,11 @@ from optimizer.frameworks.config.frozen import (
     AXOLOTL,
     FREEZE,
     LLAMA_FACTORY,
+    TOWER,
     UNFROZEN,
     frozen_by_axolotl,
     frozen_by_llama_factory,
+    frozen_tower,
 )
 from optimizer.frameworks.launch import Launch
 from optimizer.job.loss import SFT, loss_of
@@ -151,9 +153,12 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         train, frozen = frozen_by_llama_factory(values), LLAMA_FACTORY
     elif method == FULL and UNFROZEN in values:
         train, frozen = frozen_by_axolotl(values, launch.settings.get("model", "")), AXOLOTL
+    elif method == FULL and (tower := frozen_tower(values, at["method"], str(launch.settings.get("model", "")))):
+        train, frozen = tower, TOWER[at["method"]]
     elif method != FULL:
         targets = _targets(stated)
         train = f"{method}:{stated.get('rank', RANK)}" + (f":{targets}" if targets else "")
+        frozen = tuple(key for key in TOWER.get(at["method"], ()) if values.get(key) is True)
     try:
         method_of(train, base)
     except InputError:

@@ -87,7 +87,7 @@ LIGER_KEYS: Mapping[str, str] = {
 # Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py; hiyouga/LLaMA-Factory v0.9.5,
 # src/llamafactory/model/adapter.py, init_adapter (cast_trainable_params_to_fp32); huggingface/accelerate v1.15.0,
 # src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and accelerator.py for FSDP1.
-IN_DEEPSPEED: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0}
+IN_DEEPSPEED: Mapping[str, float] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0, "update_group": 1e9}
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
 IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
 PURE = "pure_bf16"

@@ -28,7 +28,7 @@ VENDORS = ("NVIDIA", "AMD")
 
 def launch_file(answer: Answer, program: str, text: Callable[[Job, Plan, Knobs], str]) -> str:
     """A file of a program's launch. Raises InputError when the answer holds no plan, or one that it cannot run."""
-    job, plan = runnable(answer, program, partial(unexpressed, program))
+    job, plan = runnable(answer, program, partial(unexpressed, program), hosts=True)
     return text(job, plan, answer.knobs)
 
 
@@ -42,7 +42,7 @@ def accelerate_deepspeed(job: Job, plan: Plan, knobs: Knobs) -> str:
 def accelerate_fsdp(job: Job, plan: Plan, knobs: Knobs) -> str:
     """`accelerate launch --config_file` with FSDP2."""
     values = cluster_values(job) | {"distributed_type": "FSDP", "mixed_precision": job.dtype}
-    values["fsdp_config"] = fsdp_values(plan)
+    values["fsdp_config"] = fsdp_values(job, plan)
     group = plan.shard or plan.dp
     if group < plan.dp:
         sizes = {"dp_replicate_size": plan.dp // group, "dp_shard_size": group}
@@ -50,14 +50,19 @@ def accelerate_fsdp(job: Job, plan: Plan, knobs: Knobs) -> str:
     return _yaml(values, "accelerate-fsdp.yaml", "trainer-fsdp.json")
 
 
-def fsdp_values(plan: Plan) -> dict[str, object]:
+def hosted(job: Job, plan: Plan) -> bool:
+    """Whether weights, gradients and states lie on the host."""
+    return plan.zero_stage == 3 and job.stack.features.hosted_weights
+
+
+def fsdp_values(job: Job, plan: Plan) -> dict[str, object]:
     """FSDP2 as Accelerate's YAML has it."""
     return {
         "fsdp_version": 2,
         "fsdp_reshard_after_forward": plan.zero_stage == 3,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "fsdp_activation_checkpointing": plan.recompute == "full",
-        "fsdp_offload_params": False,
+        "fsdp_offload_params": hosted(job, plan),
         "fsdp_state_dict_type": "SHARDED_STATE_DICT",
     }
 
@@ -81,7 +86,9 @@ def engine(job: Job, plan: Plan, knobs: Knobs) -> dict[str, object]:
         overlaps = job.stack["dp_overlap"] > 0
         zero |= {"overlap_comm": overlaps, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket}
         zero["contiguous_gradients"] = True
-    if knobs.offload > 0:
+    if hosted(job, plan):
+        zero |= {name: {"device": "cpu", "pin_memory": True} for name in ("offload_param", "offload_optimizer")}
+    elif knobs.offload > 0:
         partly = {"ratio": knobs.offload} if plan.zero_stage == 3 else {}
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True, **partly}
     return {

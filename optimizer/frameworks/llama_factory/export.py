@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from optimizer.frameworks.config.frozen import COUNT, EXTRA, FREEZE, MODULES
+from optimizer.frameworks.config.frozen import COUNT, EXTRA, FREEZE, MODULES, TOWER
 from optimizer.frameworks.tuning import program as tuning
-from optimizer.job.method import FROZEN
+from optimizer.job.method import FROZEN, VISION
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     """What its HfArgumentParser reads; dataset and template are yours."""
     method, base = job.method, job.method.base
+    some = method.name == FROZEN and method.frozen != (VISION,)
     values: dict[str, object] = {
         "model_name_or_path": tuning.repository(job),
         "stage": "sft",
         "do_train": True,
-        "finetuning_type": FREEZE if method.name == FROZEN else "lora" if method.adapts else "full",
+        "finetuning_type": FREEZE if some else "lora" if method.adapts else "full",
         "dataset": tuning.DATASET,
         "template": "default",
         "cutoff_len": job.seq_len,
@@ -37,7 +38,9 @@ def llama_factory_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = "all" if tuning.every_module(job) else ",".join(tuning.modules(job))
     values |= tuning.adapters(job, "lora_rank", lora_target=targets, use_dora=method.name == "dora")
-    if method.name == FROZEN:
+    if job.tower:
+        values |= dict.fromkeys(TOWER["finetuning_type"], not method.trains(VISION))
+    if some:
         layers, extra = tuning.trained_layers(job), ",".join(tuning.trained_outside(job))
         values |= {COUNT: len(layers) if job.model.layers - 1 in layers else -len(layers), MODULES: "all"}
         values |= {EXTRA: extra} if extra else {}

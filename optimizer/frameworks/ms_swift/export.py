@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.config.frozen import TOWER
+from optimizer.frameworks.deepspeed.export import hosted
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.loss import SFT
+from optimizer.job.method import VISION
 
 if TYPE_CHECKING:
     from optimizer.job.job import Job
@@ -35,11 +38,14 @@ def ms_swift_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = ["all-linear"] if tuning.every_module(job) else tuning.modules(job)
     values |= tuning.adapters(job, "lora_rank", target_modules=targets, use_dora=method.name == "dora")
+    if job.tower:
+        values |= dict.fromkeys(TOWER["tuner_type"], not method.trains(VISION))
     if base in ("nf4", "int8"):
         values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
         values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}
     if tuning.sharded(plan):
-        values |= {"fsdp": "full_shard auto_wrap" if plan.zero_stage == 3 else "shard_grad_op auto_wrap"}
+        words = ["full_shard" if plan.zero_stage == 3 else "shard_grad_op", "auto_wrap"]
+        values |= {"fsdp": " ".join([*words, "offload"] if hosted(job, plan) else words)}
         values |= {"fsdp_config": _fsdp(plan)}
     command = "sft" if job.training_loss.name == SFT else "rlhf"
     return own.yaml(plan, f"swift {command} ms-swift.yaml", values)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from optimizer.base.errors import InputError
 from optimizer.catalog.targets import argument_names
+from optimizer.frameworks.deepspeed.export import hosted
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.method import ATTENTION, MLP
 
@@ -44,6 +45,7 @@ def torchtune_command(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     if plan.dp > 1:
         values["fsdp_reshard_after_forward"] = plan.zero_stage == 3
+        values |= {"fsdp_cpu_offload": True} if hosted(job, plan) else {}
     if method.adapts:
         values |= _adapters(job)
     processes = f" --nproc_per_node {plan.dp}" if plan.dp > 1 else ""

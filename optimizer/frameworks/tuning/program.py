@@ -11,12 +11,12 @@ from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.config.frozen import OUTSIDE
-from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values
+from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values, hosted
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
 from optimizer.job.loss import SFT
-from optimizer.job.method import ADAMW, GROUPS
+from optimizer.job.method import ADAMW, GROUPS, VISION
 from optimizer.job.plan import Knobs
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class TuningProgram:
         in_backward: whether the optimizer can step in the backward pass.
         models: configurations that it ships by our names of models; empty where it takes any model.
         scattered: whether it can train any layers alone, not only the first or the last ones.
+        towers: whether it can freeze a vision tower in front of what it trains.
+        offloads: whether FSDP's weights can lie on the host.
         losses: what says each loss of optimizer.job.loss.losses() that it has besides supervised fine-tuning, by key.
     """
 
@@ -62,6 +64,8 @@ class TuningProgram:
     hosted: Mapping[str, object] = field(default_factory=dict)
     in_backward: bool = False
     scattered: bool = True
+    towers: bool = False
+    offloads: bool = False
     whole_losses: tuple[str, ...] = ()  # that it does not run on a sharded base of few bits
     whole_optimizers: tuple[str, ...] = ()  # that it does not shard
     models: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +89,9 @@ class TuningProgram:
             and (plan.zero_stage not in can.zero_stages or not (plan.zero_stage or can.replicates)),
             f"groups of {plan.shard} that share weights": 0 < plan.shard < plan.dp,
             f"recomputation of {plan.recompute} as priced": plan.recompute not in ("none", "full") or partly,
-            "frozen parts of layers": not {*job.method.frozen} <= {*OUTSIDE},
+            "frozen parts of layers": not {*job.method.frozen} <= {*OUTSIDE, VISION},
+            "a frozen vision tower": VISION in job.method.frozen and not self.towers,
+            "a vision tower frozen with other parts": VISION in job.method.frozen and job.method.frozen != (VISION,),
             "trained layers that are neither the first nor the last": not self.scattered and not at_an_end(job),
             "activations on the host": plan.activation_offload > 0 and not self._hosts(plan),
             # One that has all logits at once is priced at more than any other.
@@ -99,6 +105,7 @@ class TuningProgram:
             "gradients of several micro-batches in such steps": (
                 job.update_rule.in_backward and plan.num_microbatches > 1
             ),
+            "a file written with weights on the host": hosted(job, plan) and not (self.offloads and sharded(plan)),
             "a share of the optimizer on the host": knobs is not None and knobs.offload > 0,
         }
         return lacks(missing)
@@ -118,7 +125,7 @@ class TuningProgram:
 
     def text(self, answer: Answer, write: Text) -> str:
         """A launch file. Raises InputError when the answer holds no plan, or one that the program cannot run."""
-        return write(*runnable(answer, self.title, self.unexpressed), self)
+        return write(*runnable(answer, self.title, self.unexpressed, hosts=True), self)
 
     def optimizer(self, job: Job) -> str:
         """What it calls the job's optimizer; AdamW is one kernel an element where no temporaries are priced."""
@@ -273,5 +280,5 @@ def accelerate_yaml(job: Job, plan: Plan, own: TuningProgram) -> str:
     mixed = "no" if unmixed(job, plan) else job.dtype
     values = {**cluster_values(job), "mixed_precision": mixed, "distributed_type": "MULTI_GPU"}
     if sharded(plan):
-        values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(plan)}
+        values |= {"distributed_type": "FSDP", "fsdp_config": fsdp_values(job, plan)}
     return yaml_file([f"{plan.dp} processes, with the file beside it"], dict(sorted(values.items())))

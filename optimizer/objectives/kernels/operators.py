@@ -459,17 +459,20 @@ def head_operators(
     The loss reads the logits as stored, writes them as `logit_bytes` floats, reads them for the maximum, the sum and
     the gradient: about 2 + 3 x logit_bytes bytes forward and 2 + logit_bytes backward per logit, all of them on every
     rank where the stack gathers them. A compiled one reads them twice forward, reads them again and writes their
-    gradients, all in half precision. A loss that has `own` bytes moves these instead, fewer in a pass without
-    `gradients`. Where tensor parallelism does not split the vocabulary, the product runs at `unsplit_head_rate` (see
-    Features).
+    gradients, all in half precision; one that computes them again reads them once forward. A loss that has `own` bytes
+    moves these instead, fewer in a pass without `gradients`. Where tensor parallelism does not split the vocabulary,
+    the product runs at `unsplit_head_rate` (see Features).
 
-    Source: pytorch/torchtitan @bbb1b616e, torchtitan/components/loss.py, for the compiled loss.
+    Source: pytorch/torchtitan @bbb1b616e, torchtitan/components/loss.py, for the compiled loss; huggingface/trl
+    v1.16.0, trl/kernels/chunked_logprob.py, for logits that are computed again.
     """
     t = shapes.tokens
     vocab = padded_vocab(model.vocab, shapes.tp)
     logits = t * vocab / (1.0 if stack.features.gathered_logits else shapes.tp)
     wide = float(stack.features.logit_bytes)
     each = (4.0, 4.0) if stack.features.compiled_loss else (2.0 + 3.0 * wide, 2.0 + wide)
+    if stack.features.recomputed_logits:
+        each = (2.0, 4.0)
     if own:
         each = (own.forward if gradients else own.alone, own.backward)
     stream = t * model.hidden / shapes.sp

@@ -157,7 +157,10 @@ def _plus(cost: Cost, head: Cost, times: float) -> Cost:
 
 
 def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray, *, timed: bool) -> Cost:
-    """The passes through the head and the loss, and the logits that it holds."""
+    """The passes through the head and the loss, and the logits that it holds.
+
+    Source: huggingface/trl v1.16.0, trl/kernels/chunked_logprob.py, for logits that the backward pass computes again.
+    """
     loss, features = job.training_loss, job.stack.features
     if loss.scored:
         return _free(len(rows))
@@ -172,13 +175,14 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray, *, timed
     )
     time, *others = (head_time(job, trained_layer(job, layer), local).take(rows) for layer in passes)
     alone = others[0] if others else time
+    again = time.forward.terms["gemm"] * features.recomputed_logits
     return replace(
         untimed,
         forward={HEAD: time.forward.total + more * alone.forward.total},
-        backward={HEAD: time.backward.total},
+        backward={HEAD: time.backward.total + again},
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy + more * alone.forward.busy,
-        cover_backward=time.backward.busy,
+        cover_backward=time.backward.busy + again,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from optimizer.job.job import Job
+from optimizer.job.job import WIDE, Job
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.layer.layer_costs import LayerCosts
@@ -73,31 +73,59 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
 
 
 def _covered(layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Share of the update's temporaries that lies where activations lay, which are gone by then [1]; 0 in a pipeline,
-    where a stage's layers are not known yet.
+    """Share of the update's temporaries that lies where activations and logits lay, which are gone by then [1]; 0 in a
+    pipeline, where a stage's layers are not known yet.
     """
+    update, gone = _update_and_room(layer_costs, temporaries)
+    return np.where(layer_costs.plans.pp == 1, np.minimum(1.0, gone / np.maximum(update, 1.0)), 0.0)
+
+
+def _update_and_room(
+    layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Temporaries of an update of all layers, and the activations and logits that are gone by then [B]."""
     model, plans = layer_costs.job.model, layer_costs.plans
     counts = {DENSE: model.dense_layers, MOE: model.moe_layers, EMBEDDING: 1, HEAD: 1}
-    update, resident = np.zeros(len(plans)), np.zeros(len(plans))
+    update, gone = np.zeros(len(plans)), np.zeros(len(plans))
     for kind, costs in layer_costs.by_kind.items():
         count = counts.get(kind, 1)
         update = update + count * (costs.trained_shared * temporaries[0] + costs.trained_experts * temporaries[1])
         if kind in LAYERS:
             whole = plans.recompute == FULL
             recomputed, spared = costs.gathered(costs.cost.resident_recomputed), costs.gathered(costs.cost.resident)
-            resident = resident + count * np.where(whole, recomputed, spared)
-    covered = np.minimum(1.0, resident / np.maximum(update, 1.0))
-    return np.where(plans.pp == 1, covered, 0.0)
+            gone = gone + count * np.where(whole, recomputed, spared)
+        elif kind == HEAD:
+            gone = gone + costs.gathered(costs.cost.static)
+    return update, gone
 
 
 def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
-    """Optimizer state that a rank keeps for each element, sharded over the copies of the weights too [B].
+    """Optimizer state that a rank keeps for each element, sharded over the copies of the weights too, with the copies
+    of gradients in fp32 that DeepSpeed's update has [B].
 
     Source: as `states`.
     """
     shared, experts = sharded_bytes(layer_costs, resident_state(layer_costs.job), 1)
+    if layer_costs.job.stack.features.update_group:
+        beside = sharded_bytes(layer_costs, WIDE + ELEMENT, 1)
+        share = _widened(layer_costs, beside)
+        shared, experts = shared + share * beside[0], experts + share * beside[1]
     several = np.where(layer_costs.plans.zero_stage >= 1, copies(layer_costs.plans), 1.0)
     return shared / several, experts / several
+
+
+def _widened(layer_costs: LayerCosts, copies_of: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Share of its elements whose gradients a rank has put side by side and in fp32 at once, where activations and
+    logits leave them no room [1]: under ZeRO-3 `update_group` elements, else all.
+
+    Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py (_prepare_fp32_grad_for_sub_group),
+    stage_1_and_2.py (step).
+    """
+    update, gone = _update_and_room(layer_costs, copies_of)
+    group = (WIDE + ELEMENT) * layer_costs.job.stack.features.update_group
+    at_once = np.where(layer_costs.plans.zero_stage >= 3, np.minimum(update, group), update)
+    beyond = np.maximum(at_once - np.where(layer_costs.plans.pp == 1, gone, 0.0), 0.0)
+    return np.asarray(beyond / np.maximum(update, 1.0))
 
 
 def sharded_bytes(

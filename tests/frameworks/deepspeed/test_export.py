@@ -19,6 +19,7 @@ from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.read import read_files, read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.switches import switched_to
 from optimizer.objectives.step.price import price
 from optimizer.search.plan.planner import plan
 from tests.thorough import cases
@@ -41,6 +42,18 @@ def test_the_engine_says_batch_format_and_stage(sharded: Answer) -> None:
     assert config["zero_optimization"]["reduce_bucket_size"] == 1e8
     assert config["zero_optimization"]["offload_optimizer"]["ratio"] == 0.25
     assert config["communication_data_type"] == "bf16"
+
+
+def test_weights_on_the_host_are_written_where_zero_3_has_them(sharded: Answer) -> None:
+    stack = switched_to(sharded.job.stack, {"hosted_weights": "on"})
+    hosted = replace(sharded, job=replace(sharded.job, stack=stack))
+    config = json.loads(DEEPSPEED_FILES["deepspeed.json"](hosted))["zero_optimization"]
+    assert config["offload_param"]["device"] == config["offload_optimizer"]["device"] == "cpu"
+    fsdp = [YAML(typ="safe").load(ACCELERATE_FILES["accelerate-fsdp.yaml"](each)) for each in (hosted, sharded)]
+    assert [each["fsdp_config"]["fsdp_offload_params"] for each in fsdp] == [True, False]
+    assert hosted.plan is not None
+    less = replace(hosted, plan=replace(hosted.plan, zero_stage=2))
+    assert "offload_param" not in json.loads(DEEPSPEED_FILES["deepspeed.json"](less))["zero_optimization"]
 
 
 def test_groups_that_share_weights_are_fsdp2s_mesh(sharded: Answer) -> None:

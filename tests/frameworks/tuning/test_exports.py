@@ -42,16 +42,9 @@ YAMLS = {
 def answer(target: str, train: str = "qlora:32", gpus: int = 1, **changes: object) -> Answer:
     """An answer for a target whose plan is given."""
     stack = aimed(load_stack(target), target)
-    job = Job(
-        model=load_model("llama3.1-8b"),
-        cluster=load_cluster("dgx-h100"),
-        stack=stack,
-        gpus=gpus,
-        seq_len=2048,
-        global_batch=16 * gpus,
-        train=train,
-    )
-    found = plan(replace(job, **changes), top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
+    usual = {"model": load_model("llama3.1-8b"), "cluster": load_cluster("dgx-h100"), "seq_len": 2048}
+    job = Job(**{**usual, "stack": stack, "gpus": gpus, "global_batch": 16 * gpus, "train": train, **changes})
+    found = plan(job, top=0, trials=0, priced_risk=False, explained=False, read_twice=False)
     assert found.plan is not None
     return found
 
@@ -144,6 +137,52 @@ def test_frozen_parts_that_a_program_cannot_say_are_refused() -> None:
     ):
         found = answer(target, f"frozen:{frozen}", cluster=load_cluster("dgx-h200"))
         assert any(why in said for said in exported(found).refused.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "train", "said"),
+    [("llama-factory", "frozen:vision", True), ("llama-factory", "full", False), ("ms-swift", "full", False)],
+)
+def test_a_vision_tower_is_frozen_or_trained_as_it_was_priced(target: str, train: str, said: bool) -> None:
+    found = answer(target, train, model=load_model("qwen3-vl-2b"))
+    text = exported(found).texts[YAMLS[target]]
+    key = "freeze_vision_tower" if target == "llama-factory" else "freeze_vit"
+    assert YAML(typ="safe").load(text)[key] is said
+    launch = read_launch([File(YAMLS[target], text.encode())], 1).launch
+    assert launch.settings.get("train", "full") == train
+    unsaid = read_launch([File(YAMLS[target], re.sub(f"{key}: .*\n", "", text).encode())], 1).launch
+    assert unsaid.settings["train"] == "frozen:vision"
+    assert not any("freeze" in each for each in launch.unpriced)
+
+
+def test_a_frozen_tower_is_refused_where_no_key_says_it() -> None:
+    found = answer("axolotl", "frozen:vision", model=load_model("qwen3-vl-2b"))
+    assert any("a frozen vision tower" in said for said in exported(found).refused.values())
+
+
+@pytest.mark.parametrize("target", YAMLS)
+def test_weights_on_the_host_are_written_and_read_back(target: str) -> None:
+    stack = switched_to(aimed(load_stack(target), target), {"hosted_weights": "on"})
+    chosen = Plan(dp=2, zero_stage=3, num_microbatches=16, recompute="full")
+    found = replace(answer(target, "full", 2, stack=stack), plan=chosen, knobs=Knobs())
+    files = [File(name, text.encode()) for name, text in exported(found).texts.items()]
+    assert read_launch(files, 2).launch.settings["hosted_weights"] is True
+    here = replace(found, job=replace(found.job, stack=aimed(load_stack(target), target)))
+    files = [File(name, text.encode()) for name, text in exported(here).texts.items()]
+    assert not read_launch(files, 2).launch.settings.get("hosted_weights")
+
+
+def test_torchtunes_weights_on_the_host_are_of_several_gpus() -> None:
+    stack = switched_to(aimed(load_stack("torchtune"), "torchtune"), {"hosted_weights": "on"})
+    chosen = Plan(dp=2, zero_stage=3, num_microbatches=16, recompute="full")
+    found = replace(answer("torchtune", "full", 2, stack=stack), plan=chosen, knobs=Knobs())
+    assert "fsdp_cpu_offload=True" in exported(found).texts["torchtune.sh"]
+
+
+def test_weights_of_one_gpu_on_the_host_are_refused() -> None:
+    stack = switched_to(aimed(load_stack("trl"), "trl"), {"hosted_weights": "on"})
+    found = replace(answer("trl", "full", stack=stack), plan=Plan(zero_stage=3, num_microbatches=16), knobs=Knobs())
+    assert any("weights on the host" in said for said in exported(found).refused.values())
 
 
 UNSLOTH = "unsloth_sft.py"

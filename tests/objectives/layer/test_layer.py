@@ -86,6 +86,16 @@ def test_a_compiled_loss_keeps_a_logit_and_its_gradient_in_half_precision() -> N
     assert compiled.time["head"][0] < eager.time["head"][0]
 
 
+def test_a_loss_that_computes_its_logits_again_adds_a_product_and_moves_fewer_bytes() -> None:
+    once, twice = (cost(job("llama3-70b", recomputed_logits=flag), DENSE) for flag in (False, True))
+    assert 0.9 < twice.time["head"][0] / once.time["head"][0] < 4 / 3
+    alone = replace(DENSE, tp=1, dp=64, num_microbatches=4, sequence_parallel=False)
+    slow, slower = (
+        cost(job("llama3-70b", recomputed_logits=flag, compiled_loss=True), alone) for flag in (False, True)
+    )
+    assert slower.time["head"][0] / slow.time["head"][0] == pytest.approx(4 / 3, rel=0.1)
+
+
 def test_inputs_that_stay_gathered_take_memory_and_are_gathered_once() -> None:
     lean, kept = (cost(job("llama3-70b", keeps_gathered=flag), DENSE) for flag in (False, True))
     assert kept.memory["activations"][0] > 1.2 * lean.memory["activations"][0]

@@ -120,3 +120,57 @@ def test_temporaries_of_an_update_are_of_all_tensors_where_its_kernels_are() -> 
     long, short = (memory(replace(one, seq_len=length), "gradients", Plan(micro_batch=2)) for length in (2048, 1))
     kept = memory(replace(one, seq_len=2048), "activations", Plan(micro_batch=2))
     assert short - long == pytest.approx(min(kept, 2 * weights), rel=0.02)
+
+
+def tuned(optimizer: str = "", micro_batch: int = 1, **features: Any) -> float:
+    """What Llama 3.2 1B takes whole on one H200, sequences of 2,048 tokens [B]."""
+    stack = load_stack("hf-2026")
+    question = Job(
+        model=load_model("llama3.2-1b"),
+        cluster=load_cluster("h200"),
+        stack=replace(stack, features=replace(stack.features, **features)),
+        **{"gpus": 1, "seq_len": 2048, "global_batch": micro_batch, "optimizer": optimizer},
+    )
+    plan = Plan(micro_batch=micro_batch, recompute="full")
+    return sum(memory(question, term, plan) for term in ("gradients", "optimizer", "activations", "logits"))
+
+
+@pytest.mark.parametrize(("optimizer", "moments"), [("adamw-8bit", 2), ("", 0), ("paged-adamw-8bit", 0)])
+def test_moments_of_embeddings_are_in_fp32_beside_those_of_8_bits(optimizer: str, moments: int) -> None:
+    more = tuned(optimizer) - tuned(optimizer, wide_embedding=False)
+    assert more == pytest.approx(moments * (4 - 1.016) * 128256 * 2048, rel=1e-6)
+
+
+def test_temporaries_of_an_update_lie_where_logits_lay() -> None:
+    """Logits of 2,048 tokens take 3.5 GB, temporaries of 1.24 billion weights 2.5."""
+    assert tuned() == pytest.approx(tuned("adamw-fused"), rel=1e-9)
+    few = {"loss_chunks": 4096}
+    assert 2.0e9 < tuned(**few) - tuned("adamw-fused", **few) < 2.472e9
+
+
+def test_deepspeed_has_gradients_of_a_group_in_fp32_while_it_updates_them() -> None:
+    """6 B of each of 1.24 billion weights, or of 0.1 billion in ZeRO-3's groups; nothing where activations lay."""
+    plan = Plan(zero_stage=3, recompute="full")
+
+    def held(group: float, stage: int, micro_batch: int = 1) -> float:
+        stack = load_stack("hf-2026")
+        facts = {
+            "optimizer_bytes": 12,
+            "master_bytes": 4,
+            "update_bytes": 0,
+            "update_group": group,
+            "loss_chunks": 4096,
+        }
+        question = Job(
+            model=load_model("llama3.2-1b"),
+            cluster=load_cluster("h200"),
+            stack=replace(stack, features=replace(stack.features, **facts)),
+            **{"gpus": 1, "seq_len": 2048, "global_batch": micro_batch},
+        )
+        return memory(question, "optimizer", replace(plan, zero_stage=stage, micro_batch=micro_batch))
+
+    whole = held(0, 3)
+    assert held(1e9, 2) - whole == pytest.approx(6 * 1.236e9, rel=0.08)
+    assert held(1e9, 3) - whole == pytest.approx(6e9, rel=0.08)
+    assert held(1e8, 3) - whole < held(1e9, 3) - whole - 5e9
+    assert held(1e9, 3, micro_batch=16) < held(1e9, 3)
