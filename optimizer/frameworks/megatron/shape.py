@@ -125,8 +125,8 @@ def _vocabulary(name: str) -> int | None:
 
     A model that is tuned from another has its tokenizer, and often its name within its own.
 
-    >>> _vocabulary("meta-llama/Llama-3.1-8B"), _vocabulary("nvidia/OpenMath2-Llama3.1-8B"), _vocabulary("./tokenizer.model")
-    (128256, 128256, None)
+    >>> [_vocabulary(name) for name in ("meta-llama/Llama-3.1-8B", "nvidia/OpenMath2-Llama3.1-8B", "./tokenizer.model")]
+    [128256, 128256, None]
     """
     bare = spelling(name.rpartition("/")[2])
     within = (preset for text, preset in model_spellings().items() if bare.endswith(spelling(text)))
