@@ -11,6 +11,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED
 from optimizer.frameworks.megatron.write import flag_changes
 from optimizer.job.plan import Plan
+from tests.search.jobs import DENSE as DENSE_MODEL
 from tests.search.jobs import MIXTURE, small_job
 
 TP, PP, CP, EP = (f"--{name}-parallel-size" for name in ("tensor-model", "pipeline-model", "context", "expert-model"))
@@ -176,6 +177,19 @@ def test_flags_of_megatron_deepspeed(case: Case) -> None:
 @pytest.mark.parametrize(("words", "turned", "flags"), SOFTWARE)
 def test_flags_of_settings(words: Words, turned: dict[str, Any], flags: dict[str, str | None]) -> None:
     assert changed(MEGATRON, (words, {}, {}, {}), **turned) == flags
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ({PP: "1"}, {PP: "2", FIRST: "7"}),
+        ({PP: "1", SPLIT: "Et*13mL"}, {PP: "2", SPLIT: "Et*7|t*6mL"}),
+    ],
+)
+def test_mtp_layers_ask_for_a_layout_where_the_script_has_one(words: Words, flags: dict[str, str | None]) -> None:
+    job = small_job(model=replace(DENSE_MODEL, layers=13, mtp_layers=1))
+    found = flag_changes(script(words), MEGATRON, job, Plan(dp=2), Plan(pp=2), {})
+    assert {change.flag: change.after for change in found} == flags
 
 
 def test_a_new_flag_is_spelled_as_the_others() -> None:

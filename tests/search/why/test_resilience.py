@@ -68,6 +68,18 @@ def test_losses_are_of_what_is_minimised(minimized: str, per: str) -> None:
     assert loss.to_dict()["best"][f"lost_tokens_per_{per}"] == loss.loss(loss.best)
 
 
+def test_of_plans_that_do_as_much_the_first_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs come with ever fewer GPUs: an equal one would only leave more of them idle."""
+    before = best_plan(replace(small_job(8), minimize="energy"))
+    assert before is not None
+    monkeypatch.setattr(Best, "worth", 1.0)
+    found = resilience._best(
+        before, [replace(before.job, gpus=gpus) for gpus in (8, 4)], lambda job: replace(before, job=job)
+    )
+    assert found is not None
+    assert found.job.gpus == 8
+
+
 def test_a_loss_of_everything_is_refused() -> None:
     with pytest.raises(InputError, match="cannot lose 2 nodes of 8 GPUs out of 16 GPUs"):
         losses(small_job(16), (2,))
