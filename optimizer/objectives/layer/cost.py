@@ -175,14 +175,14 @@ def _head_cost(job: Job, shapes: Shapes, local: Shapes, rows: IntArray, *, timed
     )
     time, *others = (head_time(job, trained_layer(job, layer), local).take(rows) for layer in passes)
     alone = others[0] if others else time
-    again = time.forward.terms["gemm"] * features.recomputed_logits
+    recomputed_logits = time.forward.terms["gemm"] * features.recomputed_logits
     return replace(
         untimed,
         forward={HEAD: time.forward.total + more * alone.forward.total},
-        backward={HEAD: time.backward.total + again},
+        backward={HEAD: time.backward.total + recomputed_logits},
         weight=(time.backward.terms["gemm"] + time.backward.terms["launch"]) * weight_share(job),
         cover_forward=time.forward.busy + more * alone.forward.busy,
-        cover_backward=time.backward.busy + again,
+        cover_backward=time.backward.busy + recomputed_logits,
     )
 
 
@@ -261,9 +261,9 @@ def _layer_cost(
     Gradients of inputs and of weights are two products of equal size; attention has no weights.
     """
     lean, reached = without_full(plans.recompute), job.reached < job.model.layers
-    held: dict[str, Any] = _layer_bytes(job, plans, shapes, lean, moe)
+    sizes: dict[str, Any] = _layer_bytes(job, plans, shapes, lean, moe)
     if not timed:
-        return replace(_free(len(plans)), **held) if reached else _free(len(plans))
+        return replace(_free(len(plans)), **sizes) if reached else _free(len(plans))
     operators = layer_operators(job.model, local, job.software, moe, job.row_multiple)
     layer, named = trained_layer(job, operators), modules_in(plans.recompute)
     time = layer_time(job, layer, local, moe, modules=named).take(rows)
@@ -276,8 +276,8 @@ def _layer_cost(
             time.full.terms[name],
         )
     passes = np.zeros(len(plans)), np.zeros(len(plans))
-    if np.any(held["hosted"]):
-        passes = host_passes(job, time, more, held["hosted"], plans.ep * plans.etp <= job.cluster.scale_up_size)
+    if np.any(sizes["hosted"]):
+        passes = host_passes(job, time, more, sizes["hosted"], plans.ep * plans.etp <= job.cluster.scale_up_size)
         terms[HOST_TRANSFER] = *passes, np.zeros(len(plans))
     cost = Cost(
         forward={name: parts[0] for name, parts in terms.items()},
@@ -293,7 +293,7 @@ def _layer_cost(
         hidden_recompute=whole * time.full.hidden,
         host=time.host,
         collectives=time.collectives,
-        **held,
+        **sizes,
     )
     return cost if reached else _forward_alone(cost, ahead * time.forward.hidden)
 

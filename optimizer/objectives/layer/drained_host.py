@@ -70,7 +70,7 @@ def shown_launches(job: Job, layer: Layer, shapes: Shapes, backward_kernels: flo
     >>> shapes = Shapes(tp=one, cp=one, ep=32 * one, etp=one, micro_batch=one, sequence_parallel=one > 2, seq_len=4096)
     >>> layer = layer_operators(job.model, shapes, job.stack, moe=True)
     >>> shown_launches(job, layer, shapes, 1.6).round(6).tolist()
-    [0.002346]
+    [0.002257]
     """
     features = job.stack.features
     if not features.synchronised or features.cuda_graphs:

@@ -76,11 +76,11 @@ def _covered(layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]
     """Share of the update's temporaries that lies where activations and logits lay, which are gone by then [1]; 0 in a
     pipeline, where a stage's layers are not known yet.
     """
-    update, gone = _update_and_room(layer_costs, temporaries)
+    update, gone = _update_and_freed(layer_costs, temporaries)
     return np.where(layer_costs.plans.pp == 1, np.minimum(1.0, gone / np.maximum(update, 1.0)), 0.0)
 
 
-def _update_and_room(
+def _update_and_freed(
     layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Temporaries of an update of all layers, and the activations and logits that are gone by then [B]."""
@@ -107,9 +107,9 @@ def optimizer_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """
     shared, experts = sharded_bytes(layer_costs, resident_state(layer_costs.job), 1)
     if layer_costs.job.stack.features.update_group:
-        beside = sharded_bytes(layer_costs, WIDE + ELEMENT, 1)
-        share = _widened(layer_costs, beside)
-        shared, experts = shared + share * beside[0], experts + share * beside[1]
+        copied = sharded_bytes(layer_costs, WIDE + ELEMENT, 1)
+        share = _widened(layer_costs, copied)
+        shared, experts = shared + share * copied[0], experts + share * copied[1]
     several = np.where(layer_costs.plans.zero_stage >= 1, copies(layer_costs.plans), 1.0)
     return shared / several, experts / several
 
@@ -121,7 +121,7 @@ def _widened(layer_costs: LayerCosts, copies_of: tuple[FloatArray, FloatArray]) 
     Source: deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage3.py (_prepare_fp32_grad_for_sub_group),
     stage_1_and_2.py (step).
     """
-    update, gone = _update_and_room(layer_costs, copies_of)
+    update, gone = _update_and_freed(layer_costs, copies_of)
     group = (WIDE + ELEMENT) * layer_costs.job.stack.features.update_group
     at_once = np.where(layer_costs.plans.zero_stage >= 3, np.minimum(update, group), update)
     beyond = np.maximum(at_once - np.where(layer_costs.plans.pp == 1, gone, 0.0), 0.0)

@@ -109,10 +109,10 @@ class Numbers:
             return plans
         shape = distinct(plans, ("tp", "cp", "pp"))[1]
         order = np.lexsort((plans.vpp, plans.recompute != FULL, ~plans.sequence_parallel, -plans.zero_stage, shape))
-        leanest = order[np.unique(shape[order], return_index=True)[1]]
-        able = np.zeros(len(leanest), dtype=np.bool_)
+        least_memory = order[np.unique(shape[order], return_index=True)[1]]
+        able = np.zeros(len(least_memory), dtype=np.bool_)
         alone = (plans.zero_stage == 0) & (plans.cp == 1)
-        for dp, part in product(replicas, (leanest, order)):
+        for dp, part in product(replicas, (least_memory, order)):
             part = part[~able[shape[part]] & ((dp == replicas[0]) | alone[part])]
             some = replace(plans.take(part), dp=np.full(len(part), dp))
             able[shape[part[self._may_fit(some, np.ones_like(some.dp))]]] = True

@@ -32,7 +32,7 @@ def paged(memory: float, plan: Plan = FULL) -> float:
 
 
 def test_the_share_falls_with_the_room_by_the_bytes_of_the_moments() -> None:
-    """8.03 billion parameters have two moments of a byte and some scales each."""
+    """8.03 billion parameters have two moments of a byte and some scales each, 0.53 of them, the embedding, of fp32."""
     sizes = [gigabytes * 1e9 for gigabytes in range(20, 90, 2)]
     shares = [paged(size) for size in sizes]
     assert (shares[0], shares[-1]) == (1.0, 0.0)
@@ -41,7 +41,7 @@ def test_the_share_falls_with_the_room_by_the_bytes_of_the_moments() -> None:
     assert len(between) >= 5
     falls = [shares[place] - shares[place + 1] for place in between[:-1]]
     assert falls == pytest.approx([falls[0]] * len(falls), rel=1e-6)
-    assert 16e9 < 2e9 / falls[0] < 17e9
+    assert 2e9 / falls[0] == pytest.approx(7.5e9 * 2.03 + 0.525e9 * 8, rel=0.01)
 
 
 def test_stages_of_a_pipeline_page_all_of_theirs() -> None:
