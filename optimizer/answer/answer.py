@@ -15,6 +15,7 @@ from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.minimised.registry import objective
 from optimizer.objectives.objective import Objective
 from optimizer.objectives.step.estimate import Estimate
+from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.memory_terms import MEMORY_TERMS
 from optimizer.objectives.step.time_terms import TIME_TERMS
 
@@ -158,6 +159,16 @@ class Answer:
     seed: int = 0  # of the search for knobs
     search_s: Mapping[str, float] = field(default_factory=dict)  # time of the search by phase [s]
     assumptions: tuple[str, ...] | None = None  # what was chosen unasked, None where a whole Job was given
+
+    @property
+    def run_bound(self) -> float | None:
+        """Step that no run is expected to beat [s]: the bound on what is minimised, with the model's error at 90 %.
+
+        None where there is no plan or no bound.
+        """
+        if not self.plan or not self.estimate or not self.certificate or not self.certificate.lower_bound:
+            return None
+        return interval(self.job, self.plan, self.estimate.step_time).low / (1.0 + self.certificate.gap)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keyed as `optimize --json` prints them."""

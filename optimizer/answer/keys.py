@@ -264,6 +264,10 @@ class CertificateKeys(Keys):
     )
     lower_bound_s: Seconds = key("no plan is better", "lower_bound", read=GIVEN, valued=True)
     best_s: Seconds | None = key("value of the plan", lambda proof, *_: _finite(proof.best), valued=True)
+    run_bound_s: Seconds | None = key(
+        "step that no run is expected to beat: the low end of interval_s, less the gap; null of one of several dtypes",
+        lambda _, of, *__: getattr(of, "run_bound", None),
+    )
     gap: Share | None = key("best / lower_bound - 1", lambda proof, *_: _finite(proof.gap))
     space: int = key("plans that satisfy every rule but memory", read=GIVEN)
     fitting: int = key("plans of these that fit", read=GIVEN)

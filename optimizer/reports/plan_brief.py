@@ -101,7 +101,7 @@ def brief(
     after = (
         *(_run(answer, plan, estimate, budget) if budget else ()),
         *_formats(answer),
-        *([("proof", proof_sentence(answer.certificate))] if answer.certificate else []),
+        *([("proof", proof_sentence(answer.certificate, answer.run_bound))] if answer.certificate else []),
         *([("to learn", cut(learning, 2 * LINE))] if (learning := learning_words(answer, always=False)) else []),
         *(("guessed", text) for text in guessed),
         ("next", f"{_launching(job, estimate.reserved)}--why-not VAR=VALUE; all: --explain"),
@@ -167,10 +167,11 @@ def _launching(job: Job, reserved: float) -> str:
     return "--target NAME --export DIR, " if runs_there else ""
 
 
-def proof_sentence(certificate: Certificate) -> str:
-    """What was proven, with the bound, in one sentence."""
+def proof_sentence(certificate: Certificate, of_run: float | None) -> str:
+    """What was proven, with the bound, and with what a run may take at best where the model errs [s]."""
     words, expected = certificate.objective, " expected" if certificate.prefer == EXPECTED else ""
-    bound = f"{shown(certificate.lower_bound, words.unit)}{expected}"
+    run = f", run {seconds(of_run)}" if of_run else ""
+    bound = f"{shown(certificate.lower_bound, words.unit)}{expected}{run}"
     if certificate.proven:
         return f"no plan of {certificate.space:,} is {words.better} in this model (bound {bound})"
     return f"not proven: in this model a plan may be {certificate.gap:.2%} {words.better} (bound {bound})"

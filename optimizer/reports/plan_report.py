@@ -100,7 +100,7 @@ def minimised(certificate: Certificate | None) -> tuple[str, ...]:
 
 def _planned(answer: Answer, plan: Plan, estimate: Estimate, budget: Budget | None) -> list[Section]:
     job = answer.job
-    proof = proof_lines(answer.certificate, answer.near_ties, plan.pp) if answer.certificate else []
+    proof = proof_lines(answer.certificate, answer.near_ties, plan.pp, answer.run_bound) if answer.certificate else []
     memory = f"{estimate.reserved / GB:.1f} of {job.usable_memory / GB:.1f} GB usable per GPU"
     charts = (waterfall(job, estimate), memory_chart(job, plan, estimate))
     return [

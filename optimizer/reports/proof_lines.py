@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from optimizer.answer.answer import Certificate, NearTies
 from optimizer.base.units import seconds, show
 from optimizer.job.fields import EXPECTED
+from optimizer.objectives.step.interval import LEVEL
 
 SHOWN_GAIN = 5e-5  # below this a gain is printed as none
 
@@ -39,7 +40,7 @@ def layout_line(certificate: Certificate, pp: int) -> str:
     return f"The layout gains {certificate.layout_gain:.1%} over the best even split, {even}."
 
 
-def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
+def proof_lines(certificate: Certificate, ties: NearTies, pp: int, of_run: float | None = None) -> list[str]:
     """What was proven, over how many plans, what was not, and how near the others are.
 
     The proof is about each plan at its own best knobs; the bound over all knobs stands beside it.
@@ -48,6 +49,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
         certificate: what was proven.
         ties: how many plans come close.
         pp: stages of the best plan.
+        of_run: what no run is expected to beat, the model's error within its interval [s].
     """
     unit, expected = certificate.objective.unit, " expected" if certificate.prefer == EXPECTED else ""
     verdict = "Proven optimal, each plan at its own knobs" if certificate.proven else "Not proven optimal"
@@ -58,6 +60,10 @@ def proof_lines(certificate: Certificate, ties: NearTies, pp: int) -> list[str]:
     ]
     if certificate.method:
         lines.append(certificate.method)
+    if of_run:
+        lines.append(
+            f"With what the model may err by at {LEVEL:.0%}, no run of any plan takes less than {seconds(of_run)}."
+        )
     lines.append(layout_line(certificate, pp))
     if 0 < certificate.knob_bound <= certificate.best:
         least = shown(certificate.knob_bound, unit)

@@ -5,9 +5,8 @@ bound of every plan at any knobs -> candidates below the best so far, tuned -> l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 
 import numpy as np
 
@@ -182,14 +181,15 @@ def place(
     *,
     time_limit: float | None = None,
     own: OwnSettings | None = None,
+    below: Callable[[Sequence[Candidate | None]], FloatArray] | None = None,
 ) -> tuple[Candidate | None, ...]:
-    """Each plan with the best layout that is found with little effort; None where none fits.
+    """Each plan with the best layout that is found with little effort; None where none fits or is found in time.
 
-    When the time is over the result ends before the first plan for which nothing was found yet.
+    below: values beyond which layouts are of no interest, one a plan, by what is found [unit of the objective].
     """
     search = _search(job, tuning, time_limit, LITTLE, own)
     if search.expired():
-        return ()
+        return (None,) * len(plans)
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
     floors_of_all = _own(search, layer_costs)
     # The safest class first: what is found there for all plans spares most of the others.
@@ -204,18 +204,29 @@ def place(
         _fit_at_all(floors_of_all),
     )
     for floors, prospects_of, scale in every:
-        limits = np.array([each.limit for each in alone])
+        limits = _lowered(alone, below)
         open_plans = np.flatnonzero(may_fit & (floors.least * scale < limits))
         if not len(open_plans):
             continue
         search.limit = float(limits.max())
         some = prospects_of(floors.take(open_plans))
-        for place, number in enumerate(open_plans.tolist()):
+        for place in np.argsort(floors.least[open_plans], kind="stable").tolist():
             if search.expired():
-                return tuple(takewhile(lambda best: best is not None, (each.best for each in alone)))
+                return tuple(each.best for each in alone)
             of_plan = some.take(np.flatnonzero(some.plan == place))
-            _visit(alone[number], [(of_plan, scale)], numbers[open_plans])
+            _visit(alone[open_plans[place]], [(of_plan, scale)], numbers[open_plans])
+            _lowered(alone, below)
     return tuple(each.best for each in alone)
+
+
+def _lowered(
+    searches: Sequence[_Search], below: Callable[[Sequence[Candidate | None]], FloatArray] | None
+) -> FloatArray:
+    """The limits of searches, with those lowered beyond which layouts are of no interest."""
+    if below:
+        for each, limit in zip(searches, below([each.best for each in searches]).tolist(), strict=True):
+            each.limit = min(each.limit, limit * (1 + SAME))
+    return np.array([each.limit for each in searches])
 
 
 def _fit_at_all(floors: PlanFloors) -> BoolArray:

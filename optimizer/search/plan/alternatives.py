@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -20,7 +20,7 @@ from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import alike
 from optimizer.search.lattice.knobs import OwnSettings, columns, joined_knobs, knobs_at
 from optimizer.search.lattice.oracle import STRUCTURE, Points, Tuning
-from optimizer.search.layouts.assigned import AssignedLayouts, ProofPlans
+from optimizer.search.layouts.assigned import AssignedLayouts, Candidate, ProofPlans
 from optimizer.search.layouts.candidates import place
 
 PLACED = 8  # runners-up whose layers are placed
@@ -61,6 +61,18 @@ def _lowest(proof: ProofPlans, best: Plan) -> list[Plan]:
     return [*islice((plan for plan in plans if structure(plan) != structure(best)), LOWEST)]
 
 
+def _last(known: Iterable[tuple[tuple[int, ...], float]], count: int) -> float:
+    """The value that the worst of `count` structures has at the most, infinite where fewer are known.
+
+    >>> _last([((1,), 3.0), ((2,), 4.0), ((1,), 2.0)], 1), _last([((1,), 3.0), ((1,), 2.0)], 2)
+    (2.0, inf)
+    """
+    least: dict[tuple[int, ...], float] = {}
+    for key, value in known:
+        least[key] = min(value, least.get(key, np.inf))
+    return sorted(least.values())[count - 1] if len(least) >= count else np.inf
+
+
 def structure(plan: Plan) -> tuple[int, ...]:
     """What makes a plan another one than a variant of it."""
     return tuple(getattr(plan, name) for name in STRUCTURE)
@@ -94,18 +106,23 @@ def alternatives(
     lowest = _lowest(proof, best) if proof else []
     searched = [] if job.layout_given else [*dict.fromkeys((*chosen[:PLACED], *lowest))]
     missing = [plan for plan in searched if plan not in layouts.placed]
-    placed_now = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own) if missing else ()
-    placed = {**layouts.placed, **dict(zip(missing, placed_now, strict=False))}
-    pool = [other for plan in searched if (other := placed.get(plan))]
+    pool = [other for plan in searched if (other := layouts.placed.get(plan))]
     pool += [other for other in layouts.candidates if other.solved and structure(other.plan) != structure(best)]
+    even = dict(zip(chosen, points.values[positions].tolist(), strict=True))
+    known = [*((structure(other.plan), other.value) for other in pool), *((structure(plan), even[plan]) for plan in even)]
+    splits = np.array([even.get(plan, np.inf) for plan in missing])
+
+    def below(found: Sequence[Candidate | None]) -> FloatArray:
+        now = ((structure(other.plan), other.value) for other in found if other)
+        return np.minimum(splits, _last((*known, *now), count))
+
+    found = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own, below=below) if missing else ()
+    pool += [other for other in found if other]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for other in sorted(pool, key=lambda candidate: candidate.value):
         first.setdefault(structure(other.plan), (other.plan, other.knobs))
     for position, plan in zip(positions, chosen, strict=True):
-        if plan in searched and plan in placed:
-            continue
-        even = with_assigned_layers(job, plan), knobs_at(points.knobs, position)
-        first.setdefault(structure(even[0]), even)
+        first.setdefault(structure(plan), (with_assigned_layers(job, plan), knobs_at(points.knobs, position)))
     if not first:
         return ()
     plans, settings = zip(*first.values(), strict=True)

@@ -151,7 +151,7 @@ def _with_the_leaders(
     """Layouts whose search was cut short, with little effort for the best and its runners-up: the best of them."""
     others = [points.plans.plan(position) for position in runners_up(points, best.plan, PLACED)]
     leaders = [best.plan.lying(Placement()), *others]
-    placed = dict(zip(leaders, place(job, Plans.of(leaders), tuning, time_limit=time_limit), strict=False))
+    placed = dict(zip(leaders, place(job, Plans.of(leaders), tuning, time_limit=time_limit), strict=True))
     solved = (other for other in placed.values() if other and other.solved)
     leader = min((best, *solved), key=lambda other: other.value)
     return replace(

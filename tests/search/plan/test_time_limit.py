@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 
 from optimizer.catalog import load_cluster, load_model, load_stack
@@ -85,10 +86,14 @@ def test_layouts_cut_short_leave_the_even_split_with_a_gap(gpt3_job: Job) -> Non
 def test_runners_up_are_laid_out_while_there_is_time(
     gpt3_job: Job, plans: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert place(gpt3_job, plans, time_limit=0.0) == ()
-    assert len(place(gpt3_job, plans)) == len(plans)
+    assert place(gpt3_job, plans, time_limit=0.0) == (None,) * len(plans)
+    placed = place(gpt3_job, plans)
+    assert all(placed)
     monkeypatch.setattr(deadline, "perf_counter", clock(1.0))
-    assert 0 < len(place(gpt3_job, plans, time_limit=8.0)) < len(plans)
+    assert 0 < sum(each is not None for each in place(gpt3_job, plans, time_limit=8.0)) < len(plans)
+    best = min(each.value for each in placed if each)
+    only = place(gpt3_job, plans, below=lambda found: np.full(len(found), best))
+    assert [each for each in only if each] == [each for each in placed if each and each.value == best]
 
 
 def test_no_runner_up_is_faster_where_layouts_are_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:

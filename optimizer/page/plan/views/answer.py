@@ -81,7 +81,7 @@ def _of_plan(one: Answered, plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "plan_rows": plan_rows(answer, plan, estimate),
         "charts": (waterfall(job, estimate), memory_chart(job, plan, estimate)),
         "runners_up": [(*runner_up(job, rank, other), pins_of_plan(other.plan)) for rank, other in ranked],
-        "proof": proof_lines(certificate, answer.near_ties, plan.pp) if certificate else [],
+        "proof": proof_lines(certificate, answer.near_ties, plan.pp, answer.run_bound) if certificate else [],
         "surcharge": surcharge(answer, estimate),
     }
 
