@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import TimeLimit
+from optimizer.base.units import seconds
 from optimizer.cli import cli
 from optimizer.commands.request import Request, job_of
 
@@ -39,7 +40,8 @@ def test_the_report_goes_to_stdout_alone(with_answer: Install, gpt3_answer: Answ
     assert result.stderr == ""
     assert "GPT-3 175B on 1,024 × h100 — MFU 48.2% (" in result.stdout
     assert "at 90%), 5 s per step" in result.stdout
-    assert "no plan of 12,345 is faster in this model (bound 5 s)" in result.stdout
+    least = seconds(gpt3_answer.run_bound or 0.0)
+    assert f"no plan of 12,345 is faster in this model (bound 5 s, run {least})" in result.stdout
     assert "Proven optimal" in run(*GPT3, "--explain").stdout
 
 

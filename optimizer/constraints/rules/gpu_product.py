@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -53,11 +54,7 @@ class GpuProduct:
         >>> GpuProduct().others(job)[:6].tolist()
         [11, 13, 10, 14, 9, 15]
         """
-        node, most = job.cluster.gpus_per_node, job.cluster.max_gpus
-        inside, whole = np.arange(1, min(node, most + 1)), np.arange(node, most + 1, node)
-        parts = job.gpus > node and job.gpus % node
-        near = np.arange(job.gpus - node + 1, min(job.gpus + node, most + 1)) if parts else inside
-        return nearest_first(np.unique(np.concatenate([inside, whole, near])).astype(np.int64), job.gpus)
+        return _others(job.cluster.gpus_per_node, job.cluster.max_gpus, job.gpus)
 
     def moved(self, job: Job, other: Job) -> str:
         """The change from one job to another."""
@@ -70,6 +67,16 @@ class GpuProduct:
         near = ", nor within a node of it" if job.gpus > node and job.gpus % node else ""
         counts = f"no number of GPUs inside a node, nor of whole nodes up to {job.cluster.max_gpus:,} GPUs{near}"
         return f"{counts}, is enough, even with a batch a tenth off"
+
+
+@lru_cache(maxsize=32)
+def _others(node: int, most: int, gpus: int) -> IntArray:
+    """As GpuProduct.others, by GPUs of a node and of the cluster."""
+    inside, whole = np.arange(1, min(node, most + 1)), np.arange(node, most + 1, node)
+    near = np.arange(gpus - node + 1, min(gpus + node, most + 1)) if gpus > node and gpus % node else inside
+    numbers = nearest_first(np.unique(np.concatenate([inside, whole, near])).astype(np.int64), gpus)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def prime_factors(number: int) -> list[int]:

@@ -139,6 +139,8 @@ class Numbers:
         """The job on the nearest of these numbers of GPUs with the nearest of these batches that have a plan."""
         best = None
         for some in growing(batches, self.job.global_batch):
+            if not len(counts):
+                break
             nearest_yet = self._first(counts, some, values)
             if nearest_yet is not None:
                 best, counts = nearest_yet, counts[: counts.tolist().index(nearest_yet.gpus)]

@@ -21,10 +21,17 @@ from optimizer.search.lattice.deadline import NEVER, Deadline
 CHUNK = 2**16
 SMALL_CHUNK = 2**13  # where a deadline has to be looked at often
 MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once
+TABLED = 2**10  # rows from which a rule about two variables is asked about their values instead
 PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
 MOST_PRICED_ONCE = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
+_SWITCHES = tuple(name for name in FIELDS if VARIABLES[name].switch)
+# The neutral value of every variable, as often as anybody asks for it: columns that take no memory.
+_NEUTRAL = {
+    name: np.broadcast_to(np.array(VARIABLES[name].neutral, np.bool_ if name in _SWITCHES else np.int64), 2**40)
+    for name in FIELDS
+}
 
 
 class Space:
@@ -87,7 +94,7 @@ def walk(
     several = (("dp", gpus), ("num_microbatches", batches))
     shared = {name: (numbers, most) for name, numbers in several if numbers is not None}
     waiting = [rule for rule in rules if rule.name != "memory"]
-    columns: Columns = {name: np.array([VARIABLES[name].neutral]) for name in FIELDS}
+    columns: Columns = {}
     bound: set[str] = set()
     for name in names_of(FREE):
         deadline.go_on()
@@ -111,9 +118,12 @@ def walk(
 
 
 def plans_of(columns: Mapping[str, NDArray[np.int64]]) -> Plans:
-    """Columns as plans."""
-    values: dict[str, Any] = {name: columns[name] for name in FIELDS}
-    values |= {name: values[name].astype(bool) for name in FIELDS if VARIABLES[name].switch}
+    """Columns as plans, those that are not there neutral."""
+    rows = len(next(iter(columns.values())))
+    values: dict[str, Any] = {
+        name: columns[name] if name in columns else endless[:rows] for name, endless in _NEUTRAL.items()
+    }
+    values |= {name: values[name].astype(bool) for name in _SWITCHES if name in columns}
     return Plans(**values)
 
 
@@ -137,11 +147,16 @@ def _join(
     What is derived from one of several `shared` numbers makes a row of each of them that the row divides; a dispatcher
     makes one of each that the row may gain by.
     """
-    rows, options = len(columns["tp"]), np.array(values[name], dtype=np.int64)
-    if len(options) != 1:
-        columns = {key: np.repeat(column, len(options)) for key, column in columns.items()}
-    columns = {**columns, name: np.tile(options, rows)}
+    rows, options = len(next(iter(columns.values()), (0,))), np.array(values[name], dtype=np.int64)
     bound.add(name)
+    allowed, waiting = _tabled(job, columns, name, values, waiting) if rows > TABLED else (None, waiting)
+    if allowed is not None:
+        taken, which = np.nonzero(allowed)
+        columns = {key: column.take(taken) for key, column in columns.items()} | {name: options[which]}
+    else:
+        if len(options) != 1:
+            columns = {key: column.repeat(len(options)) for key, column in columns.items()}
+        columns = {**columns, name: (np.ones((rows, 1), dtype=np.int64) * options).ravel()}
     for derived, needs, derive in DERIVATIONS:
         if derived in bound or not needs <= bound:
             continue
@@ -160,15 +175,35 @@ def _join(
         else:
             columns["dispatcher"] = np.full(len(columns["tp"]), pin[0])
         bound.add("dispatcher")
-    left: list[Rule] = []
-    plans = plans_of(columns)
+    plans: Plans | None = None
     for rule in waiting:
-        if not bound.issuperset(rule.variables):
+        if bound.issuperset(rule.variables):
+            plans = plans_of(columns) if plans is None else plans
+            if not (keep := rule.check(job, plans)).all():
+                kept, plans = np.flatnonzero(keep), None
+                columns = {key: column[kept] for key, column in columns.items()}
+    return columns, [rule for rule in waiting if not bound.issuperset(rule.variables)]
+
+
+def _tabled(
+    job: Job, columns: Columns, name: str, values: Mapping[str, tuple[int, ...]], waiting: list[Rule]
+) -> tuple[NDArray[np.bool_] | None, list[Rule]]:
+    """Which values of a variable every row may have by rules about it and one other, each asked once for each pair of
+    their values; None where there are none. And the rules that are left.
+    """
+    allowed: NDArray[np.bool_] | None = None
+    left: list[Rule] = []
+    for rule in waiting:
+        others = [other for other in rule.variables if other != name]
+        if len(others) == 1 and len(rule.variables) == 2 and others[0] in columns and others[0] in values:
+            known, options = np.sort(values[others[0]]), np.array(values[name], dtype=np.int64)
+            pairs = {others[0]: known.repeat(len(options)), name: np.tile(options, len(known))}
+            table = rule.check(job, plans_of(pairs)).reshape(len(known), len(options))
+            rows = table[np.searchsorted(known, columns[others[0]])]
+            allowed = rows if allowed is None else allowed & rows
+        else:
             left.append(rule)
-        elif not (keep := rule.check(job, plans)).all():
-            columns = {key: column[keep] for key, column in columns.items()}
-            plans = plans_of(columns)
-    return columns, left
+    return allowed, left
 
 
 def _shares(numbers: IntArray, most: int, products: IntArray) -> tuple[IntArray, IntArray]:

@@ -109,12 +109,15 @@ def alternatives(
     pool = [other for plan in searched if (other := layouts.placed.get(plan))]
     pool += [other for other in layouts.candidates if other.solved and structure(other.plan) != structure(best)]
     even = dict(zip(chosen, points.values[positions].tolist(), strict=True))
-    known = [*((structure(other.plan), other.value) for other in pool), *((structure(plan), even[plan]) for plan in even)]
+    known = [
+        *((structure(other.plan), other.value) for other in pool),
+        *((structure(plan), even[plan]) for plan in even),
+    ]
     splits = np.array([even.get(plan, np.inf) for plan in missing])
 
     def below(found: Sequence[Candidate | None]) -> FloatArray:
         now = ((structure(other.plan), other.value) for other in found if other)
-        return np.minimum(splits, _last((*known, *now), count))
+        return np.asarray(np.minimum(splits, _last((*known, *now), count)))
 
     found = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own, below=below) if missing else ()
     pool += [other for other in found if other]

@@ -123,7 +123,13 @@ def test_the_search_for_a_conflict_ends_with_the_time(
     monkeypatch.setattr(conflict, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(deadline, "perf_counter", clock(1.0))
     sizes: list[int] = []
-    monkeypatch.setattr(enumerate_, "plans_of", lambda columns: sizes.append(len(columns["tp"])) or plans_of(columns))
+
+    def noted(columns: enumerate_.Columns) -> Plans:
+        plans = plans_of(columns)
+        sizes.append(len(plans))
+        return plans
+
+    monkeypatch.setattr(enumerate_, "plans_of", noted)
     found = conflict.conflict(replace(gpt3_job, seq_len=2**24, global_batch=64), time_limit=looks)
     assert {clash.note for clash in found if not clash.relaxation} == {conflict.CUT_SHORT}
     assert max(sizes) < 2**22
