@@ -68,7 +68,7 @@ def clash(kind: str, typed: str, name: str, presets: Iterable[str]) -> str:
         configs = {name: os.path.join(name, "config.json") for name in names}  # of folders that describe a model
         likely_file = next((name for name in names if os.path.isfile(name) or os.path.isfile(configs[name])), "")
         return f"the preset {name}, not the file {likely_file} (--{kind} ./{likely_file})" if likely_file else ""
-    if name in presets:
+    if name in presets and os.path.exists(path):
         return f"{kind} {name} of the file {spelled(path)}, not the preset of that name (--{kind})"
     return ""
 

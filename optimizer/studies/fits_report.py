@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from optimizer.base.content import content
 from optimizer.reports.listed import record
 from optimizer.reports.report import Record, Report, Table, Value, columns, section
 from optimizer.studies.fits import MOST_LENGTH, Fit, FitsStudy, method_words
 
-CELLS = columns("method | context [1] | memory [B] | fits [%] | tokens/s [1] | smallest card | fastest plan ~")
+CELLS = columns("method | context [1] | memory [B] | fits [%] | tokens/s [1] | smallest card")
+PLANS = columns("method | context [1] | plan ~")
 NONE = "does not fit"
 
 
 def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
-    """The table of methods by length, and the longest context of each."""
-    job = study.job
+    """The longest context of each method, those by length up to the first that does not fit, and the fastest plans."""
+    job, told = study.job, _told(study.fits)
+    within = [fit for fit in told if fit.fits]
     return Report(
         title=f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}: what fits",
         subject=(
@@ -26,11 +29,10 @@ def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
         sections=(
             section(
                 "Methods by context",
-                Table(
-                    CELLS,
-                    [_row(fit) for fit in study.fits],
-                    [place for place, fit in enumerate(study.fits) if fit.fits],
-                ),
+                Table(CELLS, [_row(fit) for fit in told], [place for place, fit in enumerate(told) if fit.fits]),
+            ),
+            section(
+                "Fastest plans", Table(PLANS, [(_method(fit), fit.job.seq_len, _plan_words(fit)) for fit in within])
             ),
         ),
         assumed=tuple(assumed),
@@ -52,10 +54,19 @@ def _longest(study: FitsStudy) -> list[str]:
     return lines
 
 
+def _told(fits: Sequence[Fit]) -> list[Fit]:
+    """Each method at every length up to the first at which it does not fit: at longer ones it does not either."""
+    beyond = [_method(before) == _method(fit) and not before.fits for before, fit in pairwise(fits)]
+    return [fit for fit, skipped in zip(fits, [False, *beyond], strict=True) if not skipped]
+
+
+def _method(fit: Fit) -> str:
+    return method_words(fit.job.train, fit.job.optimizer)
+
+
 def _row(fit: Fit) -> Sequence[Value]:
-    method = method_words(fit.job.train, fit.job.optimizer)
-    rate, plan = (fit.tokens_per_second, _plan_words(fit)) if fit.fits else (None, "")
-    return (method, fit.job.seq_len, fit.reserved, fit.chance, rate, fit.card or "none", plan)
+    rate = fit.tokens_per_second if fit.fits else None
+    return (_method(fit), fit.job.seq_len, fit.reserved, fit.chance, rate, fit.card or "none")
 
 
 def _plan_words(fit: Fit) -> str:

@@ -74,6 +74,13 @@ def test_a_clash_is_said(folder: Path) -> None:
     assert not any("clash" in said or "megatron-core.toml" in said for said in both)
 
 
+def test_a_name_of_the_hub_is_no_file(folder: Path) -> None:
+    small = ("--gpus", "8", "--global-batch", "64", "--trials", "0", "--json", "--fix", "pp=1")
+    said = json.loads(run("--model", "unsloth/llama-3.1-8b", "--cluster", "dgx-h100", *small).stdout)["assumptions"]
+    assert any("has the architecture of llama3.1-8b" in line for line in said)
+    assert not any("of the file" in line and "unsloth" in line for line in said)
+
+
 def test_the_published_batch_is_of_the_preset_alone(folder: Path) -> None:
     own = run("--model", "./gpt3.toml", "--gpus", "8", "--trials", "0", "--json", "--fix", "pp=1")
     assert "about 4Mi tokens" in own.stdout

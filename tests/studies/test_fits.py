@@ -13,7 +13,9 @@ from optimizer.catalog.hardware import load_device
 from optimizer.cli import cli
 from optimizer.job.job import Job
 from optimizer.job.method import WAYS
+from optimizer.reports.report import Table
 from optimizer.studies.fits import STEP, best_fit, fits, longest_context, smallest_card
+from optimizer.studies.fits_report import fits_report
 
 JOB = Job(
     model=load_model("llama3.1-8b"),
@@ -81,6 +83,13 @@ def test_the_command_names_every_method_and_one_that_is_asked() -> None:
     assert everything.output.count("2,048 ") >= len(WAYS)
     one = CliRunner().invoke(cli, [*words, "--train", "lora:8", "--csv"])
     assert [line.split(",")[0] for line in one.output.splitlines()] == ["train", "lora:8"]
+
+
+def test_a_method_is_told_up_to_the_first_length_at_which_it_does_not_fit() -> None:
+    report = fits_report(fits(JOB, lengths=(2048, 65_536, 131_072), methods=(("full", ""), ("qlora", ""))))
+    contexts, plans = (part for each in report.sections for part in each.blocks if isinstance(part, Table))
+    assert [row[:2] for row in contexts.rows] == [("full", 2048), ("qlora", 2048), ("qlora", 65_536)]
+    assert [row[:2] for row in plans.rows] == [("qlora", 2048)]
 
 
 def test_a_switch_is_taken_where_nothing_fits_without_it() -> None:
