@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -192,13 +193,10 @@ def place(
         return (None,) * len(plans)
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
     floors_of_all = _own(search, layer_costs)
-    # The safest class first: what is found there for all plans spares most of the others.
-    every = (
-        (floors, prospects_of, scale)
-        for each in reversed(risk_classes(job))
-        for floors in (floors_of_all.of(at_risk(layer_costs, each.risk)),)
-        for prospects_of, scale in _prospects(search, floors, each.factor)
-    )
+    # Nothing on the host first, and the safest class: what is found there for all plans spares most of the others.
+    classes = [(floors_of_all.of(at_risk(layer_costs, each.risk)), each.factor) for each in reversed(risk_classes(job))]
+    by_class = [[(floors, *kind) for kind in _prospects(search, floors, factor)] for floors, factor in classes]
+    every = chain.from_iterable(zip(*by_class, strict=True))
     alone, may_fit = (
         [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers],
         _fit_at_all(floors_of_all),
@@ -345,15 +343,16 @@ def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], number
 
 def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) -> Iterator[int]:
     """Positions of the prospects whose bounds stay below the best, the lowest first; `bounds` are raised to those of
-    all shapes of their pipelines, some prospects at a time.
+    all shapes of their pipelines, some prospects at a time, but for one alone of which only even splits may be better.
     """
-    order = np.argsort(bounds, kind="stable")
+    order, listed = np.argsort(bounds, kind="stable"), objective_of(search.job).listed
     for start in range(0, len(order), TOGETHER):
         part = order[start : start + TOGETHER]
         part = part[bounds[part] < search.limit]
         if not len(part):
             return
-        bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.limit / scale) * scale)
+        if len(part) > 1 or bounds[part[0]] * listed < search.limit * (1 + SAME):
+            bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.limit / scale) * scale)
         for position in part[np.argsort(bounds[part], kind="stable")].tolist():
             if bounds[position] < search.limit:
                 yield position
