@@ -156,6 +156,8 @@ class Features:
     # kernels
     fused_norm: bool = True  # norms are one kernel
     eager: bool = False  # every operation is a kernel of its own, as PyTorch runs the code of Transformers
+    # rotary embeddings are products of complex numbers in fp32, which no compiler fuses
+    complex_rotary: bool = False
     # kernels of attention: separate ones for the softmax (unfused), one for it, the first or second generation of flash
     # attention, or kernels written for the device (flash3)
     attention: Annotated[str, ATTENTION] = "flash"
@@ -233,6 +235,8 @@ class Features:
     sharded_host: float = 0.0  # host time of a layer's hooks and allocations in a pass of ZeRO-3 [s]
     sliced_host: float = 0.0  # host time of a tensor's slice for a rank, where ZeRO-1 slices each by itself [s]
     sharded_rate: float = 1.0  # rate of ZeRO-3's collectives / those of whole layers [1]
+    # ZeRO-3 copies what it gathers into tensors, and gradients into the buffer that it scatters, between the passes
+    copies_sharded: bool = False
     context_shares: bool = False  # ranks of context parallelism always share weights
     # without sequence parallelism too, each TP rank sends its share to the next stage, which gathers them again
     scatter_gather: bool = False

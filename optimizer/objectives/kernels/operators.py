@@ -24,6 +24,9 @@ UNFUSED_CLAMP = 26.0 / 3.0
 # and a sum, where a fused one reads and writes; of a gated activation the activation and the product.
 # Source: huggingface/transformers v5.17.0, src/transformers/models/llama/modeling_llama.py.
 EAGER_ROTARY, EAGER_ROTARY_KERNELS, EAGER_GATED = 10.0, 10, 5.0
+# Likewise of queries or keys that are cast to fp32, multiplied as complex numbers and cast back: PyTorch's compiler has
+# no code for these. Source: pytorch/torchtitan @9dec370, torchtitan/models/llama/model.py, apply_rotary_emb; issue 15.
+COMPLEX_ROTARY, COMPLEX_ROTARY_KERNELS = 10.0, 6
 UNFUSED_NORM = 16.0  # half-precision passes of an RMS norm built from cast, square, mean, scale and cast kernels
 
 
@@ -391,8 +394,13 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         gate = 3 * half * t * model.v_dim / shapes.tp
         ops.append(Elementwise(name="gate", forward_bytes=gate, backward_bytes=1.67 * gate, kernels=2))
     if model.has_attention and model.position.startswith("rope"):
-        rotary = (EAGER_ROTARY if eager else 2) * half * t * (model.q_dim + model.kv_dim) / shapes.tp
-        launches = EAGER_ROTARY_KERNELS if eager else 4
+        if eager:
+            passes, launches = EAGER_ROTARY, EAGER_ROTARY_KERNELS
+        elif stack.features.complex_rotary:
+            passes, launches = COMPLEX_ROTARY, COMPLEX_ROTARY_KERNELS
+        else:
+            passes, launches = 2.0, 4
+        rotary = passes * half * t * (model.q_dim + model.kv_dim) / shapes.tp
         ops.append(Elementwise(name="rotary", forward_bytes=rotary, backward_bytes=rotary, kernels=launches))
     if model.feed_forwards == NOTHING:
         return tuple(ops)

@@ -117,6 +117,28 @@ def hosted_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[F
     return job.forward_passes * weights * rate, np.maximum(weights, gradients) * rate
 
 
+def copied_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[FloatArray, FloatArray]:
+    """What copies of a layer's weights and gradients take in a forward and in a backward pass of ZeRO-3 [s].
+
+    Gathered weights are read from the buffer and written to their tensors, 2 + 2 B an element, before each pass that
+    gathers them; gradients are read in half precision and written as they travel, 2 + grad_bytes B.
+
+    Source: pytorch/pytorch v2.7, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (split_with_sizes_copy in
+    foreach_all_gather_copy_out, chunk_cat in foreach_reduce_scatter_copy_in, both on the stream that computes).
+    """
+    each = np.where(reduced_once(job, plans), 0.0, 1.0)
+    behind = 1.0 - job.reached / job.model.layers
+    forward, backward = nothing(len(plans)), nothing(len(plans))
+    for part, ranks, _ in groups(plans):
+        sharded = (plans.zero_stage == 3) & (shard_ranks(plans, ranks) > 1)
+        gathered = np.where(sharded, 2.0 * ELEMENT * getattr(elements, part), 0.0)
+        scattered = np.where(sharded, (ELEMENT + job.grad_bytes) * getattr(elements, f"trained_{part}"), 0.0)
+        forward = forward + gathered * each * job.forward_passes
+        backward = backward + gathered * behind + scattered * each
+    rate = job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]
+    return forward / rate, backward / rate
+
+
 def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple[Message, ...]:
     """What ZeRO-2 and ZeRO-3 send of one layer for every micro-batch.
 
@@ -194,6 +216,9 @@ def sharded_exposures(
             exposed(backward, behind, overlap),
             exposed(backward, behind + recompute, overlap),
         )
+        if job.stack.features.copies_sharded:
+            ahead_copies, behind_copies = (seconds[rows] for seconds in copied_seconds(job, few, elements[kind]))
+            shown = (shown[0] + ahead_copies, shown[1] + behind_copies, shown[2] + behind_copies)
         if job.stack.features.sharded_host and kind in LAYERS:
             late = cover.late(job, shown)
             shown = tuple(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from maintain.clean_runs import clean_table
+from optimizer.calibration.rows.device import device_name
 from optimizer.calibration.rows.notes import FILE, clean_columns
 from optimizer.calibration.rows.recipe import named_features
 from optimizer.calibration.runs import Run, read_run, read_runs, rows_of
@@ -346,3 +347,21 @@ def test_deepspeed_adds_gradients_of_bf16_up_beside_them() -> None:
         )
         assert abs(reserved - 1) < 0.1
         assert without < 0.9
+
+
+@pytest.mark.parametrize(
+    ("source", "device"),
+    [
+        ("pytorch/ao:blob/36027d8/docs/source/workflows/training.md", "h100-96"),
+        ("pytorch/torchtitan:pull/1690", "h100-96"),
+        ("github:pytorch/torchtitan/issues/1789", "h100"),
+    ],
+)
+def test_torchao_is_measured_on_the_h100_of_its_authors(source: str, device: str) -> None:
+    assert device_name(clean_columns({"source": source, "gpu": "H100"}, [])["gpu"]) == device
+
+
+def test_a_card_that_is_limited_in_power_multiplies_more_slowly() -> None:
+    row = {"gpu": "B200", "notes": "compile, per-op SAC; power-limited"}
+    assert clean_columns(row, [])["stack.gemm_efficiency"] == "0.66"
+    assert "stack.gemm_efficiency" not in clean_columns({**row, "notes": "compile"}, [])

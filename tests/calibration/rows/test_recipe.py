@@ -205,6 +205,7 @@ def test_a_torchtitan_run_without_the_compiler_has_no_fused_norms() -> None:
     assert not features("FSDP; memory GiB", stack="torchtitan-2024").fused_norm
     assert features("FSDP + torch.compile", stack="torchtitan-2024").fused_norm
     assert features("FSDP; memory GiB", stack="mine").fused_norm
+    assert not features("no compile", stack="torchtitan-2025").fused_norm
 
 
 def test_real_routing_is_a_trained_router_whatever_the_column_says() -> None:

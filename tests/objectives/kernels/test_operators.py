@@ -127,3 +127,16 @@ def test_rows_of_experts_are_filled_up() -> None:
         layer = layer_operators(model, shapes(ep=8), Stack(name="mine"), True, multiple)
         product = next(gemm for gemm in layer.gemms if gemm.name == "experts_up")
         assert product.m[0] == pytest.approx(rows)
+
+
+def test_rotating_as_complex_numbers_is_three_kernels_each_of_queries_and_keys() -> None:
+    """Read 2 B and write 4, read 4 and write 4, read 4 and write 2, where a fused kernel reads 2 and writes 2."""
+    model = load_model("llama3-8b")
+    stacks = [Stack(name="mine", features=Features(complex_rotary=one)) for one in (False, True)]
+    fused, apart = (
+        next(k for k in layer_operators(model, shapes(), stack, moe=False).elementwise if k.name == "rotary")
+        for stack in stacks
+    )
+    turned = 2048 * (model.q_dim + model.kv_dim)
+    assert [k.forward_bytes[0] / turned for k in (fused, apart)] == [4.0, 20.0]
+    assert apart.kernels == 6
