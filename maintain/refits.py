@@ -93,8 +93,8 @@ def refitted(rest: Sequence[Run], stack: Stack) -> dict[str, float]:
     timed = [run for run in rest if run.step_time]
     telling = set(informed(timed))
     values = dict(start.parameters)
-    if len(timed) >= FEWEST:
-        free = [name for name in stack.parameters if name in telling and name not in MEMORY_PARAMETERS]
+    free = [name for name in stack.parameters if name in telling and name not in MEMORY_PARAMETERS]
+    if free and len(timed) >= FEWEST:
         values |= fit_times(timed, start, free=free, guess={name: stack[name] for name in free}).parameters
     free = [name for name in stack.parameters if name in MEMORY_PARAMETERS]
     return values | dict(fit_memory(rest, start, free=free, guess={name: stack[name] for name in free}).parameters)

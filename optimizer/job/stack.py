@@ -188,6 +188,8 @@ class Features:
     keeps_gathered: bool = False
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits
+    # products with weights that bitsandbytes quantised keep their inputs, frozen as they are: until its release 0.43.2
+    keeps_quantised_inputs: bool = False
     wide_embedding: bool = False  # moments of embeddings are in fp32 where an optimizer has others in 8 bits
     # what a plan may have
     default_zero: int = 1  # ZeRO stage of a run that names none

@@ -59,6 +59,23 @@ def test_full_training_of_8b_fits_no_such_card_with_adamw() -> None:
     assert chance_to_fit(TORCHTUNE, float(priced(TORCHTUNE, BOTH).reserved[0])) < 0.01
 
 
+def test_a_base_in_four_bits_keeps_its_inputs_as_bitsandbytes_of_2023_did() -> None:
+    """Lightning-AI/litgpt @26857050, tutorials/resource-tables.md: Llama 2 7B on an A100, at most 1,304 tokens."""
+    stack = load_stack("litgpt-2023")
+    job = Job(
+        model=load_model("llama2-7b"),
+        cluster=load_cluster("a100-40"),
+        stack=stack,
+        gpus=1,
+        seq_len=1304,
+        global_batch=1,
+        train="qlora:8:q+v",
+    )
+    lean = replace(stack, features=replace(stack.features, keeps_quantised_inputs=False))
+    assert float(priced(job, Plan()).allocated[0]) / 1e9 == pytest.approx(13.84, rel=0.05)
+    assert float(priced(replace(job, stack=lean), Plan()).allocated[0]) / 1e9 < 0.95 * 13.84
+
+
 def test_adapters_of_4b_fit_a_card() -> None:
     """LLaMA-Factory's example of Qwen3-4B; with TRL, whose loss is in chunks, it took 9.8 GB on an H200."""
     plan = Plan(num_microbatches=2, recompute="full")

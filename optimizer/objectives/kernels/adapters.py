@@ -211,23 +211,26 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, F
     Outputs of norms, t h i / sp, before queries, keys and values and before a dense MLP, and of its activation,
     t f i / tp; i: bytes of an operand. Attention keeps its output for its own backward pass.
 
-    Source: PyTorch, torch/csrc/autograd, whose products keep an input where the weight has a gradient alone.
+    Source: PyTorch, torch/csrc/autograd, whose products keep an input where the weight has a gradient alone;
+    bitsandbytes 0.42.0, autograd/_functions.py, MatMul4Bit, which keeps it anyway until 9e753741 of July 2024.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from optimizer.job.plan import Plan, Plans
     >>> from optimizer.objectives.kernels.shapes import shapes_of
-    >>> def width(train: str) -> float:
-    ...     job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("hf-2026"),
+    >>> def width(train: str, stack: str = "hf-2026") -> float:
+    ...     job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack(stack),
     ...         gpus=1, seq_len=1, global_batch=1, train=train)
     ...     parts = idle_bytes(job, job.model, shapes_of(job, Plans.of([Plan()])), moe=False)
     ...     return sum(float(part[0]) for part in parts.values()) / 2
-    >>> width("full"), width("lora:8:all"), width("lora:8:q") == 4096 + 14336
+    >>> width("full"), width("lora:8:all"), width("lora:8:q") == width("qlora:8:q") == 4096 + 14336
     (0.0, 0.0, True)
+    >>> width("qlora:8:q", "litgpt-2023")
+    0.0
     """
     size, method = 1.0 if job.quantised else ELEMENT, job.method
     stream, nothing = size * shapes.tokens * model.hidden / shapes.sp, np.zeros_like(shapes.tp)
     idle = {"attention": nothing, "mlp": nothing}
-    if not method.freezes:
+    if not method.freezes or (job.stack.features.keeps_quantised_inputs and method.base == "nf4"):
         return idle
 
     def unused(part: str, words: Sequence[str]) -> bool:
