@@ -77,7 +77,7 @@ NAMES = (  # keys that name a model
         "model_recipe_name",
         "recipe_name",
     ),
-    *("pretrained_checkpoint", "model.name", "training", "model"),
+    *("pretrained_checkpoint", "model.name", "training", "model", "load"),
 )
 
 
@@ -298,6 +298,8 @@ def read(
         if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
             launch.say("grad_bytes", 4, wide)
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
+    if program == SWIFT:
+        launch.settings.setdefault("packing", False)
     for path in others:
         if values[path] is not None and path not in method:
             launch.ignore(path)

@@ -19,7 +19,7 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables, step_options
+from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
@@ -105,7 +105,7 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
     """
     options: Options = batch_options(data)
     given = {name: (Piece(value),) for name, value in outside.items()}
-    reading = read_bash(data, slurm_variables(options) | given, find)
+    reading = read_bash(data, batch_variables(options) | given, find)
     if training_command(reading) is None:
         for document in reading.documents:
             inner, asked = inner_script(document, reading, options, find)
@@ -158,9 +158,7 @@ def bash_launch(
         asked["gpus"] = options["tasks"]  # each task has one
     for key, (number, option, _) in asked.items():
         launch.say(key, number, option)
-    device = device_in(" ".join(sbatch_lines(data)))
-    if device:
-        launch.say("device", device, "#SBATCH")
+    note_asked_device(launch, data)
     flags = command.flags
     programs = [text.rpartition("/")[2] for text in command.texts]
     if other := next((word for word in programs if OTHER.match(word)), ""):
@@ -276,9 +274,11 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
     ]
 
 
-def sbatch_lines(data: bytes) -> list[str]:
-    """The lines that ask the batch system for something."""
-    return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
+def note_asked_device(launch: Launch, data: bytes) -> None:
+    """Note the device that the lines name which ask the batch system for something."""
+    lines = [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(BATCH)]
+    if device := device_in(" ".join(lines)):
+        launch.say("device", device, lines[0].split()[0])
 
 
 def training_command(reading: ScriptRun) -> Command | None:

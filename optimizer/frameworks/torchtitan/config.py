@@ -26,6 +26,7 @@ from optimizer.frameworks.config.launch import (
     whole,
 )
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -53,9 +54,11 @@ LEAST_TOKENS = 16_384
 ASSETS = "hf_assets_path"
 SEQUENCE = "parallelism.enable_sequence_parallel"
 NARROW = re.compile("float8|mx", re.IGNORECASE)
+NARROWING = ("quantize.", "float8.", "mx.")  # what these say counts where a converter is named
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
+COMPILED_PARTS = "compile.components"
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
@@ -121,6 +124,12 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     note_keys(launch, values, KEYS)
+    parts = values.get(COMPILED_PARTS)
+    if isinstance(parts, list) and not {"model", "loss"} <= {*map(str, parts)}:
+        launch.fixed += ("compiled",)
+        if settings["compiled"]:
+            launch.say("compiled", "model" in parts, COMPILED_PARTS)
+            settings["compiled_loss"] = "loss" in parts
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [
@@ -132,6 +141,7 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     known += [SLICES, DATA]
+    known += [path for path in values if path.startswith(NARROWING) and settings["dtype"] != "fp8"]
     newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
     newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
     launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(newer) else ""
@@ -147,11 +157,14 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     shards = -1 if values.get(path, -1) == -1 else whole(launch, values, path) or -1
     ranks = int(settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    match = COUNTED.search(comments)
     if "gpus" not in settings and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
-    elif "gpus" not in settings and (match := COUNTED.search(comments)):
+    elif "gpus" not in settings and match:
         settings["gpus"] = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
+    if match and (device := device_in(match[2] or "")):
+        launch.say("device", device, "a comment")
     dp = max(1, int(settings.get("gpus") or settings.get("dp", 0) * ranks) // ranks)
     if shards > 0 and dp != shards * replicas:
         gpus = shards * replicas * ranks

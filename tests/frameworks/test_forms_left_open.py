@@ -1,0 +1,131 @@
+"""Forms in which a launch leaves to a site, a checkpoint or a default what it trains, each in the fewest lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.read import File, read_launch
+from tests.frameworks import launches
+from tests.frameworks.test_fresh_forms import NEOX, TUNE
+from tests.frameworks.test_launches import question
+
+GRID = """#!/bin/bash
+#$ -l {resource}
+#$ -l h_rt=7:00:00:00
+if [[ "$SGE_RESOURCE_TYPE" == "rt_F" ]]; then
+  GPUS=4
+else
+  GPUS=8
+fi
+mpirun -np $((NHOSTS * GPUS)) --npernode $GPUS python pretrain_gpt.py --num-layers 80 --hidden-size 8192 \\
+  --ffn-hidden-size 28672 --num-attention-heads 64 --swiglu --normalization RMSNorm --use-rotary-position-embeddings \\
+  --untie-embeddings-and-output-weights --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 \\
+  --global-batch-size 1024 --bf16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 {more}
+"""
+CHECKPOINT = "--use-checkpoint-args --load /ckpt/{name}/tp4-pp4"
+UNPACKED = "sequences without packing are full and one document each"
+TITAN = """[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 1
+seq_len = 8192
+[compile]
+enable = true
+"""
+SWIFT = "NPROC_PER_NODE=8 megatron sft --load {load} --dataset d --micro_batch_size 1 --global_batch_size 8 --max_length 8192"
+
+
+def read(name: str, text: str, gpus: int | None = None) -> Launch:
+    return read_launch([File(name, text.encode())], gpus).launch
+
+
+@pytest.mark.parametrize(
+    ("resource", "asked"),
+    [
+        ("rt_AF=8", {"gpus": 64, "nodes": 8, "gpus_per_node": 8, "device": "a100-40"}),
+        ("rt_F=16", {"gpus": 64, "nodes": 16, "gpus_per_node": 4, "device": "v100-16"}),
+    ],
+)
+def test_grid_engine_counts_the_nodes_of_a_resource(resource: str, asked: dict[str, Any]) -> None:
+    settings = read("run.sh", GRID.format(resource=resource, more="")).settings
+    assert {name: settings[name] for name in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "unpriced"),
+    [("Llama-2-70b-hf", "llama2-70b", 0), ("Llama-2-7b-hf", None, 1), ("mine", None, 1)],
+)
+def test_a_checkpoint_says_the_model_where_its_arguments_count(name: str, model: str | None, unpriced: int) -> None:
+    launch = read("run.sh", GRID.format(resource="rt_AF=8", more=CHECKPOINT.format(name=name)))
+    assert (launch.settings.get("model"), len(launch.unpriced)) == (model, unpriced)
+
+
+@pytest.mark.parametrize(("method", "count", "named"), [("uniform", 4, 1), ("uniform", 1, 0), ("block", 4, 0)])
+def test_layers_that_are_recomputed_together_are_named(method: str, count: int, named: int) -> None:
+    words = f"--recompute-granularity full --recompute-method {method} --recompute-num-layers {count}"
+    assert len(read("run.sh", GRID.format(resource="rt_AF=8", more=words)).unpriced) == named
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tune.yaml", TUNE),
+        ("axolotl.yaml", "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 2\nsequence_len: 4096\nbf16: true\n"),
+        ("sft.yaml", f"{launches.TRAINER}stage: sft\nfinetuning_type: full\n"),
+        ("run.sh", SWIFT.format(load="Qwen3-8B-mcore")),
+    ],
+)
+def test_programs_that_do_not_pack_unasked_say_that_lengths_are_not_told(name: str, text: str) -> None:
+    assert any(sentence.startswith(UNPACKED) for sentence in question({name: text}, gpus=8).launch.assumed)
+
+
+def test_texts_are_packed_by_llama_factory() -> None:
+    assert read("pt.yaml", f"{launches.TRAINER}stage: pt\nfinetuning_type: full\n", 8).settings["packing"] is True
+
+
+@pytest.mark.parametrize("load", ["Converted/Qwen3-30B-A3B-Instruct-2507-mcore", "/m/Qwen2___5-7B-Instruct/"])
+def test_ms_swift_loads_what_it_trains(load: str) -> None:
+    assert read("run.sh", SWIFT.format(load=load)).settings["model"] in ("qwen3-30b-a3b", "qwen2.5-7b")
+
+
+def test_arguments_of_ms_swift_2_are_refused_by_name() -> None:
+    with pytest.raises(InvalidFile, match="ms-swift 2"):
+        read("run.sh", "swift sft --model_type qwen2-7b --model_id_or_path x --sft_type full --batch_size 4\n")
+
+
+def test_formats_cost_nothing_without_a_converter_and_a_comment_names_the_machine() -> None:
+    text = f"# a preset for 64 A100 GPUs\n{TITAN}[quantize.linear.float8]\nfilter_fqns = ['output']\n"
+    launch = read("train.toml", text)
+    assert (launch.settings["gpus"], launch.settings["device"], launch.unpriced) == (64, "a100-80", [])
+
+
+@pytest.mark.parametrize(
+    ("parts", "layers", "loss"),
+    [("['loss']", False, True), ("['model']", True, False), ("['model', 'loss']", True, True)],
+)
+def test_parts_of_torchtitan_are_compiled_alone(parts: str, layers: bool, loss: bool) -> None:
+    found = question({"train.toml": f"{TITAN}components = {parts}\n"}, gpus=8)
+    features = found.job.software.features
+    assert (features.fused_norm, features.compiled_loss) == (layers, loss)
+
+
+def test_one_expert_is_none() -> None:
+    text = "model_name: default\nper_device_batch_size: 1\nmax_target_length: 2048\nbase_emb_dim: 4096\n"
+    text += "base_num_decoder_layers: 32\nbase_num_query_heads: 32\nnum_experts: 1\nshared_experts: 1\n"
+    launch = read("base.yml", text + "kv_lora_rank: 512\nkv_quant_dtype: int8\n", 8)
+    assert ("experts" in launch.understood(), launch.unpriced) == (False, [])
+
+
+def test_gradients_of_gpt_neox_are_reduced_in_fp32() -> None:
+    launch = read("neox.yml", NEOX % '"fp32_allreduce": true', 8)
+    assert launch.settings["grad_bytes"] == 4
+
+
+def test_a_program_that_is_not_known_is_taken_to_train_all_weights() -> None:
+    launch = read("args.yaml", launches.TRAINER, 8)
+    assert any("all weights are trained" in sentence for sentence in launch.assumed)
