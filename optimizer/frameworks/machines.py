@@ -133,15 +133,18 @@ def batch_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, 
     """The variables that the batch system sets for a job with these options.
 
     >>> list(batch_variables(batch_options(b"#$ -l rt_F=4")))
-    ['SGE_RESOURCE_TYPE', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES', 'NHOSTS', 'SLURM_GPUS_ON_NODE', 'SLURM_GPUS_PER_NODE']
+    ['SLURM_NNODES', 'SLURM_JOB_NUM_NODES', 'NHOSTS', 'SLURM_GPUS_ON_NODE', 'SLURM_GPUS_PER_NODE', 'SGE_RESOURCE_TYPE']
     """
-    resources = [option.removeprefix(f"{GRID_OPTION} ") for _, option, _ in options.values() if GRID_OPTION in option]
-    return {RESOURCE: (Piece(name),) for name in resources[:1]} | {
+    known: dict[str, Word] = {
         variable: (options[name][2],)
         for name, names in TABLES["variables"].items()
         if name in options
         for variable in names
     }
+    asked = options["nodes"][1] if "nodes" in options else ""
+    if asked.startswith(GRID_OPTION):
+        known[RESOURCE] = (Piece(asked.removeprefix(GRID_OPTION).strip()),)
+    return known
 
 
 def device_in(text: str) -> str:

@@ -37,7 +37,7 @@ seq_len = 8192
 [compile]
 enable = true
 """
-SWIFT = "NPROC_PER_NODE=8 megatron sft --load {load} --dataset d --micro_batch_size 1 --global_batch_size 8 --max_length 8192"
+SWIFT = "NPROC_PER_NODE=8 megatron sft --load {load} --micro_batch_size 1 --global_batch_size 8 --max_length 8192"
 
 
 def read(name: str, text: str, gpus: int | None = None) -> Launch:
@@ -68,7 +68,7 @@ def test_a_checkpoint_says_the_model_where_its_arguments_count(name: str, model:
 @pytest.mark.parametrize(("method", "count", "named"), [("uniform", 4, 1), ("uniform", 1, 0), ("block", 4, 0)])
 def test_layers_that_are_recomputed_together_are_named(method: str, count: int, named: int) -> None:
     words = f"--recompute-granularity full --recompute-method {method} --recompute-num-layers {count}"
-    assert len(read("run.sh", GRID.format(resource="rt_AF=8", more=words)).unpriced) == named
+    assert len(read("run.sh", GRID.format(resource="rt_AF=8", more=words)).unsearched) == named
 
 
 @pytest.mark.parametrize(

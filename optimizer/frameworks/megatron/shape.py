@@ -87,10 +87,9 @@ def _of_checkpoint(launch: Launch, last: Mapping[str, Flag]) -> None:
     Source: NVIDIA/Megatron-LM, megatron/training/checkpointing.py, load_args_from_checkpoint.
     """
     settings = launch.settings
-    parts = [
-        part for name in (*CHECKPOINTS, "--tokenizer-model") if name in last for part in last[name].value.split("/")
-    ]
-    for model in (preset_model(preset) for preset in map(named, parts) if preset):
+    paths = [last[name].value for name in (*CHECKPOINTS, "--tokenizer-model") if name in last]
+    presets = (named(part) for path in paths for part in path.split("/"))
+    for model in map(preset_model, filter(None, presets)):
         stated = {name: settings[name] for name in ("layers", "hidden", "heads", "ffn_hidden") if name in settings}
         if all(getattr(model, name) == size for name, size in stated.items()):
             launch.say("model", model.name, last[OF_CHECKPOINT].written)
