@@ -1,24 +1,28 @@
-"""Scripts that are edited to run any plan of their lattice, given to Megatron-LM's own parser and validation."""
+"""Launches that are edited to run any plan of their lattice, given to the programs' own parsers and validation."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.megatron.script import bash_launch
-from tests.clients.accepted import CLIENTS, Clients
+from optimizer.frameworks.read import File, read_launch
+from tests.clients.accepted import CLIENTS, Client, Clients
 from tests.frameworks.test_plans_written import drawn
 from tests.thorough import cases
 
 TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
+NONE = "no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it"
+pytestmark = [pytest.mark.launchers, pytest.mark.skipif(not TOOLS, reason=NONE)]
 GPUS = 16
 STARTING = ("--nproc-per-node", "--nnodes")  # what is torchrun's
 SCRIPT = """# Megatron-LM core_v0.19.0
@@ -40,11 +44,49 @@ PLANS = (
     "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer",
 )
 
+TITANS = (("llama3", "8B"), ("deepseek_v3", "16B"), ("qwen3", "30B-A3B"))
+TOML = """[model]
+name = "{family}"
+flavor = "{flavor}"
+[training]
+local_batch_size = 4
+global_batch_size = 64
+seq_len = 4096
+"""
+PYTHON = """from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import SelectiveAC
+from torchtitan.models.{family} import model_registry
+from torchtitan.trainer import Trainer
 
-@pytest.mark.launchers
+
+def {function}() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("{flavor}"),
+        training=TrainingConfig(local_batch_size=4, global_batch_size=64, seq_len=4096),
+        parallelism=ParallelismConfig(),
+        activation_checkpoint=SelectiveAC.Config(),
+    )
+"""
+
+
+@pytest.mark.parametrize(("release", "text"), [("v0.2.2", TOML), ("v0.3.0", PYTHON)])
+def test_torchtitan_accepts_configs_that_are_edited_to_other_plans(release: str, text: str, tmp_path: Path) -> None:
+    client = _client("torchtitan", release)
+    for family, flavor in TITANS:
+        function = f"{family}_{flavor.lower().replace('-', '_')}"
+        data = text.format(family=family, flavor=flavor, function=function).encode()
+        source = read_launch([File(client.file, data)], GPUS)
+        question = launch_as_read(source.launch, Controls(gpus=GPUS, cluster="dgx-h100"), client.file)
+        job = {"gpus": GPUS, "layers": question.job.model.layers, "hidden": question.job.model.hidden}
+        for other in drawn(question.job, cases(40, sample=8)):
+            changes = source.changes(question.job, question.plan, other, {})
+            if not source.lacking(changes):
+                place = _place(tmp_path, {**job, "function": function})
+                (place / client.file).write_bytes(next(source.edited(changes))[client.file])
+    _accepted(client, tmp_path)
+
+
 def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path) -> None:
-    if not TOOLS:
-        pytest.skip("no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it")
     for model, plan in product(MODELS, PLANS):
         source = bash_launch("train.sh", SCRIPT.format(model=model, plan=plan).encode())
         question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), "train.sh")
@@ -53,17 +95,33 @@ def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path)
             assert source.lacking(changes) == ""
             texts = next(source.edited(changes))
             _write_job(bash_launch("train.sh", texts["train.sh"]).flags, tmp_path)
-    (client,) = (client for client in CLIENTS if (client.target, client.release) == ("megatron-lm", "core_v0.19.0"))
+    _accepted(_client("megatron-lm", "core_v0.19.0"), tmp_path)
+
+
+def _client(target: str, release: str) -> Client:
+    (client,) = (client for client in CLIENTS if (client.target, client.release) == (target, release))
+    return client
+
+
+def _accepted(client: Client, folder: Path) -> None:
+    """The client accepts what it is given, and it is given something."""
     with Clients(Path(TOOLS)) as clients:
-        assert [verdict for verdict in clients.verdicts(client, tmp_path) if verdict] == []
+        said = clients.verdicts(client, folder)
+    assert said
+    assert [verdict for verdict in said if verdict] == []
+
+
+def _place(folder: Path, job: Mapping[str, Any]) -> Path:
+    """A folder of its own for a file, with what the client has to know of it."""
+    (place := folder / f"{len(list(folder.iterdir())):03d}").mkdir()
+    (place / "job").write_text(json.dumps({"folder": str(place), **job}))
+    return place
 
 
 def _write_job(flags: Sequence[Flag], folder: Path) -> None:
     """Arguments of a training command, and what the client has to know of them, in a folder of their own."""
     own = [flag for flag in flags if flag.name.startswith("--") and flag.name not in STARTING]
-    (place := folder / f"{len(list(folder.iterdir())):03d}").mkdir()
     words = [word.strip('"') for flag in own for word in (flag.name, *flag.values)]
-    (place / "megatron.args").write_text(shlex.join(words))
     environment = {"CUDA_DEVICE_MAX_CONNECTIONS": "32" if any("fsdp" in flag.name for flag in own) else "1"}
-    job = {"folder": str(place), "gpus": GPUS, "dropout": 0.1, "environment": environment}
-    (place / "job").write_text(json.dumps(job))
+    place = _place(folder, {"gpus": GPUS, "dropout": 0.1, "environment": environment})
+    (place / "megatron.args").write_text(shlex.join(words))

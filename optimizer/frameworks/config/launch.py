@@ -51,8 +51,11 @@ class ConfigLaunch:
         )
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Why the program may not have one of the keys that are new; "" where it has them all."""
-        return next(filter(None, (self.launch.lacks(each.flag) for each in changes if each.before is None)), "")
+        """Why the program may not have one of the keys that are new, or refuses the values; "" for neither."""
+        if why := next(filter(None, (self.launch.lacks(each.flag) for each in changes if each.before is None)), ""):
+            return why
+        now = {**self.values, **{each.flag: None if each.after is None else plain(each.after) for each in changes}}
+        return self.launch.clashes(now)
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The files with these keys; a new key goes to the file that has its section."""
