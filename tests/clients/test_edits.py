@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from optimizer.frameworks.bash.flags import Flag
+from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.megatron.script import bash_launch
 from optimizer.frameworks.read import File, read_launch
@@ -83,6 +84,43 @@ def test_torchtitan_accepts_configs_that_are_edited_to_other_plans(release: str,
             if not source.lacking(changes):
                 place = _place(tmp_path, {**job, "function": function})
                 (place / client.file).write_bytes(next(source.edited(changes))[client.file])
+    _accepted(client, tmp_path)
+
+
+BRIDGE = """model:
+  recipe: {recipe}
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  seq_length: 4096
+train:
+  micro_batch_size: 1
+  global_batch_size: 256
+ddp:
+  overlap_grad_reduce: true
+  overlap_param_gather: true
+  use_distributed_optimizer: true
+"""
+# What a recipe would say besides.
+RECIPE = "dataset.seq_length=4096\nmodel.moe_grouped_gemm=true\n"
+
+
+@pytest.mark.parametrize("recipe", ["llama3_8b", "qwen3_30b_a3b"])
+def test_bridge_accepts_overrides_that_are_edited_to_other_plans(recipe: str, tmp_path: Path) -> None:
+    client, name = _client("megatron-bridge", "0.6.0"), "overrides.yaml"
+    source = read_launch([File(name, BRIDGE.format(recipe=recipe).encode())], GPUS)
+    question = launch_as_read(source.launch, Controls(gpus=GPUS, cluster="dgx-h100"), name)
+    model = question.job.model
+    job = {each: getattr(model, each) for each in ("layers", "hidden", "heads", "kv_heads", "vocab")}
+    job |= {"gpus": GPUS, "model": model.name, "edited": True}
+    job |= {"experts": model.experts.count, "top_k": model.experts.top_k} if model.experts else {"experts": 0}
+    for other in drawn(question.job, cases(60, sample=20)):
+        changes = source.changes(question.job, question.plan, other, {})
+        assert source.lacking(changes) == ""
+        data = next(source.edited(changes))[name]
+        leaves = ConfigFile(name, data.decode(), "yaml", data=data).leaves
+        lines = [f"{path}={json.dumps(value)}\n" for path, value in leaves.items() if path != "model.recipe"]
+        (_place(tmp_path, job) / client.file).write_text("".join((*lines, RECIPE)))
     _accepted(client, tmp_path)
 
 

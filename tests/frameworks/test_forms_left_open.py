@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from tests.frameworks import launches
 from tests.frameworks.test_fresh_forms import NEOX, TUNE
@@ -129,3 +131,20 @@ def test_gradients_of_gpt_neox_are_reduced_in_fp32() -> None:
 def test_a_program_that_is_not_known_is_taken_to_train_all_weights() -> None:
     launch = read("args.yaml", launches.TRAINER, 8)
     assert any("all weights are trained" in sentence for sentence in launch.assumed)
+
+
+@pytest.mark.parametrize(("more", "stage"), [("", 1), ("optimizer:\n  use_distributed_optimizer: false\n", 0)])
+def test_bridge_shards_where_either_of_two_keys_says_so(more: str, stage: int) -> None:
+    text = launches.BRIDGE.replace("use_distributed_optimizer: true", "use_distributed_optimizer: false") + more
+    assert question({"bridge.yaml": text}, gpus=64).plan.zero_stage == stage
+
+
+def test_bridge_shards_no_more_where_both_keys_are_off_and_lists_stay_lists() -> None:
+    source = read_launch([File("bridge.yaml", launches.BRIDGE.encode())], 64)
+    found = launch_as_read(source.launch, Controls(gpus=64), "bridge.yaml")
+    other = replace(found.plan, zero_stage=0, recompute="moe_act+mlp")
+    text = next(source.edited(source.changes(found.job, found.plan, other, {})))["bridge.yaml"].decode()
+    assert text.count("use_distributed_optimizer: false") == 2
+    assert 'recompute_modules: ["' in text
+    fsdp = source.changes(found.job, found.plan, replace(found.plan, pp=1, vpp=1, dp=8, zero_stage=3), {})
+    assert ("checkpoint.ckpt_format", "fsdp_dtensor") in [(each.flag, each.after) for each in fsdp]

@@ -33,7 +33,8 @@ CONFIGS = re.compile(
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
-LISTS = ("fsdp", *KEYS["targets"])  # keys whose value is all the words that follow
+# Keys whose value is all the words that follow.
+LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -108,7 +109,7 @@ class CommandKeys(ConfigFile):
             if not before.endswith((f"{path} ".encode(), f"{path}=".encode())):
                 raise InputError(f"no patch: {path} is to be None and is not written beside it; make it by hand")
         quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
-        if SPECIAL.search(text) and not quoted:
+        if SPECIAL.search(text) and not quoted and path not in LISTS:
             text = quote(text)
         if sites:
             return self._put(*sites[-1], text) if text else self
