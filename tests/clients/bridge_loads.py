@@ -163,8 +163,6 @@ def load(job: dict) -> None:
         key, _, text = line.partition("=")
         if key in ("comm_overlap", "mixed_precision") or text.startswith("[") or text == "null":
             continue
-        if config.data_parallel_size == 1 and "overlap_" in key:  # nothing is reduced
-            continue
         value = config
         for part in key.split("."):
             value = getattr(value, part)

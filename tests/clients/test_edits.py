@@ -102,7 +102,7 @@ ddp:
   use_distributed_optimizer: true
 """
 # What a recipe would say besides.
-RECIPE = "dataset.seq_length=4096\nmodel.moe_grouped_gemm=true\n"
+RECIPE = "dataset.seq_length=4096\nmodel.moe_grouped_gemm=true\ncomm_overlap=null\n"
 
 
 @pytest.mark.parametrize("recipe", ["llama3_8b", "qwen3_30b_a3b"])
