@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,32 @@ def test_bridge_accepts_overrides_that_are_edited_to_other_plans(recipe: str, tm
         leaves = ConfigFile(name, data.decode(), "yaml", data=data).leaves
         lines = [f"{path}={json.dumps(value)}\n" for path, value in leaves.items() if path != "model.recipe"]
         (_place(tmp_path, job) / client.file).write_text("".join((*lines, RECIPE)))
+    _accepted(client, tmp_path)
+
+
+SWIFT = {
+    "megatron": """NPROC_PER_NODE=8 NNODES=2 megatron sft --model Qwen/Qwen3-30B-A3B --tensor_model_parallel_size 2 \\
+    --sequence_parallel true --pipeline_model_parallel_size 2 --micro_batch_size 1 --global_batch_size 64 \\
+    --max_length 4096 --output_dir out
+""",
+    "swift": """NPROC_PER_NODE=8 NNODES=2 swift sft --model Qwen/Qwen3-8B --tuner_type full --deepspeed zero2 \\
+    --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --max_length 4096 --output_dir out
+""",
+}
+
+
+@pytest.mark.parametrize("command", SWIFT)
+def test_ms_swift_accepts_commands_that_are_edited_to_other_plans(command: str, tmp_path: Path) -> None:
+    known = _client("ms-swift", "ms-swift-4.6.0")
+    client = replace(known, file="job", program="swift_loads.py", path=(*known.path, "megatron-core-0.19.0"))
+    source = read_launch([File("run.sh", SWIFT[command].encode())])
+    question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), "run.sh")
+    for other in drawn(question.job, cases(60, sample=20)):
+        changes = source.changes(question.job, question.plan, other, {})
+        assert source.lacking(changes) == ""
+        text = next(source.edited(changes))["run.sh"].decode()
+        words = shlex.split(text.partition(" sft ")[2].replace("\\\n", ""))
+        _place(tmp_path, {"command": command, "words": words})
     _accepted(client, tmp_path)
 
 
