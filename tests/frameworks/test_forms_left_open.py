@@ -148,3 +148,44 @@ def test_bridge_shards_no_more_where_both_keys_are_off_and_lists_stay_lists() ->
     assert 'recompute_modules: ["' in text
     fsdp = source.changes(found.job, found.plan, replace(found.plan, pp=1, vpp=1, dp=8, zero_stage=3), {})
     assert ("checkpoint.ckpt_format", "fsdp_dtensor") in [(each.flag, each.after) for each in fsdp]
+
+
+TRAINER = """torchrun --nproc_per_node 8 train.py --model_name_or_path {model} --bf16 True --max_seq_length 4096 \\
+    --per_device_train_batch_size {batch} --hidden_size 4096 --num_layers 32 --num_attention_heads 32 {more}
+"""
+
+
+def test_a_trainers_command_that_shapes_its_model_is_no_megatron() -> None:
+    launch = read("run.sh", TRAINER.format(model="Qwen/Qwen3-8B", batch=2, more=""))
+    assert (launch.program, launch.settings["micro_batch"]) == ("DeepSpeed", 2)
+
+
+def test_a_trainers_batch_that_nobody_gave_is_asked_for() -> None:
+    with pytest.raises(InvalidFile, match=r"--per_device_train_batch_size \$2: which is argument 2"):
+        read("run.sh", TRAINER.format(model="Qwen/Qwen3-8B", batch="$2", more=""))
+
+
+def test_adapters_of_pefts_own_example_are_read() -> None:
+    more = "--use_peft_lora True --lora_r 8 --lora_target_modules all-linear --use_4bit_quantization True"
+    launch = read(
+        "run.sh", TRAINER.format(model="meta-llama/Llama-2-70b-hf", batch=2, more=f"{more} --use_nested_quant True")
+    )
+    assert (launch.settings["train"], launch.settings["base"]) == ("qlora:8", "nf4")
+    assert not [text for text in launch.unpriced if "quant" in text or "lora" in text]
+
+
+@pytest.mark.parametrize(
+    ("start", "gpus"),
+    [("deepspeed", 4), ("deepspeed --num_gpus 2", 2), ("llamafactory-cli train", 4), ("deepspeed --hostfile h", None)],
+)
+def test_a_process_starts_on_each_gpu_that_is_seen(start: str, gpus: int | None) -> None:
+    text = f"export CUDA_VISIBLE_DEVICES=0,1,2,3\n{start} sft.py {TRAINER.partition('train.py ')[2]}"
+    settings = read("run.sh", text.format(model="Qwen/Qwen3-8B", batch=2, more="")).settings
+    assert settings.get("gpus") == gpus
+
+
+def test_adapters_of_nemo_count_nothing_without_a_scheme() -> None:
+    text = launches.NEMO.replace(
+        "model:\n", "model:\n  peft:\n    peft_scheme: none\n    lora_tuning:\n      adapter_dim: 32\n"
+    )
+    assert not [text for text in read("nemo.yaml", text, 64).unpriced if "adapter" in text]

@@ -311,8 +311,9 @@ def read(
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
+    whole = str(_ending(values, SCHEME) or "").lower() == "none"
     for path in others:
-        if values[path] is not None and path not in method:
+        if values[path] is not None and path not in method and not (whole and ".peft." in path):
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
@@ -426,6 +427,7 @@ SWIFT_DEFAULTS = (
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"
+SCHEME = "peft_scheme"  # of NeMo and NeMo-Aligner; at "none" what their adapters would be counts nothing
 DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
 # AMD-AGI/Primus @fd1eeab, primus/configs: modules/megatron/pre_trainer.yaml, models/megatron/language_model.yaml.
 PRIMUS_DEFAULTS = ("--use-distributed-optimizer", "--bf16", "--sequence-parallel")

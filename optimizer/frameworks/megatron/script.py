@@ -20,7 +20,7 @@ from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
-from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
+from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS, left_open
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
 from optimizer.frameworks.megatron.write import FSDP, flag_changes
@@ -52,6 +52,7 @@ ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
+OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugging Face's Trainer is not known as one
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
 
@@ -146,6 +147,8 @@ def bash_launch(
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
         raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
+    if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
+        raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
     note_sources(launch, reading)
@@ -286,6 +289,7 @@ def training_command(reading: ScriptRun) -> Command | None:
     best, most = None, LEAST
     for command in reading.commands:
         keyed = any(subcommand(command.texts)) or primus_section(command.texts)
+        keyed = keyed or any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
         if text_of(command.words[0]) in QUIET_COMMANDS or keyed:
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
