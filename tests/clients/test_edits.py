@@ -157,7 +157,7 @@ def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path)
         question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), "train.sh")
         for other in drawn(question.job, cases(30, sample=6)):
             changes = source.changes(question.job, question.plan, other, {})
-            assert source.lacking(changes) == ""
+            assert "may not have" not in source.lacking(changes)  # the environment is the client's own
             texts = next(source.edited(changes))
             _write_job(bash_launch("train.sh", texts["train.sh"]).flags, tmp_path)
     _accepted(_client("megatron-lm", "core_v0.19.0"), tmp_path)

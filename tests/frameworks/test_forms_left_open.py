@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.launch_as_read import Controls, launch_as_read
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
+from optimizer.improve.patch import patched
+from optimizer.improve.state import current_state, edit_to, state_of
 from tests.frameworks import launches
 from tests.frameworks.test_fresh_forms import NEOX, TUNE
 from tests.frameworks.test_launches import question
@@ -189,3 +192,46 @@ def test_adapters_of_nemo_count_nothing_without_a_scheme() -> None:
         "model:\n", "model:\n  peft:\n    peft_scheme: none\n    lora_tuning:\n      adapter_dim: 32\n"
     )
     assert not [text for text in read("nemo.yaml", text, 64).unpriced if "adapter" in text]
+
+
+ONE = "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "device", "refused"),
+    [("", "h100", True), (ONE, "h100", False), ("#SBATCH --constraint=b200\n", "b200", False)],
+)
+def test_megatron_splits_tensors_with_one_connection_alone(line: str, device: str, refused: bool) -> None:
+    text = f"#!/bin/bash\n{line}" + GRID.partition("mpirun")[2].join(("mpirun", "")).format(more="")
+    text = text.replace("$((NHOSTS * GPUS)) --npernode $GPUS", "64").replace(
+        "tensor-model-parallel-size 4", "tensor-model-parallel-size 1"
+    )
+    source = read_launch([File("run.sh", text.encode())], 64)
+    found = launch_as_read(source.launch, Controls(device=device), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, tp=2, dp=found.plan.dp // 2), {})
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in source.lacking(changes)) == refused
+
+
+def test_values_are_written_each_where_nothing_else_hangs_on_it() -> None:
+    text = """TP=4
+MICRO=16
+cat <<EOF > ds.json
+{"train_batch_size": 256, "train_micro_batch_size_per_gpu": $MICRO, "zero_optimization": {"stage": 1}}
+EOF
+deepspeed --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size $TP --num-layers 32 --hidden-size 4096 \\
+  --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size $MICRO --bf16 \\
+  --global-batch-size 256 --load /ckpt/tp$TP --deepspeed --deepspeed_config ds.json --zero-stage 1
+"""
+    file = File("run.sh", text.encode())
+    source = read_launch([file])
+
+    def again(files: Sequence[File]) -> LaunchAsRead:
+        return launch_as_read(read_launch(files).launch, Controls(), "run.sh")
+
+    found = again([file])
+    after = replace(found.plan, tp=2, dp=4, micro_batch=8, num_microbatches=8)
+    edit = edit_to(current_state(found), state_of(found, after, {}))
+    made = patched(source, found, edit, [file], again)["run.sh"].decode()
+    assert "MICRO=8\n" in made
+    assert "TP=4\n" in made
+    assert "--tensor-model-parallel-size 2" in made

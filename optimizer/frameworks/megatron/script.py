@@ -52,6 +52,9 @@ ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
+SPLITTING = ("--tensor-model-parallel-size", "--context-parallel-size")
+APART = (FSDP, "--use-torch-fsdp2", "--overlap-moe-expert-parallel-comm")  # which want more connections than one
+NEWER = ("b200", "b300", "gb200", "gb300", "mi", "gaudi")  # where nothing is asked
 OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugging Face's Trainer is not known as one
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
@@ -92,7 +95,23 @@ class BashLaunch:
         added = {each.flag.replace("_", "-") for each in changes if each.before is None and each.after is not None}
         one = FSDP in added and ONE_CONNECTION.search(self.data)
         alone = f"Megatron refuses {FSDP} where CUDA_DEVICE_MAX_CONNECTIONS is 1, as the script sets it" if one else ""
-        return f"this Megatron may not have {flags}: {how}" if flags else alone
+        return f"this Megatron may not have {flags}: {how}" if flags else alone or self._unconnected(changes)
+
+    def _unconnected(self, changes: Sequence[FlagChange]) -> str:
+        """Why Megatron refuses its first parallelism of tensors or contexts; "" where it does not.
+
+        Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, validate_args (get_device_arch_version() < 10).
+        """
+        settings = self.launch.settings
+        split = max(settings.get("tp", 1), settings.get("cp", 1)) > 1
+        first = any(each.flag.replace("_", "-") in SPLITTING and each.after not in (None, "1") for each in changes)
+        newer = str(settings.get("device", "")).startswith(NEWER) or self.launch.program != MEGATRON
+        apart = any(each.flag.replace("_", "-") in APART and each.after is not None for each in changes)
+        has = {flag.name for flag in self.flags} & {*APART}
+        alone = self.data.lstrip().startswith(b"--")  # a file of arguments
+        if split or not first or newer or apart or has or alone or ONE_CONNECTION.search(self.data):
+            return ""
+        return "Megatron splits tensors or contexts with CUDA_DEVICE_MAX_CONNECTIONS=1 alone, which no line sets"
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The script with these flags, in each way that there is."""
