@@ -308,8 +308,8 @@ def training_command(reading: ScriptRun) -> Command | None:
     best, most = None, LEAST
     for command in reading.commands:
         keyed = any(subcommand(command.texts)) or primus_section(command.texts)
-        keyed = keyed or any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
-        if text_of(command.words[0]) in QUIET_COMMANDS or keyed:
+        trainers = any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
+        if text_of(command.words[0]) in QUIET_COMMANDS or keyed or trainers:
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
         if count >= most and not idle(command.texts):
