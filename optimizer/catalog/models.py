@@ -23,7 +23,7 @@ from optimizer.job.recurrence import Recurrence
 # What a hub's name ends with besides the architecture's: how a model was tuned, when, and how its weights are stored.
 ENDING = re.compile(
     r"[-_ ](instruct|base|chat|it|pt|thinking|reasoning|hf|preview|dynamic|unsloth|\d{4}"
-    r"|bnb|fp8|bf16|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|4bit|8bit)$",
+    r"|mcore|bnb|fp8|bf16|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|4bit|8bit)$",
     re.IGNORECASE,
 )
 HUB = re.compile(r"[\w-]+/(?![\w.-]*\.(?:json|toml|csv|txt)$)[\w.-]+")  # owner/model

@@ -38,6 +38,7 @@ class Launch:
         following: what the program makes of a plan's settings that no file states, None for nothing.
         fixed: settings that none of these files can state otherwise.
         lacks: why its program may not have a key that no file gives, "" where it surely has it.
+        clashes: why its program refuses values together, by key, "" where it takes them.
     """
 
     program: str
@@ -55,6 +56,7 @@ class Launch:
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
     lacks: Callable[[str], str] = lambda key: ""
+    clashes: Callable[[Mapping[str, Any]], str] = lambda values: ""
 
     def say(self, name: str, value: Any, written: str = "") -> None:
         """Note a setting; `written` is how the file calls it."""
@@ -115,7 +117,7 @@ class Source(Protocol):
         ...
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Why changes are told without a patch: flags that the program may not have; "" where it has them all."""
+        """Why changes are told without a patch: flags that the program may not have, or values that it refuses."""
         ...
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:

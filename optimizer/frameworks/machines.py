@@ -11,6 +11,9 @@ from optimizer.base.units import is_count
 from optimizer.frameworks.bash.pieces import Piece, Word
 
 SBATCH = re.compile(rb"^[ \t]*#(?:SBATCH|FLUX:)[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
+GRID = re.compile(rb"^#\$[ \t]+-l[ \t]+(\w+)=(\d+)", re.MULTILINE)
+QUEUE = re.compile(rb"^#PBS[ \t]+-q[ \t]+(\w+)", re.MULTILINE)
+BATCH = (b"#SBATCH", b"#PBS", b"#$")
 PBS = re.compile(rb"^#PBS[ \t]+-l[ \t]+select=(\d+)(?:\S*?:ngpus=(\d+))?", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
 STEPS, STEP_OPTION = ("sbatch", "srun"), re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?:=?(.+))?$", re.DOTALL)
@@ -33,6 +36,8 @@ ALONE = (
 )
 TABLES: Mapping[str, Any] = content("optimizer.frameworks", "machines.toml")
 LAUNCHER: Mapping[str, str] = TABLES["launcher"]
+RESOURCES: Mapping[str, int] = TABLES["resources"]
+GRID_OPTION, RESOURCE = "#$ -l", "SGE_RESOURCE_TYPE"
 NAMED = "|".join(f"(?P<{name.replace('-', '_')}>{text})" for name, text in TABLES["devices"].items())
 DEVICES = re.compile(rf"(?:(?<![a-z0-9])|(?<=[0-9]x))(?:{NAMED})(?![0-9])", re.IGNORECASE)
 FAMILIES: Mapping[str, re.Pattern[str]] = {
@@ -42,14 +47,24 @@ SITES: Mapping[str, re.Pattern[str]] = {name: re.compile(text, re.IGNORECASE) fo
 
 
 def batch_options(data: bytes) -> dict[str, tuple[int, str, Piece]]:
-    r"""What #SBATCH and #PBS lines ask for: name, then the number, the line's option and its place.
+    r"""What #SBATCH, #PBS and #$ lines ask for: name, then the number, the line's option and its place.
 
     >>> {name: value for name, (value, *_) in batch_options(b"#SBATCH -N 4\n#SBATCH --gres=gpu:a100:8").items()}
     {'nodes': 4, 'gpus_per_node': 8}
     >>> {name: value for name, (value, *_) in batch_options(b"#PBS -l select=32:ncpus=8:ngpus=4").items()}
     {'nodes': 32, 'gpus_per_node': 4}
+    >>> {name: value for name, (value, *_) in batch_options(b"#$ -l rt_AF=8\n#$ -l h_rt=7:00:00:00").items()}
+    {'gpus_per_node': 8, 'nodes': 8}
     """
     asked: dict[str, tuple[int, str, Piece]] = {}
+    for option, lines in (("#PBS -q", QUEUE), (GRID_OPTION, GRID)):
+        for line in lines.finditer(data):
+            if (resource := line[1].decode()) not in RESOURCES:
+                continue
+            per_node = RESOURCES[resource]
+            asked["gpus_per_node"] = (per_node, f"{option} {resource}", Piece(str(per_node)))
+            if lines is GRID and is_count(text := line[2].decode()):
+                asked["nodes"] = (int(text), f"{option} {resource}", Piece(text, (line.span(2),)))
     for chunks in PBS.finditer(data):
         for group, name in ((1, "nodes"), (2, "gpus_per_node")):
             if chunks[group] and is_count(text := chunks[group].decode()):
@@ -114,14 +129,22 @@ def _with_tasks(asked: dict[str, tuple[int, str, Piece]]) -> dict[str, tuple[int
     return asked
 
 
-def slurm_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, Word]:
-    """The variables that Slurm sets for a job with these options."""
-    return {
+def batch_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, Word]:
+    """The variables that the batch system sets for a job with these options.
+
+    >>> list(batch_variables(batch_options(b"#$ -l rt_F=4")))
+    ['SLURM_NNODES', 'SLURM_JOB_NUM_NODES', 'NHOSTS', 'SLURM_GPUS_ON_NODE', 'SLURM_GPUS_PER_NODE', 'SGE_RESOURCE_TYPE']
+    """
+    known: dict[str, Word] = {
         variable: (options[name][2],)
         for name, names in TABLES["variables"].items()
         if name in options
         for variable in names
     }
+    asked = options["nodes"][1] if "nodes" in options else ""
+    if asked.startswith(GRID_OPTION):
+        known[RESOURCE] = (Piece(asked.removeprefix(GRID_OPTION).strip()),)
+    return known
 
 
 def device_in(text: str) -> str:

@@ -35,9 +35,9 @@ from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
     bash_launch,
+    note_asked_device,
     note_sources,
     read_script,
-    sbatch_lines,
     training_command,
     with_deepspeed,
 )
@@ -320,7 +320,7 @@ def _is_config(command: TrainingCommand, configs: Sequence[ConfigFile], named: S
             command.keys.name, [f"--config {command.function} is a function of the {where}: give that file too"]
         )
     values = command.keys.values
-    return not command.keys.section and any(each.recognised(values) for each in CONFIGS)
+    return not command.keys.section and (any(each.recognised(values) for each in CONFIGS) or bool(refused(values)))
 
 
 def _keyed_launch(
@@ -364,8 +364,8 @@ def _keyed_launch(
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
     note_sources(source.launch, reading)
-    if "device" not in source.launch.settings and (device := device_in(" ".join(sbatch_lines(script.data)))):
-        source.launch.say("device", device, "#SBATCH")
+    if "device" not in source.launch.settings:
+        note_asked_device(source.launch, script.data)
     return source
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from optimizer.catalog.places import spelling
 from optimizer.frameworks.launch import WORDS, Launch
 from optimizer.job.model import Experts, LatentAttention, Model, SlidingWindow
 
+POINT = re.compile(r"(?<=\d)_(?:__)?(?=\d)")
 NEEDED = ("layers", "hidden", "heads")
 SAME = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "gated_mlp")
 # What a preset of the same shape may still have otherwise: the launch is right.
@@ -75,18 +77,31 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
 
 
 def named(text: str) -> str:
-    """The preset that a name on the Hugging Face hub means, "" for none.
+    """The preset that a name on the Hugging Face hub means, or a folder of that name, "" for none.
+
+    Points of numbers may be written otherwise: ModelScope's folders have ___ for each.
 
     >>> named("meta-llama/Meta-Llama-3.1-8B"), named("Qwen/Qwen3-4B-Instruct-2507"), named("llama3-3B"), named("x/y")
     ('llama3.1-8b', 'qwen3-4b', '', '')
+    >>> named("/ckpt/Qwen2___5-Coder-1___5B/"), named("qwen2_5-7b-instruct")
+    ('qwen2.5-1.5b', 'qwen2.5-7b')
+    >>> named("./DeepSeek-R1-Distill-Llama-8B"), named("mpt-7b")
+    ('llama3.1-8b', 'mpt-7b')
     """
-    spellings = {spelling(known): name for known, name in model_spellings().items()}
+    text = text.rstrip("/")
+    return _named(text) or _named(POINT.sub(".", text))
+
+
+def _named(text: str) -> str:
+    names = model_spellings()  # of one on the hub its owner may be left out
+    spellings = {spelling(known.rpartition("/")[2]): name for known, name in names.items()}
+    spellings |= {spelling(known): name for known, name in names.items()}
     bare = spelling(text.rpartition("/")[2])
     for end in ("", "instruct", "chat", "base", "hf", "it", "v0.1"):
         for start in ("", "meta"):
             if bare.endswith(end) and (preset := spellings.get(bare.removeprefix(start).removesuffix(end))):
                 return preset
-    return base_of(text)
+    return base_of(text) or base_of(text.rpartition("/")[2])
 
 
 def filled(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,8 @@ def switched(stack: Stack, settings: Mapping[str, Any], zero_stage: int = 1) -> 
         features = replace(features, attention=own if keeps else settings["attention"])
     if settings.get("compiled") is False:
         features = replace(features, fused_norm=False, compiled_loss=False)
+    if "compiled_loss" in settings:  # where parts are compiled alone
+        features = replace(features, compiled_loss=settings["compiled_loss"])
     for name in STATED:
         if name in settings:
             features = replace(features, **{name: settings[name]})

@@ -44,8 +44,11 @@ def improve_files(question: LaunchAsRead, source: Source, *, flex_batch: bool = 
 
 
 def _lacking(source: Source, question: LaunchAsRead, edit: Edit) -> set[str]:
-    """The flags of an edit that the program may not have."""
-    return {change.flag for change in changes_of(source, question, edit) if source.lacking([change])}
+    """The flags of an edit that the program may not have, or why it refuses them together."""
+    changes = changes_of(source, question, edit)
+    if not (why := source.lacking(changes)):
+        return set()
+    return {change.flag for change in changes if source.lacking([change])} or {why}
 
 
 def _settings(source: Source, question: LaunchAsRead, edit: Edit) -> list[str]:

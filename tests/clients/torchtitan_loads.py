@@ -13,8 +13,10 @@ import types
 
 
 def without_gpu() -> None:
-    """Kernels that only exist with a GPU are never called here."""
+    """Kernels that only exist with a GPU are never called here, and meshes are of processors."""
     import torch
+
+    torch._utils._get_available_device_type = lambda: "cpu"
     from torchtitan.tools import utils
 
     torch.cuda.get_device_capability = lambda *_: (9, 0)
@@ -30,7 +32,7 @@ def without_gpu() -> None:
         sys.modules["triton"].language = sys.modules["triton.language"]
 
 
-def world(parallelism, gpus: int) -> None:
+def world(parallelism, gpus: int):
     from torchtitan.distributed import ParallelDims
 
     names = {field.name for field in dataclasses.fields(ParallelDims)}
@@ -44,15 +46,42 @@ def world(parallelism, gpus: int) -> None:
         "etp": getattr(parallelism, "expert_tensor_parallel_degree", 1),
         "world_size": gpus,
     }
-    ParallelDims(**{name: value for name, value in values.items() if name in names})
+    return ParallelDims(**{name: value for name, value in values.items() if name in names})
 
 
-def schedule(parallelism) -> None:
+def schedule(parallelism, layers: int) -> None:
     from torch.distributed.pipelining.schedules import get_schedule_class
 
     get_schedule_class(parallelism.pipeline_parallel_schedule)
     stages = parallelism.module_fqns_per_model_part
+    if stages is None:  # torchtitan splits the layers
+        return
     assert len(stages) % parallelism.pipeline_parallel_degree == 0
+    names = [name for part in stages for name in part]
+    assert sum(name.startswith("layers.") for name in names) == layers
+
+
+def split(config, family, job: dict) -> None:
+    """Split the model on the meta device as trainers of releases with TOML do, over processes that send nothing."""
+    import torch
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=job["gpus"])
+    dims, training = world(config.parallelism, job["gpus"]), config.training
+    dims.build_mesh()
+    replicas = dims.dp_replicate * dims.dp_shard
+    assert training.global_batch_size % (training.local_batch_size * replicas) == 0
+    arguments = dataclasses.replace(family.model_args[config.model.flavor])
+    arguments.update_from_config(config)
+    with torch.device("meta"):
+        model = family.model_cls(arguments)
+    if not dims.pp_enabled:
+        family.parallelize_fn(model, dims, config)
+        return
+    assert family.pipelining_fn, f"{config.model.name} does not support pipelining"
+    family.pipelining_fn(model, dims, config, torch.device("cpu"), arguments, family.parallelize_fn, lambda *_: None)
 
 
 def load(job: dict) -> None:
@@ -63,6 +92,7 @@ def load(job: dict) -> None:
         family = importlib.import_module(f"torchtitan.models.{config.model.name}").get_train_spec()
         model = family.model_args[config.model.flavor]
         layers, width = model.n_layers, model.dim
+        split(config, family, job)
     else:
         sys.path.insert(0, job["folder"])
         sys.modules.pop(job["module"], None)
@@ -77,9 +107,7 @@ def load(job: dict) -> None:
     parallelism = config.parallelism
     world(parallelism, job["gpus"])
     if parallelism.pipeline_parallel_degree > 1:
-        schedule(parallelism)
-        names = [name for part in parallelism.module_fqns_per_model_part for name in part]
-        assert sum(name.startswith("layers.") for name in names) == layers
+        schedule(parallelism, layers)
 
 
 def main() -> None:

@@ -325,10 +325,10 @@ def test_recomputation_by_the_flags_of_2021(words: str, first: int) -> None:
     assert (found.plan.recompute, found.plan.recompute_first, found.launch.unpriced) == ("full", first, [])
 
 
-def test_a_trainers_keys_beside_megatrons_are_the_trainers() -> None:
+def test_llama_factory_on_megatron_is_refused_by_name() -> None:
     text = f"{launches.TRAINER}stage: sft\nfinetuning_type: full\ntensor_model_parallel_size: 2\n"
-    launch = launch_of("mca.yaml", text)
-    assert (launch.settings["software"], launch.unpriced) == ("llama-factory", ["tensor_model_parallel_size 2"])
+    with pytest.raises(InvalidFile, match="LLaMA-Factory on Megatron"):
+        launch_of("mca.yaml", text)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ CONFIGS = re.compile(
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
-LISTS = ("fsdp", *KEYS["targets"])  # keys whose value is all the words that follow
+# Keys whose value is all the words that follow.
+LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
+VISIBLE, EACH = "CUDA_VISIBLE_DEVICES", {"deepspeed", "llamafactory-cli", "llamafactory.cli"}
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE = "--config", "--module"
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -108,7 +110,7 @@ class CommandKeys(ConfigFile):
             if not before.endswith((f"{path} ".encode(), f"{path}=".encode())):
                 raise InputError(f"no patch: {path} is to be None and is not written beside it; make it by hand")
         quoted = bool(sites) and self.text.encode()[sites[-1][0] - 1 : sites[-1][0]] in (b"'", b'"')
-        if SPECIAL.search(text) and not quoted:
+        if SPECIAL.search(text) and not quoted and path not in LISTS:
             text = quote(text)
         if sites:
             return self._put(*sites[-1], text) if text else self
@@ -273,7 +275,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             if section
             else _processes(command, reading, "NPROC_PER_NODE", "1")
             if given[:1] and given[0].key in (SUBCOMMAND, UNSLOTH)
-            else _machines(texts),
+            else _seen(command, reading) | _machines(texts),
             step=(*command.starter, *texts),
         )
         if best is None or len(given) + len(configs) >= len(best.keys.given) + len(best.configs):
@@ -347,6 +349,14 @@ def shipped_config(texts: Sequence[str]) -> str:
 def _value(texts: Sequence[str], flag: str) -> str:
     """What stands behind a flag, "" for nothing."""
     return next((value for name, value in _options(texts) if name == flag), "")
+
+
+def _seen(command: Command, reading: ScriptRun) -> dict[str, int]:
+    """GPUs of a node where a program starts a process on each that it sees, and the script says which these are."""
+    devices = _variables(command, reading).get(VISIBLE, "").split(",")
+    starts = EACH.intersection(text.rpartition("/")[2] for text in command.texts)
+    counted = starts and all(map(is_count, devices)) and "--hostfile" not in "=".join(command.texts)
+    return {"gpus_per_node": len(devices)} if counted else {}
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optimizer.frameworks.bash.pieces import Piece, Site, Word
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun, aside, read_bash
-from optimizer.frameworks.machines import batch_options, slurm_variables
+from optimizer.frameworks.machines import batch_options, batch_variables
 
 Options = Mapping[str, tuple[int, str, Piece]]
 
@@ -20,7 +20,7 @@ def inner_script(document: Document, outer: ScriptRun, options: Options, find: F
     given = {
         name: tuple(map(aside, words[0])) for name, words in outer.variables.items() if words and name[0].isidentifier()
     }
-    inner = read_bash(text, given | slurm_variables(options), find)
+    inner = read_bash(text, given | batch_variables(options), find)
     trace = Trace(document.word)
     inner.commands = [
         replace(each, words=tuple(tuple(map(trace.outer, word)) for word in each.words)) for each in inner.commands

@@ -15,29 +15,33 @@ ANCHORS = ("--micro-batch-size", "--tensor-model-parallel-size", "--num-layers",
 SPECIAL = re.compile(r"[|*()\[\]&;]")  # what the shell does not take for text
 Replacement = tuple[int, int, bytes]
 ORIGIN, USE, ANEW = "origin", "use", "anew"
+MIXED = 4  # changes at most that are each written in a way of its own
 
 
 def edited(data: bytes, flags: Sequence[Flag], changes: Sequence[FlagChange]) -> Iterator[bytes]:
     """The script with the changes made, in each way that there is, the most natural first.
 
-    A value is changed where it is written, else where the variable that holds it is used, else as a flag anew. The
-    caller keeps the first that reads back right.
+    A value is changed where it is written, else where the variable that holds it is used, else as a flag anew, else
+    some of them in the first way and others in the second. The caller keeps the first that reads back right.
     """
     has = {flag.written: flag for flag in flags}
     # In quotes a value that the shell would take apart; inside of a string they must not be.
     quoted = [replace(c, after=f'"{c.after}"') if c.after and SPECIAL.search(c.after) else c for c in changes]
-    for way, wanted in product((ORIGIN, USE, ANEW), (changes,) if quoted == [*changes] else (quoted, changes)):
+    count = len(changes)
+    ways = [(way,) * count for way in (ORIGIN, USE, ANEW)]
+    ways += [each for each in product((ORIGIN, USE), repeat=min(count, MIXED)) if len(each) == count]
+    for way, wanted in product(dict.fromkeys(ways), (changes,) if quoted == [*changes] else (quoted, changes)):
         replacements = _all(data, flags, has, wanted, way)
         if replacements is not None:
             yield replaced(data, replacements)
 
 
 def _all(
-    data: bytes, flags: Sequence[Flag], has: Mapping[str, Flag], changes: Sequence[FlagChange], way: str
+    data: bytes, flags: Sequence[Flag], has: Mapping[str, Flag], changes: Sequence[FlagChange], ways: Sequence[str]
 ) -> list[Replacement] | None:
     replacements: list[Replacement] = []
     new: list[FlagChange] = []
-    for change in changes:
+    for change, way in zip(changes, ways, strict=True):
         flag = has.get(change.flag)
         if change.before is None or flag is None:
             new.append(change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -51,8 +52,11 @@ class ConfigLaunch:
         )
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Why the program may not have one of the keys that are new; "" where it has them all."""
-        return next(filter(None, (self.launch.lacks(each.flag) for each in changes if each.before is None)), "")
+        """Why the program may not have one of the keys that are new, or refuses the values; "" for neither."""
+        if why := next(filter(None, (self.launch.lacks(each.flag) for each in changes if each.before is None)), ""):
+            return why
+        now = {**self.values, **{each.flag: None if each.after is None else plain(each.after) for each in changes}}
+        return self.launch.clashes(now)
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The files with these keys; a new key goes to the file that has its section."""
@@ -63,7 +67,7 @@ class ConfigLaunch:
             holding = holding or [config.name for config in self.configs if change.flag in config.values]
             near = [c.name for c in self.configs if any(path.rpartition(".")[0] == section for path in c.values)]
             name = (holding or near or [self.configs[0].name])[-1]
-            configs[name] = configs[name].changed(change.flag, None if change.after is None else plain(change.after))
+            configs[name] = configs[name].changed(change.flag, None if change.after is None else _value(change.after))
         yield {name: config.bytes for name, config in configs.items()}
 
 
@@ -93,6 +97,11 @@ def keyed_launch(
 
 def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else scalar(value)
+
+
+def _value(text: str) -> Any:
+    """What a text stands for, a list as `scalar` writes it."""
+    return json.loads(text) if text.startswith('["') else plain(text)
 
 
 def whole(launch: Launch, values: Values, path: str, least: int = 1) -> int | None:

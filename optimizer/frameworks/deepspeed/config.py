@@ -61,6 +61,7 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 UNSLOTH = "unsloth"  # what starts its own program
 UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
@@ -192,6 +193,10 @@ def read(launch: Launch, values: Values) -> None:
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
         _states(launch, values, software)
+        if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
+            launch.settings.setdefault("packing", values.get(LLAMA_FACTORY[0]) == "pt")
+    elif CHAT not in values and "train" not in launch.settings:
+        launch.assumed.append("all weights are trained: these files name no adapters, and are of no program known here")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:

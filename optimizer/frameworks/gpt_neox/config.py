@@ -54,6 +54,7 @@ KEYS = (
     ConfigKey("attention_bias", ("use_bias_in_attn_linear",), bool, True),
     ConfigKey("bucket", (BUCKET,), lambda elements: 2.0 * elements if isinstance(elements, int | float) else None),
     ConfigKey("grad_bytes", ("data_types.grad_accum_dtype",), lambda name: 4 if name == "fp32" else 2),
+    ConfigKey("grad_bytes", ("fp32_allreduce",), lambda wide: 4 if wide else None),
     ConfigKey("parallel_block", ("gpt_j_residual",), bool, False),
     ConfigKey("optimizer", ("optimizer.type",), optimizer_named),
     ConfigKey("dtype", ("bf16.enabled",), lambda on: "bf16" if on else None),

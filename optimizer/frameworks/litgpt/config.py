@@ -47,6 +47,8 @@ def read(launch: Launch, values: Values) -> None:
     if not tunes and settings.get("nodes", 1) > 1:
         settings["shard"] = settings["gpus_per_node"]
     launch.fixed += UNSET
+    if tunes:  # on one document a sequence
+        settings["packing"] = False
     note_dtype(launch, values, PRECISION)
     if str(values.get(PRECISION)).endswith("16-true"):
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}

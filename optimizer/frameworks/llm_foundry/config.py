@@ -20,6 +20,7 @@ COUNTS: Mapping[str, str] = key_tables("llm_foundry")["counts"]
 SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD": 3, "NO_SHARD": 0}
 NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHARD"}
 MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
+LOADER, PACKING = "train_loader.name", "train_loader.dataset.packing_ratio"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
 OPTIMIZER = "optimizer.name"
 KINDS = ("mpt_causal_lm", "hf_causal_lm")  # of model.name: its own model, and those of Transformers
@@ -42,6 +43,8 @@ def read(launch: Launch, values: Values) -> None:
     note_dtype(launch, values, PRECISION)
     note_optimizer(launch, values.get(OPTIMIZER), OPTIMIZER)
     _model(launch, values)
+    if values.get(LOADER) == "finetuning":
+        launch.say("packing", bool(values.get(PACKING)), PACKING if values.get(PACKING) else LOADER)
     if strategy == "HYBRID_SHARD":
         settings["hybrid"] = True
         launch.unsearched.append(f"{STRATEGY} HYBRID_SHARD: weights are shared by the GPUs of a node")

@@ -27,6 +27,7 @@ DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
+IDLE: Mapping[str, Any] = key_tables("maxtext")["idle"]
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
 TRAINER = "per_device_train_batch_size"
@@ -105,8 +106,10 @@ def read(launch: Launch, values: Values) -> None:
     ends = {path.rpartition(".")[2]: path for path in values}
     take(launch, values, {name: ends[key] for name, key in COUNTS.items() if key in ends})
     settings = launch.settings
-    if settings.get("experts") == 1:
-        settings.pop("experts")
+    if settings.get("experts") == 1:  # as base.yml has it where there are none
+        for name in ("experts", "top_k"):
+            settings.pop(name, None)
+            launch.written.pop(name, None)
     if "seq_len" not in settings and PRIMUS not in values:
         settings["seq_len"] = LENGTH
         launch.assumed.append(f"sequences of {LENGTH:,} tokens, as its base.yml has them (--seq-len)")
@@ -144,7 +147,10 @@ def read(launch: Launch, values: Values) -> None:
         for key in (BATCH, STEPS, REMAT, NAME, DTYPE, PIPED, SHARDED, BLOCK, ACTIVATIONS, OVERRIDING)
         if key in ends
     ]
-    rest(launch, values, (*known, *axes, *COUNTS.values(), PRIMUS))
+    if not _routed(settings):
+        known += [path for key, path in ends.items() if "expert" in key]
+    idle = [ends[key] for key, value in IDLE.items() if key in ends and values[ends[key]] == value]
+    rest(launch, values, (*known, *axes, *idle, *COUNTS.values(), PRIMUS))
 
 
 def _counted_sizes(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
@@ -187,8 +193,7 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")
     settings["sequence_parallel"] = settings["tp"] > 1
-    routed = "experts" in settings or ("model" in settings and preset_model(settings["model"]).experts is not None)
-    if routed:  # experts are split as all weights are, beside their own axis
+    if _routed(settings):  # experts are split as all weights are, beside their own axis
         settings["etp"] = settings["tp"]
     fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
     sharing = settings["cp"] * settings["ep"]
@@ -205,6 +210,11 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     if shards and data > 1 and fsdp > 0:
         launch.say("shard", fsdp * sharing, fsdp_key)
     return ranks
+
+
+def _routed(settings: Mapping[str, Any]) -> bool:
+    """Whether layers have experts."""
+    return "experts" in settings or ("model" in settings and preset_model(settings["model"]).experts is not None)
 
 
 def _degree(values: Values, ends: Mapping[str, str], axis: str, open_ends: bool = False) -> int:

@@ -27,6 +27,7 @@ from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     FP32_GRADIENTS,
+    LISTS,
     MEGATRON,
     NAMED,
     SHAPE_COUNTS,
@@ -77,7 +78,7 @@ NAMES = (  # keys that name a model
         "model_recipe_name",
         "recipe_name",
     ),
-    *("pretrained_checkpoint", "model.name", "training", "model"),
+    *("pretrained_checkpoint", "model.name", "training", "model", "load"),
 )
 
 
@@ -132,7 +133,7 @@ class FlagLaunch(ConfigLaunch):
 
     def changes(self, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> tuple[FlagChange, ...]:
         """The keys to write otherwise: each flag that changes, by its key."""
-        changes = flag_changes(self.flags, "", job, before, after, turned, self.launch.settings)
+        changes = flag_changes(self.flags, self.launch.program, job, before, after, turned, self.launch.settings)
         if self.launch.program in (NEMO, BRIDGE, VERL):  # which count virtual stages, never their layers
             changes = tuple(
                 replace(change, flag=PIPELINE[1], after=str(after.vpp))
@@ -141,6 +142,14 @@ class FlagLaunch(ConfigLaunch):
                 for change in changes
             )
         keys = [self._as_key(change) for change in changes]
+        if self.launch.program == BRIDGE and any(one.flag == DDP[2] and one.after is None for one in changes):
+            values = self.values  # where one has it, both do
+            ways = {path: values.get(path) for path in SHARDS if values.get(path) is not False}
+            keys = [key for key in keys if key.flag not in SHARDS]
+            keys += [
+                FlagChange(flag=path, before=None if now is None else scalar(now), after=scalar(False))
+                for path, now in ways.items()
+            ]
         if self.launch.program == PRIMUS and any(change.flag == DEEPEP[0][0] for change in changes):
             own = after.dispatcher == "deepep"
             stated = {name: _ending(self.values, name) for name in (TURBO if own else TURBO[1:])}
@@ -164,6 +173,8 @@ class FlagLaunch(ConfigLaunch):
             after = "false" if isinstance(values.get(path), bool) or change.flag in SWITCHES else off
         else:
             after = change.after
+            if change.flag in LISTS and self.launch.program != SWIFT:  # whose parser takes words
+                after = scalar(after.split())
         if path.endswith("optim.name"):
             after = "distributed_fused_adam" if change.after == "" else "fused_adam"
         before = values.get(path)
@@ -298,8 +309,11 @@ def read(
         if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
             launch.say("grad_bytes", 4, wide)
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
+    if program == SWIFT:
+        launch.settings.setdefault("packing", False)
+    whole = str(_ending(values, SCHEME) or "").lower() == "none"
     for path in others:
-        if values[path] is not None and path not in method:
+        if values[path] is not None and path not in method and not (whole and ".peft." in path):
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
@@ -336,6 +350,12 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     alone = tunes or (DDP[0] in paths and DDP[0] not in has)
     usual = DDP[2:] if tunes else DDP
     flags = [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
+    off = [path for path in SHARDS if values.get(path) is False]
+    if len(off) == 1 and DDP[2] not in has:
+        flags.append(_flag(DDP[2]))
+        launch.assumed.append(
+            f"{off[0]} false is overruled by the other of {' and '.join(SHARDS)}, which recipes have on"
+        )
     if flags:
         names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
@@ -407,10 +427,14 @@ SWIFT_DEFAULTS = (
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"
+SCHEME = "peft_scheme"  # of NeMo and NeMo-Aligner; at "none" what their adapters would be counts nothing
 DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
 # AMD-AGI/Primus @fd1eeab, primus/configs: modules/megatron/pre_trainer.yaml, models/megatron/language_model.yaml.
 PRIMUS_DEFAULTS = ("--use-distributed-optimizer", "--bf16", "--sequence-parallel")
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
+# Its distributed optimizer runs where one of these is on. Source: NVIDIA-NeMo/Megatron-Bridge v0.6.0,
+# src/megatron/bridge/training/config.py, _validate_and_sync_distributed_optimizer_settings.
+SHARDS = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
 TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
 OWN_SETTINGS = (

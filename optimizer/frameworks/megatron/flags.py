@@ -95,6 +95,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     count = last.get("--recompute-num-layers")
     nothing = RECOMPUTED if count and count.value == "0" else ()  # full recomputation of no layer is none
     stated = StatedPlan()
+    if count and is_count(count.value) and int(count.value) > 1 and _value(last, RECOMPUTED[1]) == "uniform":
+        launch.unsearched.append(f"{count.written} {count.value} is priced as 1: each layer is recomputed by itself")
     for name, flag in last.items():
         if name in SHAPE_COUNTS and len(set(filter(is_count, flag.values))) > 1:  # of layers that differ
             launch.unpriced.append(" ".join((flag.written, *flag.values)))
@@ -120,6 +122,10 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         _note(launch, last, settings)
     elif any(sentence.startswith("one node") for sentence in launch.assumed):
         launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
+
+
+def _value(last: Mapping[str, Flag], name: str) -> str:
+    return last[name].value if name in last else ""
 
 
 def _stated_gpus(launch: Launch, last: Mapping[str, Flag]) -> int:

@@ -19,8 +19,8 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import LAUNCHER, batch_options, device_in, slurm_variables, step_options
-from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS
+from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
+from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS, left_open
 from optimizer.frameworks.megatron.flags import read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
 from optimizer.frameworks.megatron.write import FSDP, flag_changes
@@ -52,6 +52,10 @@ ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
+SPLITTING = ("--tensor-model-parallel-size", "--context-parallel-size")
+APART = (FSDP, "--use-torch-fsdp2", "--overlap-moe-expert-parallel-comm")  # which want more connections than one
+NEWER = ("b200", "b300", "gb200", "gb300", "mi", "gaudi")  # where nothing is asked
+OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugging Face's Trainer is not known as one
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
 
@@ -91,7 +95,23 @@ class BashLaunch:
         added = {each.flag.replace("_", "-") for each in changes if each.before is None and each.after is not None}
         one = FSDP in added and ONE_CONNECTION.search(self.data)
         alone = f"Megatron refuses {FSDP} where CUDA_DEVICE_MAX_CONNECTIONS is 1, as the script sets it" if one else ""
-        return f"this Megatron may not have {flags}: {how}" if flags else alone
+        return f"this Megatron may not have {flags}: {how}" if flags else alone or self._unconnected(changes)
+
+    def _unconnected(self, changes: Sequence[FlagChange]) -> str:
+        """Why Megatron refuses its first parallelism of tensors or contexts; "" where it does not.
+
+        Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, validate_args (get_device_arch_version() < 10).
+        """
+        settings = self.launch.settings
+        split = max(settings.get("tp", 1), settings.get("cp", 1)) > 1
+        first = any(each.flag.replace("_", "-") in SPLITTING and each.after not in (None, "1") for each in changes)
+        newer = str(settings.get("device", "")).startswith(NEWER) or self.launch.program != MEGATRON
+        apart = any(each.flag.replace("_", "-") in APART and each.after is not None for each in changes)
+        has = {flag.name for flag in self.flags} & {*APART}
+        alone = self.data.lstrip().startswith(b"--")  # a file of arguments
+        if split or not first or newer or apart or has or alone or ONE_CONNECTION.search(self.data):
+            return ""
+        return "Megatron splits tensors or contexts with CUDA_DEVICE_MAX_CONNECTIONS=1 alone, which no line sets"
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The script with these flags, in each way that there is."""
@@ -105,7 +125,7 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
     """
     options: Options = batch_options(data)
     given = {name: (Piece(value),) for name, value in outside.items()}
-    reading = read_bash(data, slurm_variables(options) | given, find)
+    reading = read_bash(data, batch_variables(options) | given, find)
     if training_command(reading) is None:
         for document in reading.documents:
             inner, asked = inner_script(document, reading, options, find)
@@ -146,6 +166,8 @@ def bash_launch(
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
         raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
+    if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
+        raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
     launch.assumed += [f"{guess}" for guess in reading.guesses]
     note_sources(launch, reading)
@@ -158,9 +180,7 @@ def bash_launch(
         asked["gpus"] = options["tasks"]  # each task has one
     for key, (number, option, _) in asked.items():
         launch.say(key, number, option)
-    device = device_in(" ".join(sbatch_lines(data)))
-    if device:
-        launch.say("device", device, "#SBATCH")
+    note_asked_device(launch, data)
     flags = command.flags
     programs = [text.rpartition("/")[2] for text in command.texts]
     if other := next((word for word in programs if OTHER.match(word)), ""):
@@ -276,9 +296,11 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
     ]
 
 
-def sbatch_lines(data: bytes) -> list[str]:
-    """The lines that ask the batch system for something."""
-    return [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(b"#SBATCH")]
+def note_asked_device(launch: Launch, data: bytes) -> None:
+    """Note the device that the lines name which ask the batch system for something."""
+    lines = [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(BATCH)]
+    if device := device_in(" ".join(lines)):
+        launch.say("device", device, lines[0].split()[0])
 
 
 def training_command(reading: ScriptRun) -> Command | None:
@@ -286,7 +308,8 @@ def training_command(reading: ScriptRun) -> Command | None:
     best, most = None, LEAST
     for command in reading.commands:
         keyed = any(subcommand(command.texts)) or primus_section(command.texts)
-        if text_of(command.words[0]) in QUIET_COMMANDS or keyed:
+        trainers = any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
+        if text_of(command.words[0]) in QUIET_COMMANDS or keyed or trainers:
             continue
         count = len({flag.name for flag in command.flags if flag.name in TELLING})
         if count >= most and not idle(command.texts):

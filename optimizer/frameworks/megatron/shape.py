@@ -28,6 +28,7 @@ TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
     "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
     "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
 }
+OF_CHECKPOINT, CHECKPOINTS = "--use-checkpoint-args", ("--load", "--pretrained-checkpoint", "--checkpoint")
 MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
 DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
 SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
@@ -76,6 +77,24 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     if MULTIPLE in last and settings.get("gated_mlp") and "ffn_hidden" not in settings:
         _rounded_width(launch, last)
     _moe(launch, last)
+    if OF_CHECKPOINT in last and any(name in last for name in CHECKPOINTS):
+        _of_checkpoint(launch, last)
+
+
+def _of_checkpoint(launch: Launch, last: Mapping[str, Flag]) -> None:
+    """Note the model that the checkpoint is named after, or its tokenizer: its arguments come before the flags.
+
+    Source: NVIDIA/Megatron-LM, megatron/training/checkpointing.py, load_args_from_checkpoint.
+    """
+    settings = launch.settings
+    paths = [last[name].value for name in (*CHECKPOINTS, "--tokenizer-model") if name in last]
+    presets = (named(part) for path in paths for part in path.split("/"))
+    for model in map(preset_model, filter(None, presets)):
+        stated = {name: settings[name] for name in ("layers", "hidden", "heads", "ffn_hidden") if name in settings}
+        if all(getattr(model, name) == size for name, size in stated.items()):
+            launch.say("model", model.name, last[OF_CHECKPOINT].written)
+            return
+    launch.unpriced.append(f"{last[OF_CHECKPOINT].written}: the checkpoint may have another shape than the flags")
 
 
 def _rounded_width(launch: Launch, last: Mapping[str, Flag]) -> None:

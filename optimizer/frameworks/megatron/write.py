@@ -27,6 +27,7 @@ FSDP, FORMAT = "--use-megatron-fsdp", "--ckpt-format"
 # Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
 OF_FSDP = ("fsdp_dtensor", "torch_dcp")
+FORMATTED = (MEGATRON, "Megatron-Bridge", "Primus", "FlagScale")  # whose launches can say it
 SHARDING = (
     *("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
     *("--use-torch-fsdp2", "--torch-fsdp2-no-reshard-after-forward"),
@@ -48,7 +49,7 @@ def flag_changes(
 
     Args:
         flags: those that the script has.
-        program: its program; "" for one of keys.
+        program: its program.
         job: what it trains.
         before: the plan that it has.
         after: the plan that it is to have.
@@ -149,7 +150,7 @@ def _sharding(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, s
         wanted["--overlap-param-gather"] = None
     if after.zero_stage > 1:
         wanted |= {FSDP: "", "--data-parallel-sharding-strategy": MEGATRON_SHARDING[after.zero_stage]}
-        wanted |= {FORMAT: OF_FSDP[0]} if program == MEGATRON else {}
+        wanted |= {FORMAT: OF_FSDP[0]} if program in FORMATTED else {}
     elif FORMAT in has and has[FORMAT].value in OF_FSDP:
         wanted[FORMAT] = "torch_dist"
     return wanted

@@ -15,6 +15,7 @@ MARK = "train_step_timing in s"
 TIME = re.compile(rf"{re.escape(MARK)}[:=]\s*([\d.]+)(?=[\s,|\]]|$)")
 PRINTED = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+)")
 BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[")
+UNBOUNDED = re.compile(r":\s*(\d+)it \[")  # a bar of a run whose end is not known
 GLOBAL_STEP = re.compile(r"\bglobal_step[:=]\s*(\d+(?:\.\d+)?(?:e[+]\d+)?)")
 LOSS = re.compile(rf"\breduced_train_loss[:=]\s*{NUMBER}")
 BATCH = re.compile(r"\bglobal_batch_size[:=]\s*(\d+)")
@@ -33,16 +34,19 @@ def read(text: str) -> LogLine | None:
     (794, 41.36)
     >>> read(f"{bar}global_step=7.9e+3, consumed_samples=1.63e+6]").step
     795
+    >>> open_end = "Epoch 1: : 7it [00:31,  4.36s/it, reduced_train_loss=0.674, global_step=7.000, "
+    >>> read(f"{open_end}train_step_timing in s=3.370, batch_time=4.400]").seconds
+    3.37
     """
     time = TIME.search(text)
-    place = PRINTED.search(text) or BAR.search(text)
+    place = PRINTED.search(text) or BAR.search(text) or UNBOUNDED.search(text)
     step, loss, batch = GLOBAL_STEP.search(text), LOSS.search(text), BATCH.search(text)
     seconds = decimal(time[1]) if time else rate_of_bar(text) if step else None
     if seconds is None or place is None:
         return None
     return LogLine(
         step=int(float(step[1])) if step and "e" not in step[1] else int(place[1]),  # 3.1e+4 is of many steps
-        last_step=int(place[2]),
+        last_step=int(place[2]) if place.re.groups > 1 else None,
         seconds=seconds,
         averaged=time is None,
         loss=decimal(loss[1]) if loss else None,

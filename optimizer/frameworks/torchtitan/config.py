@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.config.file import PYTHON, ConfigFile
 from optimizer.frameworks.config.launch import (
     ConfigKey,
     ConfigLaunch,
@@ -26,6 +26,7 @@ from optimizer.frameworks.config.launch import (
     whole,
 )
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -53,9 +54,11 @@ LEAST_TOKENS = 16_384
 ASSETS = "hf_assets_path"
 SEQUENCE = "parallelism.enable_sequence_parallel"
 NARROW = re.compile("float8|mx", re.IGNORECASE)
+NARROWING = ("quantize.", "float8.", "mx.")  # what these say counts where a converter is named
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
+COMPILED_PARTS = "compile.components"
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
@@ -73,6 +76,9 @@ KEYS = (
     ConfigKey("optimizer_bytes", ("training.dtype",), lambda name: 4 if name == "bfloat16" else None),
     ConfigKey("grad_bytes", ("training.dtype",), lambda name: 2 if name == "bfloat16" else None),
 )
+# Of releases in Python, since 0.3 with classes for checkpoints of activations: these capture graphs unless told not to.
+UNGRAPHED, CLASSES = "training.disable_cuda_graphs", re.compile(r"\b(?:Full|Selective)AC\b|disable_cuda_graphs")
+UNPIPED, FLEXIBLE = ("qwen3", "gpt_oss"), ("deepseek_v3",)
 COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 
 
@@ -107,10 +113,12 @@ def before_sections(values: Values) -> bool:
 
 def read_configs(configs: tuple[ConfigFile, ...], gpus: int | None, model: str) -> ConfigLaunch:
     """The launch in its configs, of which a comment may count the GPUs."""
-    return keyed_launch("torchtitan", partial(read, text=configs[0].text), write, configs, gpus, model)
+    python = any(config.kind == PYTHON for config in configs)
+    own = partial(read, text=configs[0].text, python=python)
+    return keyed_launch("torchtitan", own, partial(write, python=python), configs, gpus, model)
 
 
-def read(launch: Launch, values: Values, text: str = "") -> None:
+def read(launch: Launch, values: Values, text: str = "", python: bool = False) -> None:
     """Note what it says; GPUs from the degrees, or from a comment that counts them."""
     take(launch, values, {name: find(values, key) for name, key in DEGREES.items()})
     take(launch, values, {"seq_len": LONGEST if by_tokens(values) else LENGTH})
@@ -121,6 +129,12 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     launch.say("sequence_parallel", split, SEQUENCE if SEQUENCE in values else "")
     (_token_batch if by_tokens(values) else _batch)(launch, values, dp)
     note_keys(launch, values, KEYS)
+    parts = values.get(COMPILED_PARTS)
+    if isinstance(parts, list) and not {"model", "loss"} <= {*map(str, parts)}:
+        launch.fixed += ("compiled",)
+        if settings["compiled"]:
+            launch.say("compiled", "model" in parts, COMPILED_PARTS)
+            settings["compiled_loss"] = "loss" in parts
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [
@@ -132,11 +146,56 @@ def read(launch: Launch, values: Values, text: str = "") -> None:
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
     known += [SLICES, DATA]
+    known += [path for path in values if path.startswith(NARROWING) and settings["dtype"] != "fp8"]
     newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
     newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
     launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(newer) else ""
+    gpus = int(settings.get("gpus") or dp * settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
+    if python and not by_tokens(values) and not CLASSES.search(text):
+        newer += (UNGRAPHED,)
+    model = preset_model(settings["model"]) if "model" in settings else None
+    kv_heads = model.kv_heads if model and not model.mla else 0
+    if not clash(values, gpus, kv_heads, python or by_tokens(values)):
+        launch.clashes = lambda now: clash(now, gpus, kv_heads, python or by_tokens(values))
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
     rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, *NARROWED, CONVERTERS, ASSETS))
+
+
+def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) -> str:
+    """Why a release refuses values on so many GPUs, one with TOML or one in Python; "" where it takes them.
+
+    Source: pytorch/torchtitan v0.2.2, torchtitan/models (pipelining_fn of qwen3, attn_type of deepseek_v3, "DDP has not
+    supported > 1D parallelism" in parallelize.py), torchtitan/distributed/parallel_dims.py (the mesh of fsdp), v0.3.0
+    ("must divide n_kv_heads"); PyTorch, torch/distributed/pipelining/schedules.py, Schedule1F1B.
+
+    >>> clash({"model.name": "qwen3", "parallelism.pipeline_parallel_degree": 2}, 8)
+    'qwen3 has no pipeline in releases with TOML'
+    >>> clash({"parallelism.data_parallel_replicate_degree": 4, "parallelism.tensor_parallel_degree": 2}, 8)
+    'whole weights have replicas beside no other parallelism'
+    """
+
+    def degree(key: str) -> int:
+        value = values.get(find(values, key))
+        return value if isinstance(value, int) and value > 0 else 1
+
+    tp, pp, cp, ep = (degree(DEGREES[name]) for name in ("tp", "pp", "cp", "ep"))
+    copies, shards = degree(REPLICATE), values.get(DATA, values.get(find(values, SHARD), -1))
+    sharing = (shards if isinstance(shards, int) and shards > 0 else max(1, gpus // (tp * pp * cp * copies))) * cp
+    name, local = str(values.get(NAME, "")), next((values[path] for path in LOCAL if values.get(path)), 1)
+    slices = values.get(PIPED) or values.get(SLICES)
+    if not slices:
+        slices = pp if before_sections(values) else max(1, local // degree(SLICE))
+    toml = {
+        f"{name} has no pipeline in releases with TOML": pp > 1 and name in UNPIPED,
+        f"{name} has no context parallelism with its kernels of attention": cp > 1 and name in FLEXIBLE,
+        "whole weights have replicas beside no other parallelism": copies > 1 and sharing == 1 and tp * pp > 1,
+        "experts are spread over ranks that share weights": ep > 1 and sharing == 1,
+    }
+    both = {
+        f"a pipeline of {pp} stages takes no {slices} micro-batches": slices < pp,
+        f"{kv_heads} key-value heads are not split {tp} ways": kv_heads % tp > 0,
+    }
+    return next((why for why, holds in (both if python else toml | both).items() if holds), "")
 
 
 def _replicas(launch: Launch, values: Values, text: str) -> int:
@@ -147,11 +206,14 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     shards = -1 if values.get(path, -1) == -1 else whole(launch, values, path) or -1
     ranks = int(settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
     comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    match = COUNTED.search(comments)
     if "gpus" not in settings and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
-    elif "gpus" not in settings and (match := COUNTED.search(comments)):
+    elif "gpus" not in settings and match:
         settings["gpus"] = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
+    if match and (device := device_in(match[2] or "")):
+        launch.say("device", device, "a comment")
     dp = max(1, int(settings.get("gpus") or settings.get("dp", 0) * ranks) // ranks)
     if shards > 0 and dp != shards * replicas:
         gpus = shards * replicas * ranks
@@ -252,9 +314,17 @@ def _token_batch(launch: Launch, values: Values, dp: int) -> None:
     launch.say("global_batch", max(1, batch), STEP_TOKENS if total > 0 else path)
 
 
-def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keys of another plan."""
-    wanted = tied({name: find(values, key) for name, key in DEGREES.items()}, before, after)
+def write(
+    values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any], python: bool = False
+) -> Mapping[str, Any]:
+    """Keys of another plan; those of Python captured in CUDA graphs, which hold no pipeline and no dispatcher."""
+    keys = {name: find(values, key) for name, key in DEGREES.items()}
+    if keys["etp"] not in values:  # as other weights without expert parallelism, else 1; releases in Python have none
+        del keys["etp"]
+    wanted = tied(keys, before, after)
+    apart = max(after.pp, after.ep) > 1 == max(before.pp, before.ep)
+    if python and apart and values.get(UNGRAPHED) is not True:
+        wanted[UNGRAPHED] = True
     tokens = by_tokens(values)
     local = LOCAL_TOKENS if tokens else next((path for path in LOCAL if path in values), LOCAL[0])
     shards, replicas = find(values, SHARD), find(values, REPLICATE)

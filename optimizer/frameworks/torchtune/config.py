@@ -66,7 +66,7 @@ def read(launch: Launch, values: Values) -> None:
     if OPTIMIZER not in values or TEACHER in values or not loss.startswith(SUPERVISED):
         launch.problems.append(f"{LOSS} {loss or 'is not there'}: of its recipes only supervised fine-tuning is priced")
         return
-    settings["num_microbatches"] = 1
+    settings |= {"num_microbatches": 1, "packing": False}
     take(launch, values, COUNTS)
     note_keys(launch, values, KEYS)
     settings["fsdp"] = True
