@@ -36,6 +36,7 @@ class Launch:
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         following: what the program makes of a plan's settings that no file states, None for nothing.
+        drives: the key that puts on drives what else lies in the host's memory, "" where none does.
         fixed: settings that none of these files can state otherwise.
         lacks: why its program may not have a key that no file gives, "" where it surely has it.
         clashes: why its program refuses values together, by key, "" where it takes them.
@@ -53,6 +54,7 @@ class Launch:
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
     family: str = ""
+    drives: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
     lacks: Callable[[str], str] = lambda key: ""

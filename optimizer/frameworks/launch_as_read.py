@@ -30,6 +30,8 @@ from optimizer.objectives.step.host_memory import least_weights_on_host
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
+# What one GPU reaches to a node's drives while all of them do; Rajbhandari et al., arXiv 2104.07857, figure 2b (DGX-2).
+DRIVES = 1.6e9  # [B/s]
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(
     r"^(?!.*(?:new|gen|eval|max_prompt|max_response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
@@ -219,6 +221,17 @@ def _gpus(settings: Mapping[str, Any]) -> int:
 
 
 def _cluster(launch: Launch, controls: Controls) -> Cluster:
+    """The machine of a launch, whose host is its drives where the launch offloads to these."""
+    cluster = _machine(launch, controls)
+    if not launch.drives or controls.cluster:
+        return cluster
+    launch.assumed.append(
+        f"{launch.drives} nvme: drives of {DRIVES / GB:.1f} GB/s a GPU and room enough (host_bandwidth of a --cluster file)"
+    )
+    return replace(cluster, host_bandwidth=min(cluster.host_bandwidth, DRIVES), host_memory=0.0)
+
+
+def _machine(launch: Launch, controls: Controls) -> Cluster:
     """The machine that the user names, the site of the launch, the usual one of its device, else a guess.
 
     Nodes of fewer GPUs than the usual one of a device has are nodes of so many.

@@ -304,6 +304,7 @@ def _sharding(launch: Launch, values: Values) -> None:
     if (path := first(values, DEVICE)) and values[path] != "none":
         share = values.get(RATIO, 1.0)
         launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
+    launch.drives = next((path for path in (*DEVICE, *WEIGHTS) if values.get(path) == "nvme"), "")
     _hosted(launch, values)
 
 
@@ -320,8 +321,6 @@ def _hosted(launch: Launch, values: Values) -> None:
         return
     if settings["zero_stage"] == 3 and (settings["fsdp"] or settings.get("offload") == 1.0):
         launch.say("hosted_weights", True, path)
-        if values.get(path) == "nvme":
-            launch.assumed.append(f"{path} nvme is priced as memory of the host, which is faster")
     else:
         launch.unsearched.append(f"{path}: weights are priced on the host under ZeRO-3 with the whole optimizer there")
 

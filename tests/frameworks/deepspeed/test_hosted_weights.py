@@ -11,6 +11,8 @@ from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import improve
+from optimizer.job.plan import Plans
+from optimizer.objectives.step.price import price
 
 TRAINER = """model_name_or_path: meta-llama/Llama-3.1-8B
 per_device_train_batch_size: 1
@@ -49,6 +51,21 @@ def test_they_are_read(text: str, memory: int) -> None:
     question = asked(text)
     assert question.job.stack.features.hosted_weights
     assert any(sentence.startswith(f"{memory} GB of host memory for each GPU") for sentence in question.launch.assumed)
+
+
+@pytest.mark.parametrize("held", ["offload_optimizer", "offload_param"])
+def test_what_lies_on_drives_is_as_far_as_they_are(held: str) -> None:
+    """Ten times slower than the host's memory, and no room of the host is asked for."""
+    host, drives = (
+        asked(TRAINER + "zero_optimization: " + json.dumps(ZERO | {held: {"device": device}}) + "\n")
+        for device in ("cpu", "nvme")
+    )
+    assert drives.job.cluster.host_bandwidth == 1.6e9 < host.job.cluster.host_bandwidth
+    assert drives.job.cluster.host_memory == 0.0 < host.job.cluster.host_memory
+    (said,) = [sentence for sentence in drives.launch.assumed if "drives of 1.6 GB/s a GPU" in sentence]
+    assert f"{held}.device nvme" in said
+    slow, fast = (float(price(each.job, Plans.of([each.plan]), each.knobs).step_time[0]) for each in (drives, host))
+    assert slow > 2 * fast
 
 
 @pytest.mark.parametrize("states", [{"device": "none"}, {"device": "cpu", "ratio": 0.5}])
