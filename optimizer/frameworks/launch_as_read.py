@@ -225,9 +225,8 @@ def _cluster(launch: Launch, controls: Controls) -> Cluster:
     cluster = _machine(launch, controls)
     if not launch.drives or controls.cluster:
         return cluster
-    launch.assumed.append(
-        f"{launch.drives} nvme: drives of {DRIVES / GB:.1f} GB/s a GPU and room enough (host_bandwidth of a --cluster file)"
-    )
+    reach = f"drives of {DRIVES / GB:.1f} GB/s a GPU"
+    launch.assumed.append(f"{launch.drives} nvme: {reach} and room enough (host_bandwidth of a --cluster file)")
     return replace(cluster, host_bandwidth=min(cluster.host_bandwidth, DRIVES), host_memory=0.0)
 
 
