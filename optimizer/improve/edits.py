@@ -65,8 +65,8 @@ def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
     twos = _pairs(question, current, near, counts)
     whole = [best_edit(question, current)]
     if whole[0] and not whole[0].sure:  # less memory at the ZeRO stage that runs
-        kept = {**question.job.limits.fixed, "zero_stage": question.plan.zero_stage}
-        whole.append(best_edit(replace(question, job=question.job.with_limits(fixed=kept)), current))
+        pinned = {**question.job.limits.fixed, "zero_stage": question.plan.zero_stage}
+        whole.append(best_edit(replace(question, job=question.job.with_limits(fixed=pinned)), current))
     whole += [best_edit(other, current) for other in _other_batches(question)] if flex_batch else []
     everything = [edit for edit in (*edits, *twos, *whole) if edit and edit.after.fits]
     everything = [edit for edit in everything if edit.sure] or (everything if not current.fits else [])

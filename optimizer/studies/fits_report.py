@@ -17,8 +17,8 @@ NONE = "does not fit"
 
 def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
     """The longest context of each method, those by length up to the first that does not fit, and the fastest plans."""
-    job, told = study.job, _told(study.fits)
-    within = [fit for fit in told if fit.fits]
+    job, shown = study.job, _shown(study.fits)
+    within = [fit for fit in shown if fit.fits]
     return Report(
         title=f"{job.model.title or job.model.name} on {job.gpus:,} × {job.cluster.device.name}: what fits",
         subject=(
@@ -29,7 +29,7 @@ def fits_report(study: FitsStudy, assumed: Sequence[str] = ()) -> Report:
         sections=(
             section(
                 "Methods by context",
-                Table(CELLS, [_row(fit) for fit in told], [place for place, fit in enumerate(told) if fit.fits]),
+                Table(CELLS, [_row(fit) for fit in shown], [place for place, fit in enumerate(shown) if fit.fits]),
             ),
             section(
                 "Fastest plans", Table(PLANS, [(_method(fit), fit.job.seq_len, _plan_words(fit)) for fit in within])
@@ -54,7 +54,7 @@ def _longest(study: FitsStudy) -> list[str]:
     return lines
 
 
-def _told(fits: Sequence[Fit]) -> list[Fit]:
+def _shown(fits: Sequence[Fit]) -> list[Fit]:
     """Each method at every length up to the first at which it does not fit: at longer ones it does not either."""
     beyond = [_method(before) == _method(fit) and not before.fits for before, fit in pairwise(fits)]
     return [fit for fit, skipped in zip(fits, [False, *beyond], strict=True) if not skipped]

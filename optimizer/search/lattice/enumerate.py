@@ -180,8 +180,8 @@ def _join(
         if bound.issuperset(rule.variables):
             plans = plans_of(columns) if plans is None else plans
             if not (keep := rule.check(job, plans)).all():
-                kept, plans = np.flatnonzero(keep), None
-                columns = {key: column[kept] for key, column in columns.items()}
+                holding, plans = np.flatnonzero(keep), None
+                columns = {key: column[holding] for key, column in columns.items()}
     return columns, [rule for rule in waiting if not bound.issuperset(rule.variables)]
 
 

@@ -115,12 +115,12 @@ def alternatives(
     ]
     splits = np.array([even.get(plan, np.inf) for plan in missing])
 
-    def below(found: Sequence[Candidate | None]) -> FloatArray:
-        now = ((structure(other.plan), other.value) for other in found if other)
+    def below(placed: Sequence[Candidate | None]) -> FloatArray:
+        now = ((structure(other.plan), other.value) for other in placed if other)
         return np.asarray(np.minimum(splits, _last((*known, *now), count)))
 
-    found = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own, below=below) if missing else ()
-    pool += [other for other in found if other]
+    others = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own, below=below) if missing else ()
+    pool += [other for other in others if other]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
     for other in sorted(pool, key=lambda candidate: candidate.value):
         first.setdefault(structure(other.plan), (other.plan, other.knobs))
