@@ -219,6 +219,7 @@ LEAVES: tuple[tuple[Path_, Any, set[str]], ...] = (
     (("estimate", "mfu"), 0.9, {"estimate.mfu"}),
     (("certificate", "lower_bound_s"), 7.0, {"certificate.lower_bound_s"}),
     (("certificate", "gap"), 0.5, {"certificate.gap"}),
+    (("certificate", "run_bound_s"), 1.0, {"certificate.run_bound_s"}),
     (("certificate", "best_s"), 7.0, {"certificate.best_s"}),
     (("certificate", "space"), 17, {"certificate.space"}),
     (("certificate", "even_split_s"), 1.0, {"certificate.even_split_s"}),
@@ -268,6 +269,16 @@ def test_every_value_that_was_changed_is_named(document: dict[str, Any]) -> None
     for path, value, _ in LEAVES:
         _change(*path, value=value)(document)
     assert set().union(*(names for _, _, names in LEAVES)) <= broken(document)
+
+
+def test_what_agrees_is_neither_wrong_nor_unchecked_nor_empty(document: dict[str, Any]) -> None:
+    whole = verify(read_answer(json.dumps(document)))
+    assert {"estimate", "certificate", "alternatives"} <= whole.agreeing.keys()
+    assert whole.agreeing.keys().isdisjoint({"search_s", "assumptions"} & whole.unchecked.keys())
+    assert {"search_s", "assumptions"} <= whole.unchecked.keys()
+    assert all(whole.agreeing.values())
+    _change("certificate", "gap", value=0.5)(document)
+    assert whole.agreeing.keys() - verify(read_answer(json.dumps(document))).agreeing.keys() == {"certificate"}
 
 
 @pytest.mark.usefixtures("few_draws")

@@ -79,6 +79,8 @@ def test_what_is_solved_for_a_limit_reaches_it(name: str) -> None:
         assert np.all(reached >= limit)
         usual = np.isfinite(slowest) & (slowest > floor.slowest())
         assert np.median(reached[usual]) <= 1.05 * limit
+        steady = usual & (floor.alternates > 0) & (plans.num_microbatches > plans.pp)
+        assert np.median(reached[steady]) == pytest.approx(limit, rel=1e-9)
     assert floor.values_of(floor.pipelines_within(limit)) == pytest.approx(limit, rel=1e-9)
     for index in range(0, len(plans), 40):
         assert floor.value_of(floor.within(limit, index), index) == pytest.approx(limit, rel=1e-9)
