@@ -162,9 +162,9 @@ class Answer:
 
     @property
     def run_bound(self) -> float | None:
-        """Step that no run is expected to beat [s]: the bound on what is minimised, with the model's error at 90 %.
+        """Step that no run is expected to beat [s]: the low end of the step's 90 % interval / (1 + gap).
 
-        None where there is no plan or no bound.
+        None where there is no plan or no bound. Runs of other plans may err apart from it: this is no proof.
         """
         if not self.plan or not self.estimate or not self.certificate or not self.certificate.lower_bound:
             return None

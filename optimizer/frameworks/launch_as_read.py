@@ -30,7 +30,8 @@ from optimizer.objectives.step.host_memory import least_weights_on_host
 
 DEFAULT_CLUSTER = "dgx-h100"
 LONGEST = 8192
-# What one GPU reaches to a node's drives while all of them do; Rajbhandari et al., arXiv 2104.07857, figure 2b (DGX-2).
+# What one GPU reaches to a node's drives while all of them do, each way: 25 GB/s of eight drives for the 16 GPUs of a
+# DGX-2; Rajbhandari et al., arXiv 2104.07857, figure 2b. Grade C: newer nodes have faster drives and fewer GPUs.
 DRIVES = 1.6e9  # [B/s]
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(

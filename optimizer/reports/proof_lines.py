@@ -62,7 +62,7 @@ def proof_lines(certificate: Certificate, ties: NearTies, pp: int, of_run: float
         lines.append(certificate.method)
     if of_run:
         lines.append(
-            f"With what the model may err by at {LEVEL:.0%}, no run of any plan takes less than {seconds(of_run)}."
+            f"With what the model may err by at {LEVEL:.0%}, no run is expected to take less than {seconds(of_run)}."
         )
     lines.append(layout_line(certificate, pp))
     if 0 < certificate.knob_bound <= certificate.best:

@@ -125,6 +125,16 @@ def copied_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[F
 
     Source: pytorch/pytorch v2.7, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (split_with_sizes_copy in
     foreach_all_gather_copy_out, chunk_cat in foreach_reduce_scatter_copy_in, both on the stream that computes).
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> from optimizer.job.plan import Plan
+    >>> job = Job(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("torchtitan-2024"),
+    ...     gpus=8, seq_len=8192, global_batch=16)
+    >>> each = LocalParameters.all_trained(shared=np.array([1e9]), experts=np.zeros(1))
+    >>> rate = job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]
+    >>> both = copied_seconds(job, Plans.of([Plan(dp=8, zero_stage=3)]), each)
+    >>> [round(float(seconds[0]) * rate / 1e9, 6) for seconds in both]
+    [4.0, 10.0]
     """
     each = np.where(reduced_once(job, plans), 0.0, 1.0)
     behind = 1.0 - job.reached / job.model.layers

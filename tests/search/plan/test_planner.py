@@ -15,6 +15,7 @@ from optimizer.job.job import Job
 from optimizer.job.plan import KnobColumns, Knobs, Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.interval import interval
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.objectives.step.per_step import work_of, work_per_step
 from optimizer.objectives.step.price import price
@@ -29,6 +30,18 @@ from tests.search.jobs import small_job
 
 def words(answer: Answer) -> str:
     return json.dumps(answer.to_dict() | {"search_s": {}}, sort_keys=True, allow_nan=False)
+
+
+def test_no_run_is_expected_below_the_interval_less_what_is_not_proven(gpt3_answer: Answer) -> None:
+    assert gpt3_answer.plan is not None
+    assert gpt3_answer.estimate is not None
+    assert gpt3_answer.certificate is not None
+    low = interval(gpt3_answer.job, gpt3_answer.plan, gpt3_answer.estimate.step_time).low
+    assert gpt3_answer.run_bound == low
+    certificate = replace(gpt3_answer.certificate, proven=False, lower_bound=gpt3_answer.certificate.best / 1.25)
+    assert replace(gpt3_answer, certificate=certificate).run_bound == pytest.approx(low / 1.25)
+    assert replace(gpt3_answer, certificate=replace(certificate, lower_bound=0.0)).run_bound is None
+    assert replace(gpt3_answer, plan=None, estimate=None).run_bound is None
 
 
 def test_gpt3_on_1024_gpus_is_proven(gpt3_job: Job) -> None:
