@@ -27,7 +27,7 @@ from optimizer.improve.edits import Improvement
 from optimizer.improve.state import FOLLOWING, Edit, State, WholeRun, days, dollars, edit_to
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.safe_memory import USUAL_RISK
-from optimizer.reports.known_values import price_words, step_words
+from optimizer.reports.known_values import loader_words, price_words, step_words
 from optimizer.reports.plan_report import BARS, micro_batches
 from optimizer.reports.plan_words import chance_words, interval_words, job_title, layout_rows, show_gigabytes, subject
 from optimizer.reports.render.json import SCHEMA_VERSION
@@ -139,6 +139,8 @@ def price_rows(state: State, run: WholeRun | None) -> list[tuple[str, str]]:
         ("interval", interval_words(state.job, plan, estimate)),
         ("memory", memory),
     ]
+    if late := loader_words(state.job, plan, estimate.step_time):
+        rows.append(("data", late))
     if run:
         rows.append(("the run", f"{run.tokens:.3g} tokens: {_worth(run, state)}, failures and restarts included"))
     if run and run.offer is not None:

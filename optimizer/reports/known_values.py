@@ -15,6 +15,10 @@ from optimizer.objectives.step.interval import LEVEL, interval
 
 NOT_KNOWN = "not known"
 DECIDES = 0.002  # of a step, from which on a run that chooses between plans is named
+# Tokens that the slowest data loader known brought each data-parallel rank, two workers reading documents from shared
+# disks: 256 sequences of 4,096 in 0.9 s on 32 GH200, whose GPUs need 0.3 s; nobody measured that it was the loader.
+# Source: swiss-ai/Megatron-LM, pull request 23; its workers were doubled for 1B that week (@4f71d92).
+SLOW_LOADER = 256 * 4096 / 0.9 / 32
 
 
 def step_words(job: Job, plan: Plan, step_time: float) -> str:
@@ -43,6 +47,27 @@ def price_words(job: Job, plan: Plan, estimate: Estimate) -> str:
         return f"MFU {estimate.mfu / slower:.1%}, {seconds(estimate.step_time * slower)} per step"
     factor = f"{time.high / time.low:.2g}"
     return f"step time {NOT_KNOWN}, a factor of {factor}: {seconds(time.low)} to {seconds(time.high)} at {LEVEL:.0%}"
+
+
+def loader_words(job: Job, plan: Plan, step_time: float) -> str:
+    """What a pretraining step [s] asks of the data loader, where one is known that is too slow; "" elsewhere.
+
+    No time of a step has a wait for data in it: benchmarks invent theirs.
+
+    >>> from optimizer.catalog import load_cluster, load_model, load_stack
+    >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
+    ...     gpus=8, seq_len=2048, global_batch=64)
+    >>> loader_words(job, Plan(dp=8), 10.0)
+    ''
+    >>> loader_words(job, Plan(dp=8), 0.1)
+    'not known whether data keep up: 164,000 tokens/s a rank (shared disks gave 36,400: 450 ms a step)'
+    """
+    rate = job.tokens / plan.dp / step_time
+    if job.tunes or rate <= SLOW_LOADER:
+        return ""
+    needs, slow = (f"{float(f'{value:.3g}'):,.0f}" for value in (rate, SLOW_LOADER))
+    waiting = seconds(step_time * rate / SLOW_LOADER)
+    return f"not known whether data keep up: {needs} tokens/s a rank (shared disks gave {slow}: {waiting} a step)"
 
 
 def believed(job: Job, plan: Plan, step_time: float) -> float:

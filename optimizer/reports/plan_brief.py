@@ -20,7 +20,7 @@ from optimizer.objectives.minimised.registry import objective, objective_of
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import LEVEL, interval
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
-from optimizer.reports.known_values import learning_words, runs_words
+from optimizer.reports.known_values import learning_words, loader_words, runs_words
 from optimizer.reports.plan_tiles import Budget, count
 from optimizer.reports.plan_words import chance, moving_parts
 from optimizer.reports.proof_lines import shown
@@ -54,7 +54,9 @@ def head_line(answer: Answer, assumed: Sequence[str]) -> str:
 
 
 def warnings(answer: Answer) -> list[str]:
-    """What makes the head doubtful: a wide interval, a batch too small for its GPUs, GPUs left idle."""
+    """What makes the head doubtful: a wide interval, a batch too small for its GPUs, GPUs left idle, data that may be
+    late.
+    """
     job, plan, estimate = answer.job, answer.plan, answer.estimate
     if plan is None or estimate is None:
         return []
@@ -67,7 +69,8 @@ def warnings(answer: Answer) -> list[str]:
         and job.gpus > 1,
         f"{idle} of the {job.gpus + idle:,} GPUs of these nodes idle": idle > 0,
     }
-    return [line for line, holds in lines.items() if holds]
+    late = loader_words(job, plan, time.middle)
+    return [line for line, holds in (lines | {late: bool(late)}).items() if holds]
 
 
 def brief(
