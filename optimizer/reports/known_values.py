@@ -19,6 +19,7 @@ DECIDES = 0.002  # of a step, from which on a run that chooses between plans is 
 # disks: 256 sequences of 4,096 in 0.9 s on 32 GH200, whose GPUs need 0.3 s; nobody measured that it was the loader.
 # Source: swiss-ai/Megatron-LM, pull request 23; its workers were doubled for 1B that week (@4f71d92).
 SLOW_LOADER = 256 * 4096 / 0.9 / 32
+LATE = 2.0  # times the step that such a loader takes, from which on it is warned of
 
 
 def step_words(job: Job, plan: Plan, step_time: float) -> str:
@@ -50,7 +51,7 @@ def price_words(job: Job, plan: Plan, estimate: Estimate) -> str:
 
 
 def loader_words(job: Job, plan: Plan, step_time: float) -> str:
-    """What a pretraining step [s] asks of the data loader, where one is known that is too slow; "" elsewhere.
+    """What a pretraining step [s] asks of the data loader, where one is known that takes LATE of it; "" elsewhere.
 
     No time of a step has a wait for data in it: benchmarks invent theirs.
 
@@ -60,14 +61,14 @@ def loader_words(job: Job, plan: Plan, step_time: float) -> str:
     >>> loader_words(job, Plan(dp=8), 10.0)
     ''
     >>> loader_words(job, Plan(dp=8), 0.1)
-    'not known whether data keep up: 164,000 tokens/s a rank (shared disks gave 36,400: 450 ms a step)'
+    'not known whether data keep up: 164,000 tokens/s a rank (shared disks gave one 36,400: 450 ms a step)'
     """
     rate = job.tokens / plan.dp / step_time
-    if job.tunes or rate <= SLOW_LOADER:
+    if job.tunes or rate < LATE * SLOW_LOADER:
         return ""
     needs, slow = (f"{float(f'{value:.3g}'):,.0f}" for value in (rate, SLOW_LOADER))
     waiting = seconds(step_time * rate / SLOW_LOADER)
-    return f"not known whether data keep up: {needs} tokens/s a rank (shared disks gave {slow}: {waiting} a step)"
+    return f"not known whether data keep up: {needs} tokens/s a rank (shared disks gave one {slow}: {waiting} a step)"
 
 
 def believed(job: Job, plan: Plan, step_time: float) -> float:

@@ -12,7 +12,7 @@ from optimizer.catalog.offers import quote
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.report import improve_report, improvement_dict
+from optimizer.improve.report import improve_report, improvement_dict, price_rows
 from optimizer.improve.state import Edit, State, WholeRun, current_state, edit_to, state_of
 from optimizer.objectives.step.safe_memory import chance_to_fit
 from optimizer.reports.report import Report, Table
@@ -89,6 +89,12 @@ def test_the_best_plan_is_shown_where_no_single_edit_is_it() -> None:
     fits = chance_to_fit(FASTER.after.job, FASTER.after.estimate.reserved)
     assert f"4.5% more is in reach (73% to gain, {fits:.0%} to fit)" in report(improvement(FASTER, best=FASTER)).title
     assert "in reach" not in report(improvement(FULL, best=FULL)).title  # it is slower
+
+
+def test_a_launch_that_asks_much_of_the_data_loader_says_so() -> None:
+    assert "data" not in dict(price_rows(NOW, None))
+    small = replace(NOW, job=replace(NOW.job, global_batch=100 * NOW.job.global_batch))
+    assert dict(price_rows(small, None))["data"].startswith("not known whether data keep up: ")
 
 
 def test_plain_values_have_the_price_of_every_plan() -> None:
