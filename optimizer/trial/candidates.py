@@ -14,6 +14,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import EVEN_RISK, Job
 from optimizer.job.known import MEMORY
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
+from optimizer.objectives.arrays import ascending
 from optimizer.objectives.belief.belief import error_of
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.interval import mfu
@@ -89,7 +90,7 @@ def candidates(job: Job, *, seed: int = 0) -> Candidates:
 
 def _leading(points: Points, limit: float) -> list[int]:
     """Positions of the fastest plan of every structure, and of the fastest of all, none slower than the limit [s]."""
-    order = np.argsort(points.values, kind="stable")
+    order = ascending(points.values)
     order = order[points.fits[order] & (points.values[order] <= limit)]
     structures = order[np.sort(firsts(points.plans.take(order)))]
     return list(dict.fromkeys([*structures[: MOST // 4].tolist(), *order.tolist()]))[: MOST // 2]

@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, Plans
-from optimizer.objectives.arrays import BoolArray, FloatArray
+from optimizer.objectives.arrays import BoolArray, FloatArray, ascending, lowered
 from optimizer.objectives.expected import risk_classes
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
@@ -167,7 +167,7 @@ def _slices(plans: Plans, bounds: FloatArray) -> Iterator[IntArray]:
     """Positions of all plans in the order of their bounds; before them a slice of those with one virtual stage a
     device, whose layouts are found in milliseconds: the best of them spares the others most of the solver's work.
     """
-    order = np.argsort(bounds, kind="stable")
+    order = ascending(bounds)
     first = order[plans.vpp[order] == 1][:SLICE]
     yield first
     rest = order[~np.isin(order, first)]
@@ -208,7 +208,7 @@ def place(
             continue
         search.limit = float(limits.max())
         some = prospects_of(floors.take(open_plans))
-        for place in np.argsort(floors.least[open_plans], kind="stable").tolist():
+        for place in ascending(floors.least[open_plans]).tolist():
             if search.expired():
                 return tuple(each.best for each in alone)
             of_plan = some.take(np.flatnonzero(some.plan == place))
@@ -345,7 +345,7 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) ->
     """Positions of the prospects whose bounds stay below the best, the lowest first; `bounds` are raised to those of
     all shapes of their pipelines, some prospects at a time, but for one alone of which only even splits may be better.
     """
-    order, listed = np.argsort(bounds, kind="stable"), objective_of(search.job).listed
+    order, listed = ascending(bounds), objective_of(search.job).listed
     for start in range(0, len(order), TOGETHER):
         part = order[start : start + TOGETHER]
         part = part[bounds[part] < search.limit]
@@ -353,7 +353,7 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) ->
             return
         if len(part) > 1 or bounds[part[0]] * listed < search.limit * (1 + SAME):
             bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.limit / scale) * scale)
-        for position in part[np.argsort(bounds[part], kind="stable")].tolist():
+        for position in part[ascending(bounds[part])].tolist():
             if bounds[position] < search.limit:
                 yield position
 
@@ -365,7 +365,7 @@ def _note(search: _Search, candidate: Candidate, number: int) -> None:
     known = search.by_number.get(number)
     if known is None or (candidate.solved, -candidate.value) > (known.solved, -known.value):
         search.by_number[number] = candidate
-    if candidate.solved and candidate.value < search.limit:
+    if candidate.solved and candidate.value < lowered(search.limit):
         search.best, search.limit = candidate, candidate.value
 
 

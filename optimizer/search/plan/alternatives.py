@@ -11,7 +11,7 @@ from optimizer.answer.answer import Alternative, NearTies
 from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, ascending
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
@@ -40,7 +40,7 @@ MEASURED_MFU: Mapping[str, float] = {
 
 def runners_up(points: Points, best: Plan, count: int) -> list[int]:
     """Positions of the best plans that fit, one per structure, none of the best plan's own, the best first."""
-    order = np.argsort(points.values, kind="stable")
+    order = ascending(points.values)
     columns = [getattr(points.plans, name) for name in STRUCTURE]
     seen = {structure(best)}
     chosen: list[int] = []
@@ -56,7 +56,7 @@ def runners_up(points: Points, best: Plan, count: int) -> list[int]:
 
 def _lowest(proof: ProofPlans, best: Plan) -> list[Plan]:
     """The plans of the lowest bounds that may fit, of any structure but the best plan's own."""
-    order = np.argsort(proof.values, kind="stable")
+    order = ascending(proof.values)
     plans = (proof.plans.plan(position) for position in order[proof.fits[order]].tolist())
     return [*islice((plan for plan in plans if structure(plan) != structure(best)), LOWEST)]
 
@@ -122,8 +122,8 @@ def alternatives(
     others = place(job, Plans.of(missing), tuning, time_limit=time_limit, own=own, below=below) if missing else ()
     pool += [other for other in others if other]
     first: dict[tuple[int, ...], tuple[Plan, Knobs]] = {}
-    for other in sorted(pool, key=lambda candidate: candidate.value):
-        first.setdefault(structure(other.plan), (other.plan, other.knobs))
+    for rank in ascending(np.array([other.value for other in pool])).tolist():
+        first.setdefault(structure(pool[rank].plan), (pool[rank].plan, pool[rank].knobs))
     for position, plan in zip(positions, chosen, strict=True):
         first.setdefault(structure(plan), (with_assigned_layers(job, plan), knobs_at(points.knobs, position)))
     if not first:
@@ -137,7 +137,7 @@ def alternatives(
             estimate=estimate_of(job, costs, index),
             slower=max(0.0, float(values[index]) / value - 1),
         )
-        for index in np.argsort(values, kind="stable")[:count].tolist()
+        for index in ascending(values)[:count].tolist()
     )
 
 
