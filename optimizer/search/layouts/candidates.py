@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 import numpy as np
 
@@ -193,27 +192,37 @@ def place(
         return (None,) * len(plans)
     layer_costs, numbers = layer_costs_of(job, plans), np.arange(len(plans))
     floors_of_all = _own(search, layer_costs)
-    # Nothing on the host first, and the safest class: what is found there for all plans spares most of the others.
-    classes = [(floors_of_all.of(at_risk(layer_costs, each.risk)), each.factor) for each in reversed(risk_classes(job))]
-    by_class = [[(floors, *kind) for kind in _prospects(search, floors, factor)] for floors, factor in classes]
-    every = chain.from_iterable(zip(*by_class, strict=True))
     alone, may_fit = (
         [replace(search, undecided=[], by_number={}, solved=set()) for _ in numbers],
         _fit_at_all(floors_of_all),
     )
-    for floors, prospects_of, scale in every:
-        limits = _lowered(alone, below)
-        open_plans = np.flatnonzero(may_fit & (floors.least * scale < limits))
-        if not len(open_plans):
-            continue
-        search.limit = float(limits.max())
-        some = prospects_of(floors.take(open_plans))
-        for place in ascending(floors.least[open_plans]).tolist():
-            if search.expired():
-                return tuple(each.best for each in alone)
-            of_plan = some.take(np.flatnonzero(some.plan == place))
-            _visit(alone[open_plans[place]], [(of_plan, scale)], numbers[open_plans])
-            _lowered(alone, below)
+    classes = [(floors_of_all.of(at_risk(layer_costs, each.risk)), each.factor) for each in risk_classes(job)]
+    by_class = [[(floors, *kind) for kind in _prospects(search, floors, factor)] for floors, factor in classes]
+    # Nothing on the host first, and the safest class: what is found there for all plans spares most of the others.
+    # Then the one of the largest risk: no layout of the others takes less time.
+    for riskiest, *safer in zip(*by_class, strict=True):
+        *between, safest = safer or [riskiest]
+        shortest = np.zeros(len(plans))  # of each plan's layouts in any class, over its scale [unit of the objective]
+        for floors, prospects_of, scale in (safest, *([riskiest, *reversed(between)] if safer else ())):
+            wider = scale / between[-1][2] if between and scale == riskiest[2] else 1.0
+            limits = _lowered(alone, below) * wider
+            open_plans = np.flatnonzero(may_fit & (np.maximum(floors.least, shortest) * scale < limits))
+            if not len(open_plans):
+                continue
+            search.limit = float(limits.max())
+            some = prospects_of(floors.take(open_plans))
+            for place in ascending(floors.least[open_plans]).tolist():
+                if search.expired():
+                    return tuple(each.best for each in alone)
+                plan, of_plan = int(open_plans[place]), some.take(np.flatnonzero(some.plan == place))
+                one = replace(alone[plan], limit=alone[plan].limit * wider)
+                least = _visit(one, [(of_plan, scale)], numbers[open_plans])[place] / scale
+                if wider > 1.0:
+                    shortest[plan] = min(least, one.limit / scale)
+                alone[plan].cut_short = one.cut_short
+                if one.best and one.best.value < alone[plan].limit:
+                    alone[plan].best, alone[plan].limit = one.best, one.best.value
+                _lowered(alone, below)
     return tuple(each.best for each in alone)
 
 
