@@ -13,7 +13,7 @@ from optimizer.constraints.rule import Rule
 from optimizer.job.job import Job
 from optimizer.job.plan import IntArray, KnobColumns, Knobs, Plans
 from optimizer.job.rows import Rows
-from optimizer.objectives.arrays import BoolArray, FloatArray, ascending
+from optimizer.objectives.arrays import BoolArray, FloatArray, raised
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.pipeline.stages import mean_stage, stages_of
@@ -124,7 +124,8 @@ def fold(
     best = -1
     if points_left is not None and fitting:
         points_left = _tuned(points_left, own, deadline) if tuning.fixed is None else points_left
-        best = int(ascending(np.where(points_left.fits, points_left.values, np.inf))[0])
+        values = np.where(points_left.fits, points_left.values, np.inf)
+        best = int(np.argmax(values <= raised(values.min())))
     least = (
         np.inf
         if points_left is None
