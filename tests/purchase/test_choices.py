@@ -46,6 +46,7 @@ from optimizer.purchase.price.catalogue import (
     host_memory,
     idle_power,
     power_curve,
+    power_limit,
     price_row,
     purchase_price,
 )
@@ -57,6 +58,7 @@ from optimizer.purchase.uncertainty.sensitivity import Swing, tornado
 from optimizer.purchase.uncertainty.win_probability import (
     CHEAP,
     Decision,
+    DrawnErrors,
     OpenQuestion,
     WinProbability,
     _question,
@@ -157,6 +159,8 @@ def test_the_least_regret_on_the_front_is_advised_and_a_dearer_question_makes_a_
     assert least_regret(Decision(probabilities=chances, questions=(asked, dearer)), front) == (first, second)
     assert least_regret(Decision(probabilities=chances, questions=(dearer,)), (first,)) == (first, None)
     assert least_regret(Decision(probabilities=chances), ()) == (None, None)
+    even = tuple(replace(item, regret=0.5) if item.point is first else item for item in chances)
+    assert least_regret(Decision(probabilities=(even[0], even[2], replace(even[1], regret=0.9))), front)[1] is None
 
 
 def test_a_choice_is_the_cheapest_within_the_limits_at_the_value_that_is_asked_about() -> None:
@@ -255,7 +259,54 @@ def test_what_an_answer_is_worth_is_what_it_saves_on_average() -> None:
     assert (known.name, known.about, known.title) == ("rent", "H100", "the rent")
     assert known.worth == pytest.approx(5.0 / np.sqrt(2 * np.pi), rel=0.03)
     assert known.changes == pytest.approx(0.5, abs=0.01)
+    dearer = _question(("rent", "H100"), "the rent", error, costs + np.array([[0.0], [5.0]]))
+    assert dearer.changes == pytest.approx(0.2)  # in the two tenths whose means are below -1
     assert abs(unknown.worth) < 0.05
+
+
+def test_only_what_may_win_is_asked_about_and_errors_share_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = campaign(book=rented_at(h100=2.0 / 3600, b200=2.0 / 3600, mi300x=2.0 / 3600))
+    points = [machine(kind, question=question) for kind in ("h100", "b200", "mi300x")]
+    costs = {"h100": lambda rate: 100.0 / rate, "b200": lambda rate: 101.0 / rate, "mi300x": lambda rate: 900.0 / rate}
+
+    def outcomes(_: Campaign, point: Point, values: Any, draws: int) -> tuple[Any, Any]:
+        return costs[point.design.kind](values["mfu"]), np.ones(draws, dtype=bool)
+
+    monkeypatch.setattr(win_probability, "_outcomes", outcomes)
+    monkeypatch.setattr(win_probability, "alikeness", lambda predictions: np.eye(len(predictions)))
+    found = judged(question, points, draws=400)
+    asked = {(item.name, item.about) for item in found.questions}
+    assert {("mfu", points[0].design.title), ("mfu", points[1].design.title)} <= asked
+    assert not any(about == points[2].design.title for _, about in asked)
+    errors = DrawnErrors(5, np.random.default_rng(0), 0.36)
+    assert errors.partly("all", "own") == pytest.approx(0.6 * errors("all") + 0.8 * errors("own"))
+
+
+def test_a_factor_is_on_what_the_user_assumes() -> None:
+    """A rent of twice the list: twice as much again costs twice as much."""
+    twice = tuple(
+        replace(item, value=Range(low=2.0, mid=2.0, high=2.0), grade="user") if item.name == "rent" else item
+        for item in assumptions(False)
+    )
+    question = campaign(book=rented_at(h100=2.0 / 3600), assumptions=twice)
+    point = machine("h100", question=question)
+    assert break_even_factor(question, point, "rent", 2 * point.figures.cost) == pytest.approx(2.0)
+
+
+def test_power_price_and_tokens_of_a_design_by_hand() -> None:
+    """Shares of the host come on top of the GPU's; a price factor is on the machines and not on the network."""
+    asked = campaign(**BUYER)
+    point = machine("h100", question=asked)
+    design, limit = point.design, power_limit(point.design)
+    values = {**asked.scenario(design), "host_share": 0.5, "gpu_power": 0.9}
+    curve = power_curve(design, values)
+    assert (curve.limit, curve.host) == (pytest.approx(0.9 * limit), pytest.approx(0.5 * limit))
+    rack = kinds("mi300x")[0]
+    assert idle_power(rack, values) == pytest.approx(default_price("idle_share").value * power_limit(rack) * 1.5)
+    dear, usual = (ownership(asked, design, {**values, "capex": factor}, 64)[1] for factor in (3.0, 1.0))
+    assert dear - usual == pytest.approx(2 * 64 * purchase_price(asked, design)[0])
+    run = asked.runs[0]
+    assert point.figures.tokens == tokens_of(design, run, asked.scenario(design)["critical_batch"])
 
 
 def test_break_even_factors_are_where_the_cost_is_the_target() -> None:
