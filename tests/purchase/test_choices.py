@@ -18,7 +18,7 @@ from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
-from optimizer.purchase.as_json import purchase_json
+from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements
 from optimizer.purchase.charts import (
@@ -39,7 +39,7 @@ from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_b
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
 from optimizer.purchase.designs.points import Excess, Point, Workshop, figures_in
-from optimizer.purchase.dossier import Dominance, Quote
+from optimizer.purchase.dossier import Dominance, Quote, _margin
 from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
     added_network,
@@ -51,10 +51,10 @@ from optimizer.purchase.price.catalogue import (
     purchase_price,
 )
 from optimizer.purchase.ranges import Range, own_price, own_range
-from optimizer.purchase.report import MOST_ROWS, purchase_report
+from optimizer.purchase.report import MOST_ROWS, _front, purchase_report
 from optimizer.purchase.staged import Delivery, by_kind, staged
 from optimizer.purchase.uncertainty import win_probability
-from optimizer.purchase.uncertainty.sensitivity import Swing, tornado
+from optimizer.purchase.uncertainty.sensitivity import Swing, repriced, tornado
 from optimizer.purchase.uncertainty.win_probability import (
     CHEAP,
     Decision,
@@ -69,6 +69,7 @@ from optimizer.purchase.uncertainty.win_probability import (
     spread,
 )
 from optimizer.purchase.units import FACTORS, days, dollars, megawatt_hours, megawatts, percent, quantity, tonnes
+from optimizer.purchase.words import summary
 from optimizer.reports.report import Table
 from tests.purchase.by_hand import DAY, MWH, by_hand, machine
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
@@ -278,6 +279,14 @@ def test_only_what_may_win_is_asked_about_and_errors_share_a_part(monkeypatch: p
     asked = {(item.name, item.about) for item in found.questions}
     assert {("mfu", points[0].design.title), ("mfu", points[1].design.title)} <= asked
     assert not any(about == points[2].design.title for _, about in asked)
+    rows = DrawnErrors(5, np.random.default_rng(0), 0.5), dict[tuple[str, str], Any]()
+    win_probability._values(question, points[0], rows[0]("rate"), *rows)
+    about = points[0].design.title
+    assert {key for key in rows[1] if key[1]} == {("mfu", about), ("failure_rate", about)}  # the rent is quoted
+    assert ("critical_batch", "") in rows[1]
+    # What hardly matters is not asked about: of costs of 100 a ten-thousandth.
+    costs.update(h100=lambda rate: 100.0 + 0.001 * rate, b200=lambda rate: 100.0 + 0.001 * rate)
+    assert judged(question, points, draws=400).questions == ()
     errors = DrawnErrors(5, np.random.default_rng(0), 0.36)
     assert errors.partly("all", "own") == pytest.approx(0.6 * errors("all") + 0.8 * errors("own"))
 
@@ -371,11 +380,16 @@ def test_a_rent_at_parity_costs_what_the_best_other_machine_does() -> None:
     assert parities(replace(question, **BUYER), points) == ()
 
 
-def test_resale_writes_off_by_years_and_shares_the_loss_over_them() -> None:
-    question = campaign()
+@pytest.mark.parametrize("left", [0.0, 0.25])
+def test_resale_writes_off_by_years_and_shares_the_loss_over_them(left: float) -> None:
+    asked = tuple(
+        replace(item, value=Range(low=left, mid=left, high=left)) if item.name == "residual" else item
+        for item in assumptions(True)
+    )
+    question = campaign(assumptions=(*asked, *(item for item in assumptions(False) if item.name == "rent")))
     point = machine("h100", question=question)
     owned = rent_or_buy(question, point)
-    values = {item.name: item.value.mid for item in assumptions(True)}
+    values = {item.name: item.value.mid for item in asked}
     own, capex = ownership(question, point.design, values, 4096, point.on_host)
     assert capex == owned.capex
     found = resale(question, point)
@@ -641,6 +655,13 @@ def test_inputs_swing_by_their_own_ends_and_the_network_by_half_and_twice() -> N
     assert widths == sorted(widths, reverse=True)
     bandwidth = kinds("h100")[0].network_bandwidth
     assert (swings["nic"].low, swings["nic"].high) == (bandwidth / 2, 2 * bandwidth)
+    halved, doubled = (replace(point.design, nic=factor * bandwidth) for factor in (0.5, 2.0))
+    assert swings["nic"].results["time_to_train"] == pytest.approx(
+        tuple(
+            figures(question, design, repriced(question, design, point), question.scenario(design)).time_to_train
+            for design in (halved, doubled)
+        )
+    )
     assert not swings["nic"].uncertain
     assert rent.uncertain
 
@@ -652,6 +673,29 @@ def test_a_shortlist_has_eight_points_and_all_that_are_wanted() -> None:
     assert len(shortlist(points, points[:10], reference)) == 10
     assert shortlist(points[:3], [], reference) == tuple(points[:3])
     assert {id(point) for point in points[3:5]} <= {id(point) for point in shortlist(points, points[3:5], reference)}
+
+
+def test_a_point_dominates_by_its_worst_figure() -> None:
+    point = machine("h100", time_to_train=100.0, cost=4.0, energy=10.0)
+    for changes, margin in (
+        ({"time_to_train": 80.0, "cost": 3.0, "energy": 5.0}, 0.8),
+        ({"time_to_train": 50.0, "cost": 3.0, "energy": 5.0}, 0.75),
+        ({"time_to_train": 50.0, "cost": 2.0, "energy": 9.0}, 0.9),
+    ):
+        assert _margin(replace(point, figures=replace(point.figures, **changes)), point) == pytest.approx(margin)
+
+
+def test_what_is_advised_and_what_is_on_the_front_is_marked() -> None:
+    made = by_hand()
+    first = made.purchase.points[1]
+    (front,) = (block for section in _front(made) for block in section.blocks if isinstance(block, Table))
+    marked = [any(str(cell).endswith(" *") for cell in row) for row in front.rows]
+    assert marked == [point is made.advised for point in made.shown]
+    alone = replace(made, purchase=replace(made.purchase, front=(first,)))
+    header, *rows = (line.split(",") for line in purchase_csv(alone).splitlines())
+    place = header.index("front")
+    assert [row[place] for row in rows] == ["False", "True"]
+    assert len(summary(alone)) == len(summary(replace(alone, fastest=None))) + 1
 
 
 def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
