@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,14 +12,23 @@ import pytest
 from optimizer.answer.answer import Answer, Clash
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_link
+from optimizer.constraints.rules.every import structural
 from optimizer.job.job import LAYERS
-from optimizer.job.plan import Knobs, Plan
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.safe_memory import safe_memory
-from optimizer.studies import networks
+from optimizer.search.why.comparison import pinned_job
+from optimizer.studies import best_use as best_use_module
+from optimizer.studies import cells, networks
+from optimizer.studies.best_use import BestUse, batches_near, best_use, counts_at_most
+from optimizer.studies.cells import FITS, FORBIDDEN, FULL, Cell, _add, forbidding
+from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
 from optimizer.studies.networks import needed_bandwidth, network, network_level, on_network
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
+from optimizer.studies.scaling_report import _gpus, _grown
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
+from optimizer.studies.textbook import PARAMS, STATE_BYTES, WEIGHT_BYTES, LabDesign, best_by_rule
+from optimizer.studies.timeline_report import MOST_PASSES, check_drawn
 from tests.search.jobs import small_job
 
 ROOFS: dict[str, Any] = {"peak": 100.0, "memory_bandwidth": 10.0, "network_bandwidth": 1.0}
@@ -115,7 +124,7 @@ def test_the_bandwidth_that_is_needed_takes_as_long_as_the_compute(monkeypatch: 
 
 
 def point(series: str, gpus: int, seconds: float | None, tokens: int = 100) -> ScalingPoint:
-    estimate: Any = SimpleNamespace(step_time=seconds) if seconds else None
+    estimate: Any = SimpleNamespace(step_time=seconds, mfu=0.5) if seconds else None
     return ScalingPoint(series=series, gpus=gpus, global_batch=1, tokens=tokens, estimate=estimate)
 
 
@@ -199,3 +208,122 @@ def test_pins_are_filled_up_to_a_plan() -> None:
     assert (staged.schedule, staged.num_microbatches) == ("interleaved", 12)
     with pytest.raises(InputError, match=CONTEXT):
         pinned_plan(job, {"tp": 3})
+
+
+def test_cells_say_what_their_best_plan_comes_to() -> None:
+    plan = Plan(tp=2, dp=4)
+    fits = Cell(tp=2, pp=1, kind=FITS, value=1.5, unit="s", plan=plan)
+    full = Cell(tp=2, pp=1, kind=FULL, reserved=123.4e9, plan=plan)
+    none = Cell(tp=2, pp=1, kind=FORBIDDEN, why="heads: 2 does not divide 3")
+    assert (full.text, none.text, none.words) == ("123 GB", "–", none.why)
+    assert fits.words == f"{fits.text} by {plan.summary()}"
+    assert full.words == f"does not fit: the plan of least memory reserves 123.4 GB, {plan.summary()}"
+    least: dict[tuple[int, int], tuple[float, Plan]] = {}
+    plans = [Plan(tp=2, dp=4), Plan(tp=2, dp=4, recompute="full"), Plan(tp=4, dp=2), Plan(tp=8)]
+    _add(least, Plans.of(plans), np.array([2.0, 1.0, 3.0, np.inf]))
+    _add(least, Plans.of(plans[:1]), np.array([1.0]))  # no less
+    assert least == {(2, 1): (1.0, plans[1]), (4, 1): (3.0, plans[2])}
+
+
+def test_the_rule_that_leaves_no_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job(8)
+    locked = job.with_limits(fixed={"tp": 2, "pp": 1})
+    assert forbidding(locked, 4, 1).startswith("fix")
+    heads = next(rule.name for rule in structural(job) if rule.name == "heads")
+    assert forbidding(replace(job, gpus=7, global_batch=49), 7, 1).startswith(heads)
+    monkeypatch.setattr(cells, "broken_alone", lambda pinned: {})
+    rules = structural(pinned_job(job, {"tp": 2, "pp": 1}))
+    for place in (0, 1, len(rules) - 1):  # with the rules up to here no plan is left
+        monkeypatch.setattr(cells, "lattice", lambda job, some, place=place: [[1] if len(some) <= place else []])
+        assert forbidding(job, 2, 1).startswith(f"{rules[place].name}: ")
+
+
+def test_the_best_use_is_what_was_asked_where_nothing_is_noticeably_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [replace(small_job(gpus), global_batch=64) for gpus in (16, 8, 4)]
+    looked: list[tuple[int, float]] = []
+
+    def found(*rates: float | None) -> BestUse:
+        """Each job's rate; its bound is a tenth more; None for one that cannot be."""
+        worth = dict(zip((16, 8, 4), rates, strict=True))
+
+        def outlook(job: Any, tuning: Any) -> Any:
+            rate = worth[job.gpus]
+            if rate is None:
+                raise InputError("no")
+            layouts: Any = lambda least: looked.append((job.gpus, least)) or rate  # noqa: E731
+            return SimpleNamespace(
+                worth=1.1 * rate, layouts_beyond=layouts, worth_of=lambda rate: rate, known=lambda *_: job.gpus
+            )
+
+        monkeypatch.setattr(best_use_module, "outlook", outlook)
+        looked.clear()
+        return best_use(jobs)
+
+    more = 1.0 + best_use_module.NOTICEABLE
+    better = found(1.0, 2.0, 3.0)
+    assert (better.asked.worth, better.best.job.gpus, better.best.worth, better.known) == (1.0, 4, 3.0, 4)
+    assert looked == [(4, 0.0), (8, 3.0), (16, 0.0)]  # by their bounds; what was asked for with its own rate
+    assert found(1.0, 0.999 * more, 0.5).best.job.gpus == 16
+    assert found(1.0, 1.001 * more, 0.5).best.job.gpus == 8
+    none = found(None, None, 1.0)
+    assert (none.asked.worth, none.best.job.gpus, [use.worth for use in none.tried]) == (0.0, 4, [0.0, 0.0, 1.0])
+
+
+def test_batches_and_counts_end_where_they_may() -> None:
+    assert batches_near(10, 0.2, 1) == (10, 9, 11, 8)
+    assert set(batches_near(10, 0.1, 12)) == {9, 10, 11}
+    assert batches_near(1, 0.5, 8) == (1,)
+    assert counts_at_most(8, 8) == (8,)
+    assert counts_at_most(9, 8) == (9, 8)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
+def test_a_page_draws_so_many_passes(schedule: str) -> None:
+    each = (3 if schedule == "zero-bubble" else 2) * 4
+    most = MOST_PASSES // each
+    check_drawn(Plan(pp=4, num_microbatches=most, schedule=schedule))
+    with pytest.raises(InputError, match="passes are more than"):
+        check_drawn(Plan(pp=4, num_microbatches=most + 1, schedule=schedule))
+    with pytest.raises(InputError, match="passes are more than"):
+        check_drawn(Plan(pp=4, vpp=2, num_microbatches=most // 2 + 1, schedule=schedule))
+
+
+def test_a_design_of_the_lab_by_its_rules() -> None:
+    """GPT-3's 175e9 parameters: 2 B of weights and 16 of states each over the ranks, 8 GB of activations x tp."""
+    design = LabDesign(tp=8, pp=4, microbatches=8)
+    assert design.memory == design.weights + design.states + design.activations
+    assert design.weights + design.states == pytest.approx(PARAMS * (WEIGHT_BYTES + STATE_BYTES) / 32)
+    assert (design.activations, design.exact_bubble) == (64e9, pytest.approx(3 / 11))
+    assert (LabDesign(tp=8).crosses, LabDesign(tp=16).crosses, LabDesign(tp=8).slowdown) == (False, True, 1.0)
+    assert (LabDesign(tp=5).divides, LabDesign(tp=4).divides) == (False, True)
+    for wrong in ({"tp": 0}, {"pp": 0}, {"microbatches": 0}):
+        with pytest.raises(InputError, match="must be at least 1, but got 0"):
+            LabDesign(**wrong)
+    assert best_by_rule().good
+
+
+def test_what_more_gpus_bring_is_told() -> None:
+    def study(*points: tuple[int, float | None]) -> ScalingStudy:
+        plan = Plan(dp=8)
+        made = tuple(
+            replace(point("best plan", gpus, seconds), plan=plan if seconds else None, fits=True)
+            for gpus, seconds in points
+        )
+        return ScalingStudy(job=small_job(), mode="strong", points=made)
+
+    assert _grown(study((8, None))) == "No plan fits at any of these numbers of GPUs."
+    assert _grown(study((8, None), (16, 10.0))) == "The best plan on 16 GPUs does 10 tokens per second."
+    said = _grown(study((8, 10.0), (32, 3.125)))
+    assert said.startswith("4 times the GPUs do 3.2 times the tokens per second with the best plans: 80% efficiency")
+    assert _gpus(study((8, 10.0), (32, 3.0)), {16: 0.5})["tickvals"] == [8, 16, 32]
+
+
+def test_a_method_is_told_with_what_it_shards_recomputes_and_switches() -> None:
+    def words(gpus: int = 1, switched: str = "", **plan: Any) -> str:
+        job: Any = SimpleNamespace(gpus=gpus)
+        return _plan_words(cast(Any, SimpleNamespace(plan=Plan(**plan), job=job, switched=switched)))
+
+    assert words(micro_batch=4) == "micro-batch 4"
+    assert words(gpus=2, zero_stage=3) == "micro-batch 1, ZeRO-3"
+    assert words(recompute="full", activation_offload=100) == "micro-batch 1, full recompute, inputs on host"
+    assert words(switched="Liger") == "micro-batch 1, Liger"
