@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from optimizer.frameworks.log_line import LogLine
 from optimizer.frameworks.machines import batch_options
 from optimizer.frameworks.megatron.kubernetes import dns_name
 from optimizer.frameworks.mlperf.log import in_steps, read
-from optimizer.frameworks.shape import filled
+from optimizer.frameworks.shape import _with_own, filled
 from optimizer.frameworks.torchtune.export import FILES
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
@@ -144,3 +145,16 @@ def test_torchtune_starts_a_process_for_each_of_several_gpus(dp: int, said: str)
     estimate = costs.estimate(0, job.tokens, job.gpus, 1e15)
     answer = Answer(status="optimal", job=job.with_limits(hbm=1e15), plan=plan, estimate=estimate)
     assert said in FILES.files["torchtune.sh"](answer)
+
+
+def test_a_preset_has_what_the_launch_says_otherwise() -> None:
+    dense, mixture = load_model("llama3-8b"), load_model("mixtral-8x7b")
+    same = {"vocab": dense.vocab, "norm": dense.norm, "max_seq_len": dense.max_seq_len}
+    assert _with_own(dense, same) is dense
+    changed = _with_own(dense, {**same, "vocab": 1000, "mtp_layers": 1, "max_seq_len": 2 * dense.max_seq_len})
+    assert changed == replace(dense, vocab=1000, mtp_layers=1, max_seq_len=2 * dense.max_seq_len)
+    assert _with_own(dense, {"max_seq_len": 16}) is dense
+    assert mixture.experts is not None
+    routed = _with_own(mixture, {"router_bias": True}).experts
+    assert routed == replace(mixture.experts, router_bias=True)
+    assert _with_own(dense, {"router_bias": True}) is dense

@@ -95,3 +95,10 @@ def test_expansions_are_those_of_bash() -> None:
         *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))"),
     ]
     assert unlike(words, [f"run a{word}.z" for word in words]) == []
+
+
+def test_a_heredoc_is_read_into_a_variable_and_is_no_document() -> None:
+    text = "read -r -d '' FLAGS <<EOF\n--tp $N\nEOF\ncat > a.yaml <<EOF\nb: $N\nEOF\nrun $FLAGS"
+    found = read_bash(f"{SET}{text}".encode(), {})
+    assert [text_of(word) for word in flat(found.commands[-1].words)] == ["run", "--tp", "4"]
+    assert [document.target for document in found.documents] == ["a.yaml"]
