@@ -17,7 +17,7 @@ from optimizer.calibration.known import _clusters, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.link import fit_link, scaled_link
 from optimizer.calibration.rows.cluster import _node_speed
-from optimizer.calibration.rows.recipe import _kernels
+from optimizer.calibration.rows.recipe import _kernels, schedule
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words
@@ -281,3 +281,14 @@ def test_an_attention_kernel_says_what_attends_and_what_norms() -> None:
         assert (found["attention"], found["fused_norm"]) == (attention, norm)
         assert "fused_norm" not in _kernels({"attention_kernel": kernel}, stack)
     assert _kernels({}, split) == {}
+
+
+def test_a_schedule_follows_from_the_framework_and_its_virtual_stages() -> None:
+    for framework, vpp, name in (
+        ("Megatron-LM", 1, "1f1b"),
+        ("Megatron-LM", 2, "interleaved"),
+        ("megatron ZB", 1, "zero-bubble"),
+        ("megatron zb-2p", 2, "zero-bubble-2p"),
+    ):
+        assert schedule({"framework": framework}, vpp) == name
+    assert schedule({}, 1) == "1f1b"
