@@ -17,7 +17,7 @@ from optimizer.calibration.known import _clusters, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.link import fit_link, scaled_link
 from optimizer.calibration.rows.cluster import _node_speed
-from optimizer.calibration.rows.recipe import _kernels, schedule
+from optimizer.calibration.rows.recipe import _described_sharding, _kernels, schedule
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words
@@ -292,3 +292,21 @@ def test_a_schedule_follows_from_the_framework_and_its_virtual_stages() -> None:
     ):
         assert schedule({"framework": framework}, vpp) == name
     assert schedule({}, 1) == "1f1b"
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "shard"),
+    [
+        *(("ddp", 0, 0), ("1", 1, 0), ("1 within 4", 1, 4), ("zero-1", 1, 0), ("no FSDP", 1, 0)),
+        *(("2", 2, 0), ("SHARD_GRAD_OP", 2, 0), ("2 within 8", 2, 8), ("ZeRO-2", 2, 0), ("zero3", 3, 0)),
+        *(("3", 3, 0), ("3 within 16", 3, 16), ("fsdp", 3, 0), ("fsdp=16", 3, 16), ("fsdp=1", 3, 0), ("hsdp", 3, 8)),
+        *(("0", 0, 0), ("0 within 4", 0, 0)),
+    ],
+)
+def test_sharding_as_tables_write_it(text: str, stage: int, shard: int) -> None:
+    job = small_job()
+    assert _described_sharding({"sharding": text}, job.stack, job.cluster) == (stage, shard)
+    for default in (0, 3):
+        own = replace(job.stack, features=replace(job.stack.features, default_zero=default))
+        for unsaid in ("", "other"):
+            assert _described_sharding({"sharding": unsaid}, own, job.cluster) == (default, 0)
