@@ -1,0 +1,123 @@
+"""Where rules of the catalogue change: what is sold whole, which price holds, what a value may be."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optimizer.base.errors import InputError
+from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.catalog.offers import HOUR, MOST_PRICE, MOST_RENT, OLD, Offer, PriceBook, median, quote
+from optimizer.catalog.settings import Asked, with_settings
+from optimizer.catalog.usual_batch import AT_ONCE, TUNED, TUNED_LENGTH, divisible_batch, usual_tokens
+from optimizer.catalog.whole import Lot, whole
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sizes", "count", "size"),
+    [
+        (8, (), 1, 8),
+        (9, (), 2, 8),
+        (64, (16, 64), 1, 64),
+        (16, (16, 64), 1, 16),
+        (17, (16, 64), 1, 64),
+        (65, (16, 64), 5, 16),  # 80 of 16 rather than 128 of 64
+        (65, (15, 64), 2, 64),  # 15 is less than a quarter of 64
+        (128, (16, 64), 2, 64),  # the larger of equals
+    ],
+)
+def test_what_is_sold_whole_holds_the_job(gpus: int, sizes: tuple[int, ...], count: int, size: int) -> None:
+    lot = whole(gpus, 8, sizes)
+    assert (lot.count, lot.size, lot.name) == (count, size, "unit" if sizes else "node")
+    assert (lot.gpus, lot.spare) == (count * size, count * size - gpus)
+    assert lot.words().endswith("used") is (lot.spare > 0)
+    assert Lot(used=4, count=2, size=2, name="node").words() == "2 nodes of 2 GPUs"
+
+
+def test_batches_that_runs_take() -> None:
+    assert [usual_tokens(gpus) for gpus in (1, 4096, 4097)] == [4 * 2**20, 4 * 2**20, 4097 * 1024]
+    assert [divisible_batch(batch, gpus) for batch, gpus in ((10, 6), (1, 48), (2, 48), (100, 7), (6, 7))] == [
+        *(9, 3, 3, 98, 6),
+    ]
+    assert (TUNED, AT_ONCE, TUNED_LENGTH) == (16, 2, 2048)
+
+
+def offer(value: float, provider: str = "", **changes: Any) -> Offer:
+    usual: dict[str, Any] = {"offer": "it", "device": "h100", "cluster": "", "term": "on_demand", "grade": "A"}
+    usual |= {"low": value, "high": value, "row": f"line {value:g}", "date": PriceBook().day.isoformat()}
+    return Offer(**usual | {"value": value, "provider": provider or f"p{value:g}"} | changes)
+
+
+def test_the_middle_of_offers_is_one_or_between_two() -> None:
+    one, two, three = offer(1.0, sold=(8,)), offer(2.0, sold=(64,), grade="B"), offer(6.0)
+    assert (median([]), median([one]), median([one, two, three])) == ([], [one], [two])
+    (between,) = median([one, two])
+    assert (between.value, between.low, between.high, between.grade, between.sold) == (1.5, 1.5, 1.5, "B", (64,))
+    assert (between.provider, between.row, between.of) == ("p1 and p2", "line 1 and line 2", (one, two))
+    older = replace(two, date="2020-01-02")
+    assert median([one, older])[0].date == "2020-01-02"
+    assert median([one, two, three, offer(9.0)])[0].value == 4.0
+
+
+def test_which_rent_holds() -> None:
+    day = PriceBook().day
+    stale = (day - datetime.timedelta(days=OLD + 1)).isoformat()
+    fresh = (day - datetime.timedelta(days=OLD)).isoformat()
+
+    def rent(*offers: Offer, cluster: str = "", alone: bool = False, **book: Any) -> float | None:
+        found = PriceBook(offers=offers, term="on_demand", **book).rent("h100", cluster, alone=alone)
+        return found.value if found else None
+
+    assert rent(offer(3.0), offer(1.0), offer(2.0)) == 2.0  # of providers the middle one
+    assert rent(offer(3.0, "a"), offer(1.0, "a"), offer(5.0, "b")) == 3.0  # each with its cheapest
+    assert rent(offer(1.0, date=stale), offer(3.0)) == 3.0
+    assert rent(offer(1.0, date=fresh), offer(3.0)) == 2.0
+    assert rent(offer(1.0, date=stale)) == 1.0  # where no other is known
+    assert rent(offer(1.0, fabric=False), offer(3.0)) == 3.0
+    assert rent(offer(1.0, fabric=False)) is None
+    assert rent(offer(1.0, fabric=False), alone=True) == 1.0
+    assert rent(offer(1.0, "a", fabric=False), provider="a") == 1.0
+    assert rent(offer(1.0, "a"), offer(3.0, "b"), provider="b") == 3.0
+    named = offer(9.0, cluster="dgx-h100")
+    assert (rent(named, offer(1.0), cluster="dgx-h100"), rent(named, offer(1.0), cluster="h100")) == (9.0, 5.0)
+    mine = quote("h100", "on_demand", 7.0 / HOUR, row="own")
+    assert rent(offer(1.0), mine) == 7.0 / HOUR
+    assert rent(offer(1.0), replace(mine, cluster="dgx-h100"), cluster="h100") == 1.0
+    assert rent(offer(1.0, device="b200")) is None
+
+
+def test_which_price_holds_for_buying() -> None:
+    server = offer(3e5, term="purchase", cluster="dgx-h100")
+    board, chip = (offer(value, term=term) for value, term in ((2e5, "baseboard"), (1e5, "chip")))
+    book = PriceBook(offers=(server, board, chip))
+    assert book.sale("h100", "dgx-h100") == server
+    assert book.sale("h100", "h100") == chip  # what names no cluster is no server and no baseboard of it
+    assert PriceBook(offers=(chip, replace(chip, value=5e4))).sale("h100") == replace(chip, value=5e4)
+    assert PriceBook(offers=()).sale("h100") is None
+    for term, most in (("on_demand", MOST_RENT / HOUR), ("chip", MOST_PRICE)):
+        assert quote("h100", term, most, row="own").value == most
+        with pytest.raises(InputError, match="more than anybody asks"):
+            quote("h100", term, 1.001 * most, row="own")
+
+
+def test_values_that_are_set_have_ends() -> None:
+    asked = Asked(model=load_model("llama3-8b"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"))
+    for setting in ("rail.bandwidth=1e6", "rail.bandwidth=1MB/s", "device.memory=1e6", "gpus_per_node=8"):
+        with_settings(asked, [setting])
+    for wrong in ("rail.bandwidth=999999", "device.memory=0", "gpus_per_node=8.5", "device.memory=-1"):
+        with pytest.raises(InputError, match="--set"):
+            with_settings(asked, [wrong])
+    narrow = with_settings(asked, ["rail.size=16", "spine.size=32"]).cluster
+    assert ([tier.size for tier in narrow.tiers], narrow.max_gpus) == ([8, 16, 32], 32)
+    faster = with_settings(asked, ["rail.bandwidth=10 GB/s", "rail.latency=1 us", "rail.oversubscription=2"]).cluster
+    assert (faster.tiers[1].link.bandwidth, faster.tiers[1].link.latency) == (10e9, pytest.approx(1e-6))
+    assert (faster.tiers[1].oversubscription, faster.tiers[0]) == (2.0, asked.cluster.tiers[0])
+    larger = with_settings(asked, ["device.memory=200GB"]).cluster.device
+    assert (larger.memory, larger.memory_nominal) == (200e9, 200e9)
+    smaller = with_settings(asked, ["device.memory=20GB"]).cluster.device
+    assert (smaller.memory, smaller.memory_nominal) == (20e9, asked.cluster.device.memory_nominal)
+    peaks = with_settings(asked, ["peak_flops.bf16=1e15"]).cluster.device.peak_flops
+    assert (peaks["bf16"], peaks["fp8"]) == (1e15, asked.cluster.device.peak_flops["fp8"])
