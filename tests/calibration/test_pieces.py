@@ -15,6 +15,7 @@ from optimizer.base.units import GB
 from optimizer.calibration.groups import MOST_FOLDS, _far_ends, _spread, folds, like_runs, plan_group, site_name
 from optimizer.calibration.known import _clusters, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
+from optimizer.calibration.leave_out import _surrounded, devices_of, held_out, ranges_of, refitted
 from optimizer.calibration.link import fit_link, scaled_link
 from optimizer.calibration.rows.cluster import _node_speed
 from optimizer.calibration.rows.recipe import _described_sharding, _kernels, schedule
@@ -22,8 +23,8 @@ from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words
 from optimizer.calibration.validation import PricedRun, Validation, _dominant, score, suspicion, worst
-from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn
-from optimizer.catalog import load_link, load_stack
+from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
+from optimizer.catalog import load_cluster, load_link, load_stack
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.known import TIME, YOURS
 from optimizer.job.plan import Plan
@@ -310,3 +311,61 @@ def test_sharding_as_tables_write_it(text: str, stage: int, shard: int) -> None:
         own = replace(job.stack, features=replace(job.stack.features, default_zero=default))
         for unsaid in ("", "other"):
             assert _described_sharding({"sharding": unsaid}, own, job.cluster) == (default, 0)
+
+
+def test_what_given_runs_change_is_told_by_group() -> None:
+    inside = Interval(low=0.9, high=1.1)
+    rows = (
+        row(1.0, 1.1, without=1.3, interval=inside),
+        row(1.0, 0.9, without=0.9, interval=Interval(low=0.5, high=0.9)),
+        row(1.0, 1.5, without=1.5, interval=inside, stack_name="other"),
+        row(1.0, 5.0, without=9.0, interval=inside, doubt="odd"),
+        row(None, 5.0, without=9.0),
+    )
+    (told,) = given_section(Validation(rows=rows, scores=(), given=2))
+    assert told.heading == "Given 2 runs: mean error of each group's other runs"
+    (table,) = told.blocks
+    mean, first, second = table.rows  # type: ignore[union-attr]
+    assert first[1:] == pytest.approx((2, 0.2, 0.1, 0.5))
+    assert second[1:] == pytest.approx((1, 0.5, 0.5, 1.0))
+    assert mean[:2] == ("mean of 2 groups", 3)
+    assert mean[2:] == pytest.approx((0.35, 0.3, 0.75))
+    assert given_section(Validation(rows=rows, scores=())) == []
+    one = Validation(rows=rows, scores=(score("all", "all", [each for each in rows if each.clean]),))
+    assert headline(one) == "Step time of 3 runs: MAPE 23.3%, median 10.0%, bias +16.7%"
+    assert headline(Validation(rows=(), scores=())).startswith("No clean row")
+    assert scatter(one).words.startswith("2 of 3 runs lie between")
+    assert "is drawn" not in scatter(one).words
+
+
+def test_a_run_is_surrounded_by_others_of_its_device_and_within_their_ranges() -> None:
+    rest = [row(job=small_job(gpus)).run for gpus in (8, 64)]
+    left = [row(job=small_job(gpus)).run for gpus in (8, 16, 128)]
+    other = row(job=replace(small_job(16), cluster=load_cluster("dgx-a100"))).run
+    assert _surrounded([*left, other, replace(left[0], job=None)], rest).tolist() == [True, True, False, False, False]
+    assert devices_of([*rest, other, replace(other, job=None)]) == ("a100-80", small_job().cluster.device.name)
+    assert ranges_of([replace(other, job=None)]) == {}
+
+
+def test_parts_are_left_out_by_a_step_to_the_others() -> None:
+    """Of errors that a parameter moves one for one: without the part it goes to where the others' mean is nearly 0."""
+    runs = [row(1.0 + number).run for number in range(4)]
+    offsets = {run.step_time: offset for run, offset in zip(runs, (0.0, 0.01, -0.01, 0.2), strict=True)}
+
+    def errors(some: Any, values: Mapping[str, float]) -> Any:
+        return np.array([values["tp_overlap"] - 0.5 + offsets[run.step_time] for run in some])
+
+    fitted = replace(load_stack("megatron-core"), parameters={"tp_overlap": 0.5}, fixed={})
+    home = replace(fitted, parameters={"tp_overlap": 0.6})
+    without, with_far = refitted(runs, [np.array([3]), np.array([0])], fitted, ["tp_overlap"], errors, home)
+    pull = 1.0 / PRIOR_SPREAD**2 / (3 / SCALE**2 + 1.0 / PRIOR_SPREAD**2)
+    assert without["tp_overlap"] == pytest.approx(0.5 + 0.1 * pull, abs=1e-3)
+    assert 0.4 < with_far["tp_overlap"] < without["tp_overlap"]
+    left = held_out(runs, [np.array([3, 1]), np.array([1])], fitted, ["tp_overlap"], errors, home)
+    assert (left.places.tolist(), left.parts.tolist(), left.like.tolist()) == (
+        [3, 1, 1],
+        [0, 0, 1],
+        [True, True, False],
+    )
+    assert abs(left.errors[0]) >= 0.2
+    assert left.part(np.array([False, True, False])).places.tolist() == [1]
