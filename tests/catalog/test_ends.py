@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.offers import HOUR, MOST_PRICE, MOST_RENT, OLD, Offer, PriceBook, median, quote
+from optimizer.catalog.readers.huggingface_fields import ConfigFields
+from optimizer.catalog.readers.huggingface_layers import _mixers, _mixers_of_windows, _windowed
+from optimizer.catalog.readers.huggingface_tower import first, is_whole, listed
 from optimizer.catalog.settings import Asked, with_settings
-from optimizer.catalog.usual_batch import AT_ONCE, TUNED, TUNED_LENGTH, divisible_batch, usual_tokens
+from optimizer.catalog.usual_batch import AT_ONCE, STEPS, TUNED, TUNED_LENGTH, divisible_batch, usual_tokens
 from optimizer.catalog.whole import Lot, whole
+from optimizer.job.model import SlidingWindow
 
 
 @pytest.mark.parametrize(
@@ -121,3 +127,109 @@ def test_values_that_are_set_have_ends() -> None:
     assert (smaller.memory, smaller.memory_nominal) == (20e9, asked.cluster.device.memory_nominal)
     peaks = with_settings(asked, ["peak_flops.bf16=1e15"]).cluster.device.peak_flops
     assert (peaks["bf16"], peaks["fp8"]) == (1e15, asked.cluster.device.peak_flops["fp8"])
+
+
+def test_steps_of_published_runs_are_as_their_papers_say() -> None:
+    """Accelerators, and tokens of a step in units of 2^20."""
+    assert {step.run: (step.accelerators, round(step.tokens / 2**20, 1)) for step in STEPS} == {
+        **{"BLOOM-176B": (384, 4.0), "OPT-175B": (992, 1.9), "GPT-3 175B": (1024, 3.0), "Llama-2 70B": (2048, 4.0)},
+        **{"MT-NLG 530B": (2240, 3.8), "Falcon-180B": (4096, 4.0), "Nemotron-4 340B": (6144, 9.0)},
+        **{"PaLM 540B": (6144, 4.0), "Llama-3.1 405B": (16384, 16.0)},
+    }
+
+
+def config(**values: Any) -> Any:
+    """What a config.json says, None of all else."""
+    return SimpleNamespace(**{**dict.fromkeys(ConfigFields.model_fields), "layers": 6, **values})
+
+
+@pytest.mark.parametrize(
+    ("values", "mixers"),
+    [
+        ({"attention_layers": [1, 4], "state_conv": 4}, "rarrar"),
+        ({"attn_layer_period": 3, "attn_layer_offset": 1}, "rarrar"),
+        ({"global_every": 3, "linear_value_heads": 8}, "rrarra"),
+        ({"global_every": 3}, ""),
+        ({}, ""),
+    ],
+)
+def test_which_layers_attend_and_which_recur(values: dict[str, Any], mixers: str) -> None:
+    assert _mixers(config(**values)) == mixers
+
+
+@pytest.mark.parametrize(
+    ("values", "windowed", "mixers"),
+    [
+        ({}, False, "aaaaaa"),
+        ({"max_window_layers": 2}, True, "aawwww"),
+        ({"max_window_layers": 0, "global_every": 3}, True, "wwawwa"),
+        ({"use_sliding_window": False}, True, "aaaaaa"),
+        ({"use_sliding_window": True, "max_window_layers": 5}, False, "aaaaaw"),
+        ({"chunk": 128, "no_rope_layer_interval": 3}, False, "wwawwa"),
+        ({"chunk": 128, "no_rope_layers": [1, 0, 0, 1, 1, 0]}, False, "waawwa"),
+    ],
+)
+def test_which_layers_see_a_window(values: dict[str, Any], windowed: bool, mixers: str) -> None:
+    assert _mixers_of_windows(config(**values), windowed) == mixers
+
+
+def test_a_window_recurs_or_has_a_letter_for_each_layer() -> None:
+    seen = {"sliding_window": 64, "max_seq_len": 4096}
+    assert _windowed(config(**seen), "wwawwa") == {"window": SlidingWindow(size=64, global_every=3)}
+    assert _windowed(config(**seen), "wwwwww") == {"window": SlidingWindow(size=64, global_every=0)}
+    assert _windowed(config(**seen), "awwaww") == {"mixers": "aww", "window": SlidingWindow(size=64)}
+    assert _windowed(config(**seen), "rwarwa") == {"mixers": "rwa", "window": SlidingWindow(size=64)}
+    for none in ({"use_sliding_window": False}, {"sliding_window": None}, {"sliding_window": 4096}):
+        assert _windowed(config(**seen | none), "aaaaaa") == {}
+    assert _windowed(config(**seen | {"sliding_window": 4095}), "wwawwa") != {}
+    own = {**seen, "global_head_dim": 256, "kv_heads": 4, "head_dim": 128}
+    assert _windowed(config(**own), "wwawwa")["window"] == SlidingWindow(size=64, kv_heads=4, head_dim=128)
+    with pytest.raises(ValueError, match="says no width"):
+        _windowed(config(max_seq_len=4096), "rwarwa")
+
+
+def test_sizes_of_towers_are_whole_numbers_above_zero() -> None:
+    for value, whole_number in ((1, True), (0, False), (-1, False), (True, False), (1.0, False), ("1", False)):
+        assert is_whole(value) is whole_number
+    assert (first([448, 2]), first(14), first([]), first(None), first(0.5)) == (448, 14, 1, 1, 1)
+    assert (listed({"a": [1, 2]}, "a", 4), listed({"a": 2}, "a", 4), listed({}, "a", 4)) == (2, 4, 4)
+
+
+CLUSTER = """
+name = "mine"
+device = "h100"
+max_gpus = 1024
+[[tiers]]
+name = "node"
+link = "nvlink4"
+{inner}
+[[tiers]]
+name = "network"
+link = "infiniband-ndr"
+ports_per_gpu = 2
+{outer}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "sizes"),
+    [
+        ("size = 8", "", (8, 1024)),
+        ("size = 8", "size = 64", (8, 64)),
+        ("", "", None),  # only the last may leave its size out
+        ("size = 8", "size = 8", None),
+        ("size = 8", "size = 9", (8, 9)),
+    ],
+)
+def test_tiers_of_a_file_grow(tmp_path: Path, inner: str, outer: str, sizes: tuple[int, int] | None) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(CLUSTER.format(inner=inner, outer=outer), encoding="utf-8")
+    if sizes is None:
+        with pytest.raises(InvalidFile, match=r"tiers\[[01]\].size"):
+            load_cluster(str(path))
+        return
+    found = load_cluster(str(path))
+    assert tuple(tier.size for tier in found.tiers) == sizes
+    one = load_cluster("dgx-h100").tiers[1].link.bandwidth
+    assert found.tiers[1].link.bandwidth == 2 * one
+    assert found.device.name == load_cluster("dgx-h100").device.name
