@@ -216,12 +216,8 @@ def test_a_forward_pass_counts_for_half_of_its_layers_at_most() -> None:
         }
         return type("Costs", (SimpleNamespace,), {"__len__": lambda self: 1})(by_kind=kinds)
 
-    for times, share in (
-        (((1.0, 3.0),), 0.25),
-        (((1.0, 3.0), (2.0, 3.0)), 0.4),
-        (((3.0, 1.0),), 0.5),
-        (((0.0, 0.0),), 0.0),
-    ):
+    cases = {((1.0, 3.0),): 0.25, ((1.0, 3.0), (2.0, 3.0)): 0.4, ((3.0, 1.0),): 0.5, ((0.0, 0.0),): 0.0}
+    for times, share in cases.items():
         assert _forward_share(costs(*times)).tolist() == [share]
 
 
