@@ -14,7 +14,9 @@ from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.pins import Pin
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
+from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import _others
 from optimizer.constraints.rules.memory import Memory
 from optimizer.constraints.rules.overlap_recompute import REPEATS
 from optimizer.constraints.rules.shard import Shard
@@ -246,3 +248,15 @@ def test_a_word_that_is_none_of_a_variable_is_told_with_what_there_is() -> None:
         with pytest.raises(InputError) as refused:
             pins_of(text)
         assert ("modules are joined by" in str(refused.value)) is modules
+
+
+def test_other_batches_and_numbers_of_gpus_end_where_they_are_looked_at() -> None:
+    """Batches up to eight times the job's; any number inside a node and within one of the job's, else whole nodes."""
+    job = replace(small_job(2), global_batch=3)
+    others = Batch().others(job).tolist()
+    assert sorted(others) == [number for number in range(1, 8 * 3 + 1) if number != 3]
+    assert others[:4] == [2, 4, 1, 5]
+    assert sorted(_others(4, 16, 6).tolist()) == [1, 2, 3, 4, 5, 7, 8, 9, 12, 16]
+    assert sorted(_others(4, 16, 8).tolist()) == [1, 2, 3, 4, 12, 16]
+    assert sorted(_others(4, 9, 7).tolist()) == [1, 2, 3, 4, 5, 6, 8, 9]
+    assert sorted(_others(4, 2, 1).tolist()) == [2]

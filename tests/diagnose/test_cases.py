@@ -807,6 +807,9 @@ def test_shares_are_the_posterior_of_gap_and_signs() -> None:
     assert found == pytest.approx({name: weight / sum(weights.values()) for name, weight in weights.items()})
     assert sum(found.values()) == pytest.approx(1.0)
     assert shares_of([], shown, 3.0, 0.1) == {}
+    # Thirty and forty deviations off are alike: neither explains it.
+    far = [(cause("a"), curve(3.0 * np.exp(3.0))), (cause("b"), curve(3.0 * np.exp(4.0)))]
+    assert shares_of(far, (), 3.0, 0.1) == pytest.approx({"a": 0.5, "b": 0.5})
 
 
 def test_the_setting_that_explains_a_gap_is_solved_for() -> None:

@@ -206,6 +206,7 @@ def test_a_restart_goes_back_and_another_run_begins_where_the_run_began() -> Non
         ((2.0, None, 10.0), (2.0, None, 11.0 + SECONDS), False),
         ((2.0, 100.0, None), (2.0, None, None), True),
         ((2.0, None, 10.0), (2.0, None, None), True),
+        ((2.0, None, None), (2.0, None, 10.0), True),
     ],
 )
 def test_two_lines_are_of_one_step_at_one_time_and_with_one_loss(
