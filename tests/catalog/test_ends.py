@@ -13,9 +13,11 @@ import pytest
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.offers import HOUR, MOST_PRICE, MOST_RENT, OLD, Offer, PriceBook, median, quote
+from optimizer.catalog.readers.huggingface_experts import _letters
 from optimizer.catalog.readers.huggingface_fields import ConfigFields
 from optimizer.catalog.readers.huggingface_layers import _mixers, _mixers_of_windows, _windowed
 from optimizer.catalog.readers.huggingface_tower import first, is_whole, listed
+from optimizer.catalog.readers.nccl_tests import _possible_ranks
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.catalog.usual_batch import AT_ONCE, STEPS, TUNED, TUNED_LENGTH, divisible_batch, usual_tokens
 from optimizer.catalog.whole import Lot, whole
@@ -233,3 +235,32 @@ def test_tiers_of_a_file_grow(tmp_path: Path, inner: str, outer: str, sizes: tup
     one = load_cluster("dgx-h100").tiers[1].link.bandwidth
     assert found.tiers[1].link.bandwidth == 2 * one
     assert found.device.name == load_cluster("dgx-h100").device.name
+
+
+@pytest.mark.parametrize(
+    ("values", "letters"),
+    [
+        ({}, "eeeeee"),
+        ({"moe_layer_freq": [0, 1, 1, 0]}, "deeddd"),
+        ({"moe_layer_freq": 2}, "ededed"),
+        ({"first_dense_layers": 2}, "ddeeee"),
+        ({"moe_start": 1, "moe_end": 3}, "deeedd"),
+        ({"moe_end": -1}, "eeeeee"),
+        ({"moe_every": 3}, "ddedde"),
+        ({"moe_interval": 2, "moe_start": 1}, "dedede"),
+        ({"expert_period": 3, "expert_offset": 1}, "dedded"),
+        ({"dense_layers": [0, 5]}, "deeeed"),
+        ({"moe_layers": [2]}, "ddeddd"),
+    ],
+)
+def test_which_layers_have_experts(values: dict[str, Any], letters: str) -> None:
+    usual = {"moe_layer_freq": 1, "first_dense_layers": 0, "moe_start": 0, "moe_every": 1, "moe_interval": 1}
+    assert _letters(config(**{**usual, "dense_layers": [], **values})) == letters
+
+
+def test_ranks_follow_from_bandwidths() -> None:
+    """Of 100 GB/s: times 2 (n - 1) / n for all-reduce, (n - 1) / n for the others."""
+    columns = ["size", "count", "type", "algbw", "busbw"]
+    for kind, bus, ranks in (("all_reduce", 175.0, 8), ("all_gather", 87.5, 8), ("all_to_all", 75.0, 4)):
+        assert _possible_ranks(kind, [f"1 1 float 100.00 {bus:.2f}"], columns) == [ranks]
+    assert _possible_ranks("broadcast", ["1 1 float 100.00 100.00"], columns) == []

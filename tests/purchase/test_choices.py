@@ -13,6 +13,7 @@ import pytest
 from optimizer.base.errors import InputError
 from optimizer.base.units import YEAR
 from optimizer.catalog.economics import default_price
+from optimizer.catalog.offers import PriceBook, quote
 from optimizer.catalog.usual_batch import usual_tokens
 from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
@@ -39,7 +40,7 @@ from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_b
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
 from optimizer.purchase.designs.points import Excess, Point, Workshop, figures_in
-from optimizer.purchase.dossier import Dominance, Quote, _margin
+from optimizer.purchase.dossier import Dominance, Quote, _margin, _quote
 from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
     added_network,
@@ -802,3 +803,14 @@ def test_error_bars_reach_to_the_ends_of_a_range_and_are_none_without_one() -> N
     drawn = _spans([{COST.name: Range(low=1e6, mid=2e6, high=5e6)}, None], COST, "red")
     assert [size * COST.size for size in drawn["array"]] == [3e6, 0.0]
     assert [size * COST.size for size in drawn["arrayminus"]] == [1e6, 0.0]
+
+
+def test_a_quote_stands_beside_the_cheapest_and_the_dearest_other_rent() -> None:
+    def others(*rents: float) -> tuple[float, float] | None:
+        offers = [quote("h100", "on_demand", rent / 3600, row=f"{rent:g}") for rent in rents]
+        asked = campaign(book=PriceBook(offers=tuple(replace(each, grade="A") for each in offers), term="on_demand"))
+        found = _quote(asked, kinds("h100")[0]).others
+        return found and (round(3600 * found[0].value, 6), round(3600 * found[1].value, 6))
+
+    assert (others(3.0), others(3.0, 1.0), others(3.0, 1.0, 2.0)) == (None, (1.0, 3.0), (1.0, 3.0))
+    assert _quote(campaign(**BUYER), kinds("h100")[0]).others is None

@@ -13,7 +13,7 @@ from optimizer.answer.answer import Answer, Clash
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_link
 from optimizer.constraints.rules.every import structural
-from optimizer.job.job import LAYERS
+from optimizer.job.job import LAYERS, Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.why.comparison import pinned_job
@@ -21,14 +21,17 @@ from optimizer.studies import best_use as best_use_module
 from optimizer.studies import cells, networks
 from optimizer.studies.best_use import BestUse, batches_near, best_use, counts_at_most
 from optimizer.studies.cells import FITS, FORBIDDEN, FULL, Cell, _add, forbidding
+from optimizer.studies.communication import communication
+from optimizer.studies.fits import _plans
 from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
 from optimizer.studies.networks import needed_bandwidth, network, network_level, on_network
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
 from optimizer.studies.scaling_report import _gpus, _grown
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
-from optimizer.studies.textbook import PARAMS, STATE_BYTES, WEIGHT_BYTES, LabDesign, best_by_rule
+from optimizer.studies.textbook import CLAIMED, COUNTS, LAB, PARAMS, STATE_BYTES, WEIGHT_BYTES, LabDesign, best_by_rule
 from optimizer.studies.timeline_report import MOST_PASSES, check_drawn
+from optimizer.studies.traffic import _stage_gpus
 from tests.search.jobs import small_job
 
 ROOFS: dict[str, Any] = {"peak": 100.0, "memory_bandwidth": 10.0, "network_bandwidth": 1.0}
@@ -327,3 +330,48 @@ def test_a_method_is_told_with_what_it_shards_recomputes_and_switches() -> None:
     assert words(gpus=2, zero_stage=3) == "micro-batch 1, ZeRO-3"
     assert words(recompute="full", activation_offload=100) == "micro-batch 1, full recompute, inputs on host"
     assert words(switched="Liger") == "micro-batch 1, Liger"
+
+
+def test_the_advice_is_told_where_it_is_another_use() -> None:
+    job = replace(small_job(16), global_batch=64)
+
+    def words(best: Job, rate: float = 1.5, asked: float = 1.0) -> str:
+        use = best_use_module.Use
+        return BestUse(asked=use(job=job, worth=asked), best=use(job=best, worth=rate), tried=()).words()
+
+    assert (words(job), words(replace(job, gpus=8), 0.0)) == ("", "")
+    fewer = words(replace(job, gpus=8))
+    assert fewer.startswith("8 GPUs: 50.0% more tokens a ")
+    assert fewer.endswith("than 16 with 64, and 8 spare for failures")
+    assert words(replace(job, global_batch=60)).startswith("16 GPUs with 60 sequences per step: ")
+    assert "spare" not in words(replace(job, global_batch=60))
+    assert words(replace(job, gpus=8), asked=0.0).startswith("8 GPUs: 16 with 64 has no plan")
+
+
+def test_plans_of_data_parallelism_alone() -> None:
+    job = replace(small_job(8), global_batch=48)
+    one = replace(job, gpus=1, global_batch=6)
+    assert {plan.micro_batch for plan in _plans(job)} == {1, 2, 3, 6}
+    assert all(plan.dp == 8 and plan.micro_batch * plan.num_microbatches == 6 for plan in _plans(job))
+    assert {plan.zero_stage for plan in _plans(job)} == {*job.stack.features.zero_stages}
+    assert {plan.zero_stage for plan in _plans(one)} == {min(job.stack.features.zero_stages)}
+    assert {plan.activation_offload for plan in _plans(job)} == {0}
+    features = replace(job.stack.features, hosted_checkpoints=True)
+    hosted = _plans(replace(job, stack=replace(job.stack, features=features)))
+    assert {(plan.recompute, plan.activation_offload) for plan in hosted if plan.activation_offload} == {("full", 100)}
+    assert {(plan.recompute, plan.activation_offload) for plan in hosted} >= {("full", 0), ("none", 0)}
+
+
+def test_a_stage_has_the_gpus_of_its_ranks_and_a_collective_its_energy() -> None:
+    step: Any = SimpleNamespace(layer_costs=SimpleNamespace(plans=Plans.of([Plan(tp=2, cp=4, dp=8, pp=2)])))
+    assert _stage_gpus(step) == 64.0
+    row = next(row for row in communication(small_job(16), Plan(tp=2, dp=8, sequence_parallel=True)).rows)
+    assert row.energy_per_layer == pytest.approx(row.traffic.per_layer * row.energy)
+    assert row.total_energy == pytest.approx(row.traffic.in_total * row.energy)
+
+
+def test_the_document_s_numbers() -> None:
+    assert COUNTS == (8, 16, 32, 64, 128, 256, 512, 1024)
+    assert CLAIMED == {8: 0.52, 64: 0.38, 512: 0.19}
+    assert LabDesign(tp=16).slowdown == LAB.nvlink / LAB.infiniband > 1
+    assert LabDesign().states == pytest.approx(PARAMS * STATE_BYTES / 32)
