@@ -16,12 +16,15 @@ from optimizer.catalog.offers import HOUR, MOST_PRICE, MOST_RENT, OLD, Offer, Pr
 from optimizer.catalog.readers.huggingface_experts import _letters
 from optimizer.catalog.readers.huggingface_fields import ConfigFields
 from optimizer.catalog.readers.huggingface_layers import _mixers, _mixers_of_windows, _windowed
+from optimizer.catalog.readers.huggingface_mixers import recurrence_of
 from optimizer.catalog.readers.huggingface_tower import first, is_whole, listed
 from optimizer.catalog.readers.nccl_tests import _possible_ranks
+from optimizer.catalog.readers.yaml_nodes import MOST, _size, yaml_nodes
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.catalog.usual_batch import AT_ONCE, STEPS, TUNED, TUNED_LENGTH, divisible_batch, usual_tokens
 from optimizer.catalog.whole import Lot, whole
 from optimizer.job.model import SlidingWindow
+from optimizer.job.recurrence import Recurrence
 
 
 @pytest.mark.parametrize(
@@ -264,3 +267,53 @@ def test_ranks_follow_from_bandwidths() -> None:
     for kind, bus, ranks in (("all_reduce", 175.0, 8), ("all_gather", 87.5, 8), ("all_to_all", 75.0, 4)):
         assert _possible_ranks(kind, [f"1 1 float 100.00 {bus:.2f}"], columns) == [ranks]
     assert _possible_ranks("broadcast", ["1 1 float 100.00 100.00"], columns) == []
+
+
+def test_recurrences_of_a_config_by_their_keys_and_what_is_usual() -> None:
+    def read(kind: str, **values: Any) -> Recurrence:
+        return recurrence_of(config(hidden=1600, heads=20, state_conv=4, **values), kind)
+
+    mamba = read("mamba", state_size=16)
+    assert (mamba.heads, mamba.head_dim, mamba.state_dim, mamba.rank, mamba.conv_kernel) == (1, 3200, 16, 100, 4)
+    assert read("mamba", state_size=16, state_rank=7, state_expand=3).rank == 7
+    assert read("mamba", state_size=16, state_expand=3).head_dim == 4800
+    assert read("mamba", state_size=16, state_width=2000).head_dim == 2000
+    assert recurrence_of(config(hidden=1601, state_conv=4, state_size=16), "mamba").rank == 101
+    second = read("mamba2", state_size=128, state_heads=50)
+    assert (second.heads, second.head_dim, second.groups, second.chunk) == (50, 64, 1, 64)
+    assert read(
+        "mamba2", state_size=128, state_heads=50, state_head_dim=32, state_groups=8, state_chunk=256
+    ) == replace(second, head_dim=32, groups=8, chunk=256)
+    lightning = read("lightning")
+    assert (lightning.heads, lightning.head_dim, lightning.groups, lightning.conv_kernel, lightning.chunk) == (
+        *(20, 80, 20, 0, 256),
+    )
+    short = read("short-convolution")
+    assert (short.heads, short.head_dim, short.conv_kernel) == (1, 1600, 4)
+    keys = {"linear_value_heads": 32, "linear_value_dim": 128, "linear_key_heads": 16, "linear_key_dim": 64}
+    delta = read("gated-delta", **keys)
+    assert (delta.heads, delta.head_dim, delta.groups, delta.state_dim, delta.rank, delta.conv_kernel) == (
+        *(32, 128, 16, 64, 0, 4),
+    )
+    assert (read("kimi-delta", **keys).rank, read("kimi-delta", **keys, linear_conv=3).conv_kernel) == (128, 3)
+    with pytest.raises(ValueError, match="mamba_d_state: missing"):
+        read("mamba")
+
+
+def test_values_behind_aliases_count_each_time() -> None:
+    """A list of ten, ten times in another, and so on: 1 + 10 (1 + 10 (...)); names count too."""
+    tens = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    for level in range(1, 6):
+        tens.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]")
+        text = "\n".join(tens)
+        held = 1 + sum(1 + sum(10**power for power in range(depth + 2)) for depth in range(level + 1))
+        if held <= MOST:
+            assert len(yaml_nodes(text, "it")) == 1
+            (root,) = yaml_nodes(text, "it")
+            assert _size(root, {}, 0) == held
+        else:
+            with pytest.raises(InvalidFile, match="every alias spelt out"):
+                yaml_nodes(text, "it")
+    assert held > MOST
+    with pytest.raises(InvalidFile, match="not YAML"):
+        yaml_nodes("a: &a [*a]", "it")
