@@ -281,9 +281,8 @@ def test_recurrences_of_a_config_by_their_keys_and_what_is_usual() -> None:
     assert recurrence_of(config(hidden=1601, state_conv=4, state_size=16), "mamba").rank == 101
     second = read("mamba2", state_size=128, state_heads=50)
     assert (second.heads, second.head_dim, second.groups, second.chunk) == (50, 64, 1, 64)
-    assert read(
-        "mamba2", state_size=128, state_heads=50, state_head_dim=32, state_groups=8, state_chunk=256
-    ) == replace(second, head_dim=32, groups=8, chunk=256)
+    own = read("mamba2", state_size=128, state_heads=50, state_head_dim=32, state_groups=8, state_chunk=256)
+    assert own == replace(second, head_dim=32, groups=8, chunk=256)
     lightning = read("lightning")
     assert (lightning.heads, lightning.head_dim, lightning.groups, lightning.conv_kernel, lightning.chunk) == (
         *(20, 80, 20, 0, 256),

@@ -711,6 +711,8 @@ def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
     (excess,) = nearest["excesses"]
     assert excess["limit"] == "deadline"
     assert (found["status"], found["front"], found["advised"]) == ("infeasible", [], None)
+    repaired = json.loads(purchase_json(replace(made, repairs=((7200.0, 4), (DAY, 9)))))
+    assert repaired["spares_by_repair"] == [{"repair_hours": 2.0, "nodes": 4}, {"repair_hours": 24.0, "nodes": 9}]
 
 
 def test_charts_are_as_high_as_a_page_shows_at_once() -> None:
