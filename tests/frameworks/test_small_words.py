@@ -14,6 +14,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.config.file import RESOLVERS
 from optimizer.frameworks.config.toml_edit import toml_changed
+from optimizer.frameworks.litgpt.log import steps_of
 from optimizer.frameworks.log_line import LogLine
 from optimizer.frameworks.machines import batch_options
 from optimizer.frameworks.megatron.kubernetes import dns_name
@@ -158,3 +159,10 @@ def test_a_preset_has_what_the_launch_says_otherwise() -> None:
     routed = _with_own(mixture, {"router_bias": True}).experts
     assert routed == replace(mixture.experts, router_bias=True)
     assert _with_own(dense, {"router_bias": True}) is dense
+
+
+def test_steps_of_litgpt_that_are_printed_seldom_take_as_many_micro_batches_as_each_has() -> None:
+    lines = [LogLine(step=step, micro_batch=8 * step, seconds=0.25) for step in (2, 4, 8)]
+    assert [found.seconds for found in steps_of(lines) if found] == [2.0, 2.0, 2.0]
+    odd = [LogLine(step=2, micro_batch=16, seconds=0.25), LogLine(step=2, micro_batch=16, seconds=0.5)]
+    assert [found.seconds for found in steps_of(odd) if found] == [2.0, 0.5]

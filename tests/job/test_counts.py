@@ -247,3 +247,23 @@ def test_lengths_have_ends() -> None:
     assert isinstance(packed, Lengths)
     assert (packed.packed, len(packed.sizes), longest("p0:100,p100:300")) == (True, 1000, 300)
     assert packed.sizes[0] == pytest.approx(100, rel=1e-3)
+
+
+def test_parameters_of_a_stack_have_these_bounds_and_defaults() -> None:
+    assert {name: (each.low, each.high, each.default) for name, each in PARAMETERS.items()} == {
+        **{"gemm_efficiency": (0.5, 1.0, 0.9), "attention_efficiency": (0.1, 0.9, 0.55)},
+        **{"score_passes": (2.0, 20.0, 5.0), "hbm_efficiency": (0.3, 0.95, 0.8)},
+        **{"elementwise_passes": (0.3, 5.0, 1.0), "dequantise_passes": (1.0, 20.0, 4.0)},
+        **{"launch": (5e-07, 0.0002, 4e-06), "pipelined_collective": (0.0, 0.001, 0.0)},
+        **{"microbatch_overhead": (0.0, 0.02, 0.0005), "network_efficiency": (0.1, 1.0, 0.9)},
+        **{"scale_up_efficiency": (0.1, 1.0, 0.9), "collective_skew": (1e-06, 0.0003, 5e-06)},
+        **{"tp_overlap": (0.0, 1.0, 0.0), "cp_overlap": (0.0, 1.0, 0.7)},
+        **{"ep_overlap": (0.0, 1.0, 0.0), "pair_overlap": (0.0, 1.0, 0.7)},
+        **{"dp_overlap": (0.0, 1.0, 0.7), "p2p_overlap": (0.0, 1.0, 0.5)},
+        **{"optimizer_passes": (0.5, 10.0, 1.5), "step_overhead": (0.0, 2.0, 0.03)},
+        **{"straggler": (0.0, 0.05, 0.003), "expert_imbalance": (1.0, 8.0, 1.1)},
+        **{"expert_efficiency": (0.4, 1.0, 0.75), "expert_host": (0.0005, 0.02, 0.006)},
+        **{"context_memory": (500000000.0, 16000000000.0, 2000000000.0), "fragmentation": (0.0, 0.4, 0.05)},
+        **{"workspace": (0.0, 3000000000.0, 300000000.0), "logit_memory": (2.0, 24.0, 8.0)},
+        **{"activation_factor": (0.5, 2.5, 1.0)},
+    }
