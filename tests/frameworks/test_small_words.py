@@ -12,7 +12,7 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
-from optimizer.frameworks.config.file import RESOLVERS
+from optimizer.frameworks.config.file import RESOLVERS, _interpolated
 from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.litgpt.log import steps_of
 from optimizer.frameworks.log_line import LogLine
@@ -166,3 +166,15 @@ def test_steps_of_litgpt_that_are_printed_seldom_take_as_many_micro_batches_as_e
     assert [found.seconds for found in steps_of(lines) if found] == [2.0, 2.0, 2.0]
     odd = [LogLine(step=2, micro_batch=16, seconds=0.25), LogLine(step=2, micro_batch=16, seconds=0.5)]
     assert [found.seconds for found in steps_of(odd) if found] == [2.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        *(("multiply:3,2", 6), ("multiply:3,2,2", 12), ("multiply:true,2", None), ("multiply:a,2", None)),
+        *(("multiply:3", None), ("divide:3,0", None), ("oc.env:A,5", "5"), ("oc.env:A", ""), ("unknown", None)),
+        *(("b", 7), (".b", 8), ("x.b", 7)),
+    ],
+)
+def test_what_a_reference_stands_for(body: str, value: object) -> None:
+    assert _interpolated(body, {"b": 7, "a.b": 8}, "a.c", {}, 0) == value

@@ -29,7 +29,17 @@ from optimizer.studies.networks import needed_bandwidth, network, network_level,
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
 from optimizer.studies.scaling_report import _gpus, _grown
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
-from optimizer.studies.textbook import CLAIMED, COUNTS, LAB, PARAMS, STATE_BYTES, WEIGHT_BYTES, LabDesign, best_by_rule
+from optimizer.studies.textbook import (
+    CLAIMED,
+    COUNTS,
+    KINDS,
+    LAB,
+    PARAMS,
+    STATE_BYTES,
+    WEIGHT_BYTES,
+    LabDesign,
+    best_by_rule,
+)
 from optimizer.studies.timeline_report import MOST_PASSES, check_drawn
 from optimizer.studies.traffic import _stage_gpus
 from tests.search.jobs import small_job
@@ -209,6 +219,8 @@ def test_pins_are_filled_up_to_a_plan() -> None:
     assert (split.pp, split.dp, split.layers_per_stage) == (2, 8, (layers // 2 + 1, layers - layers // 2 - 1))
     staged = pinned_plan(job, {"pp": 2, "vpp": 2, "dp": 4, "tp": 2})
     assert (staged.schedule, staged.num_microbatches) == ("interleaved", 12)
+    virtual = job.with_limits(fixed={"vpp": 2, LAYERS: ",".join([str(layers // 4)] * 4)})
+    assert (pinned_plan(virtual, virtual.limits.fixed).pp, pinned_plan(virtual, virtual.limits.fixed).vpp) == (2, 2)
     with pytest.raises(InputError, match=CONTEXT):
         pinned_plan(job, {"tp": 3})
 
@@ -303,6 +315,8 @@ def test_a_design_of_the_lab_by_its_rules() -> None:
         with pytest.raises(InputError, match="must be at least 1, but got 0"):
             LabDesign(**wrong)
     assert best_by_rule().good
+    for microbatches, wrong in ((4, True), (5, False)):  # a bubble of an eighth, of the tenth that it may be
+        assert (KINDS[3] in LabDesign(tp=8, pp=2, microbatches=microbatches).failures) is wrong
 
 
 def test_what_more_gpus_bring_is_told() -> None:
