@@ -16,7 +16,7 @@ from optimizer.catalog.offers import HOUR, MOST_PRICE, MOST_RENT, OLD, Offer, Pr
 from optimizer.catalog.readers.huggingface_experts import _letters
 from optimizer.catalog.readers.huggingface_fields import ConfigFields
 from optimizer.catalog.readers.huggingface_layers import _mixers, _mixers_of_windows, _windowed
-from optimizer.catalog.readers.huggingface_mixers import recurrence_of
+from optimizer.catalog.readers.huggingface_mixers import _grouped, recurrence_of
 from optimizer.catalog.readers.huggingface_tower import first, is_whole, listed
 from optimizer.catalog.readers.nccl_tests import _possible_ranks
 from optimizer.catalog.readers.yaml_nodes import MOST, _size, yaml_nodes
@@ -316,3 +316,28 @@ def test_values_behind_aliases_count_each_time() -> None:
     assert held > MOST
     with pytest.raises(InvalidFile, match="not YAML"):
         yaml_nodes("a: &a [*a]", "it")
+
+
+@pytest.mark.parametrize(
+    ("values", "kv_heads", "head_dim", "v_head_dim"),
+    [
+        ({}, 8, 32, 0),
+        ({"kv_heads": 2, "head_dim": 64}, 2, 64, 0),
+        ({"v_head_dim": 16}, 8, 32, 16),
+        ({"v_head_dim": 32}, 8, 32, 0),  # as wide as a key
+        ({"global_kv_heads": 4, "global_head_dim": 128, "kv_heads": 2}, 4, 128, 0),
+        ({"multi_query": True}, 1, 32, 0),
+        ({"multi_query": False, "kv_heads": 2}, 8, 32, 0),
+        ({"multi_query": True, "new_decoder_architecture": True, "kv_heads": 2}, 2, 32, 0),
+    ],
+)
+def test_heads_of_keys_and_values(values: dict[str, Any], kv_heads: int, head_dim: int, v_head_dim: int) -> None:
+    found = _grouped(config(hidden=256, heads=8, **values), {})
+    assert found == {"kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": v_head_dim}
+
+
+def test_heads_that_do_not_divide_the_width_need_a_width_of_their_own() -> None:
+    with pytest.raises(ValueError, match="give head_dim"):
+        _grouped(config(hidden=250, heads=8), {})
+    assert _grouped(config(hidden=250, heads=8, head_dim=30), {})["head_dim"] == 30
+    assert _grouped(config(hidden=250, heads=8), {"rounds_heads": True})["head_dim"] == 31
