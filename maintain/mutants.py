@@ -3,8 +3,9 @@
 `python -m maintain.mutants optimizer/search optimizer/constraints --count 30 --seed 1` puts so many faults, one after
 the other, into a copy of the code, and runs the tests that name the file, but for slow ones, then the quick ones of its
 package, then the slow ones that name the file or, beside them, its folder. A fault that no test sees is listed with its
-line: an assertion is missing there, or code that does nothing. A test that fails without the fault too sees nothing,
-and ends the command. The exit code is 1 where more than a tenth of a folder's faults live.
+line: an assertion is missing there, or code that does nothing. A test that fails without the fault too, or takes longer
+than `--seconds`, sees nothing, and ends the command. The exit code is 1 where more than a tenth of a folder's faults
+live.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def lives(fault: Fault, copy: Path, seconds: float) -> bool:
     finally:
         target.write_text(fault.path.read_text())
     if seeing and _failing(copy, seeing, seconds):
-        sys.exit(f"{' '.join(seeing)}: fails without a fault too; mend it first")
+        sys.exit(f"{' '.join(seeing)}: fails, or takes more than {seconds:g} s, without a fault too; mend it first")
     return seeing is None
 
 

@@ -160,15 +160,16 @@ SAME_COUNT = 0.02  # ratio of two counts of operations that are one
 
 def counted(job: Job, run: Measured) -> str:
     """How the operations that a log prints are to ours in the same time, by the nearest convention; "" without any."""
-    if run.flops_rate is None or run.step_time is None:
+    if not run.flops_rate or run.step_time is None:
         return ""
+    rate = run.flops_rate
     ours = {name: useful_flops(job, name) / run.step_time / job.gpus for name in CONVENTIONS}
-    nearest = min(ours, key=lambda name: abs(log(run.flops_rate / ours[name])) if run.flops_rate else 0.0)
-    ratio = run.flops_rate / ours[nearest]
-    how = COUNTS[nearest] if abs(ratio - 1) <= SAME_COUNT else f"{run.flops_rate / ours[CAUSAL]:.2f} times our count"
-    share = f"{run.flops_rate / job.peak_flops:.1%} of the peak of {job.dtype}"
+    nearest = min(ours, key=lambda name: abs(log(rate / ours[name])))
+    ratio = rate / ours[nearest]
+    how = COUNTS[nearest] if abs(ratio - 1) <= SAME_COUNT else f"{rate / ours[CAUSAL]:.2f} times our count"
+    share = f"{rate / job.peak_flops:.1%} of the peak of {job.dtype}"
     ours_is = f"{mfu(job, run.step_time):.1%}"
-    return f"The log says {run.flops_rate / 1e12:,.4g} TFLOP/s per GPU, {share}, {how}; by our count {ours_is}."
+    return f"The log says {rate / 1e12:,.4g} TFLOP/s per GPU, {share}, {how}; by our count {ours_is}."
 
 
 def deviation(around: Interval) -> float:

@@ -209,9 +209,9 @@ def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
 def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:
     """Text of the bytes of a log; bytes that are none are replaced, since one broken character spoils no number."""
     encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "")
-    zeros = data[:4096].count(0) / max(1, len(data[:4096]))
-    if not encoding and zeros > MOSTLY:
-        encoding = "utf-16-le" if data[1:4096:2].count(0) > data[:4096:2].count(0) else "utf-16-be"
+    start = data[:4096]
+    if not encoding and start.count(0) > MOSTLY * len(start):
+        encoding = "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
     text = data.decode(encoding or "utf-8", errors="replace")
     broken = text.count("\ufffd")
     if len(text) and (broken + text.count("\0")) / len(text) > 0.05:

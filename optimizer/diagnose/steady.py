@@ -119,7 +119,7 @@ def median_of(values: FloatArray, counts: IntArray) -> float:
     order = np.argsort(values, kind="stable")
     reached, half = np.cumsum(counts[order]), np.sum(counts) / 2
     low, high = int(np.searchsorted(reached, half)), int(np.searchsorted(reached, half, side="right"))
-    return float((values[order[low]] + values[order[min(high, len(values) - 1)]]) / 2)
+    return float((values[order[low]] + values[order[high]]) / 2)
 
 
 def winsorised(values: FloatArray, widths: float = 4.0) -> FloatArray:
@@ -338,7 +338,7 @@ def _trend(logs: FloatArray) -> float:
 
 def _wander(logs: FloatArray) -> float:
     """Correlation of a step's time with that of the next, without a trend [1]."""
-    if len(logs) < 10 or (noise(logs) == 0.0 and float(np.std(logs)) == 0.0):
+    if len(logs) < 10:
         return 0.0
     place = np.arange(len(logs)) - (len(logs) - 1) / 2
     around = logs - logs.mean() - place * float(np.sum(place * logs) / np.sum(place**2))

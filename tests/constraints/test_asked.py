@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from optimizer.base.errors import InputError
 from optimizer.constraints.given_layout import given_layouts, with_assigned_layers
+from optimizer.constraints.pin_text import pins_of
 from optimizer.constraints.pins import Pin
+from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
+from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
+from optimizer.constraints.rules.gpu_product import _others
+from optimizer.constraints.rules.memory import Memory
+from optimizer.constraints.rules.overlap_recompute import REPEATS
 from optimizer.constraints.rules.shard import Shard
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
+from optimizer.job.recomputation import RECOMPUTE
 from optimizer.job.stack import Features
+from optimizer.objectives.step.safe_memory import margin, safe_memory
 from tests.search.jobs import DENSE, MIXTURE, small_job
 
 BY_STAGE = Features(recompute_by="stage", recompute=("none", "full"))
@@ -186,3 +196,67 @@ def test_only_what_is_recomputed_may_be_beyond_the_software(
 ) -> None:
     job = small_job(features=features, fixed=fixed)
     assert [rule.beyond(job) for rule in given_layouts(job)] == [beyond]
+
+
+@pytest.mark.parametrize(
+    ("counts", "right"),
+    [("0,6,6,0", True), ("6,6", True), ("6,0,6", False), ("4,0,4,4", False), ("4,4,0,4", False), ("0,12", True)],
+)
+def test_only_the_first_and_the_last_stage_may_be_without_layers(counts: str, right: bool) -> None:
+    job = small_job(fixed={"layers_per_stage": counts})
+    if right:
+        assert len(given_layouts(job)) == 1
+    else:
+        with pytest.raises(InputError, match="only the first and the last"):
+            given_layouts(job)
+
+
+def test_a_listed_pin_posts_its_values() -> None:
+    for among, left in (((), [2, 3, 4]), ((2, 4), [2, 4])):
+        program = Program({"pp": (1, 2, 3, 4, 8)})
+        pin = Pin(name="range pp=2..4", variable="pp", low=2, high=4, among=among)
+        pin.post(small_job(), program, program.literal(pin.name))
+        column = np.array([1, 2, 3, 4, 8])
+        assert column[allowed(program, {"pp": column})[pin.name]].tolist() == left
+    relaxed, _ = Pin(name="range pp=2", variable="pp", low=2, high=2).relax(small_job(ranges={"pp": (2, 2)}), 1.0)
+    assert relaxed.limits.ranges == {}
+
+
+def test_a_risk_is_the_least_whole_percent_that_is_enough() -> None:
+    """What a plan may reserve rises with the risk: at a percent less it may not reserve as much."""
+    job = small_job().with_limits(oom_risk=0.02)
+    rule, usable = Memory(), job.usable_memory
+    for percent in (3, 10, 49):
+        most = usable * margin(job, percent / 100)
+        assert (rule.risk(job, most), rule.risk(job, most * (1 + 1e-6))) == (percent, percent + 1)
+        assert rule.next_risk(job, most) == pytest.approx(usable * margin(job, (percent - 1) / 100))
+    assert rule.next_risk(job, usable * margin(job, 0.021)) == pytest.approx(safe_memory(job))
+    assert (rule.risk(job, usable), rule.risk(job, 1.001 * usable), rule.risk(job, safe_memory(job))) == (50, 0, 0)
+    assert (rule.next_risk(job, safe_memory(job)), rule.next_risk(job, 1.001 * usable)) == (0.0, usable)
+    even = job.with_limits(oom_risk=0.5)
+    assert rule.next_risk(even, 1.001 * usable) == 0.0
+
+
+def test_an_exchange_overlaps_beside_what_repeats_no_experts() -> None:
+    repeats = {mode: bool(REPEATS[place]) for place, mode in enumerate(RECOMPUTE)}
+    assert (repeats["none"], repeats["selective"], repeats["full"], repeats["moe"]) == (False, False, True, True)
+    assert not repeats["mlp"]
+
+
+def test_a_word_that_is_none_of_a_variable_is_told_with_what_there_is() -> None:
+    for text, modules in (("recompute=some", True), ("dispatcher=pigeon", False)):
+        with pytest.raises(InputError) as refused:
+            pins_of(text)
+        assert ("modules are joined by" in str(refused.value)) is modules
+
+
+def test_other_batches_and_numbers_of_gpus_end_where_they_are_looked_at() -> None:
+    """Batches up to eight times the job's; any number inside a node and within one of the job's, else whole nodes."""
+    job = replace(small_job(2), global_batch=3)
+    others = Batch().others(job).tolist()
+    assert sorted(others) == [number for number in range(1, 8 * 3 + 1) if number != 3]
+    assert others[:4] == [2, 4, 1, 5]
+    assert sorted(_others(4, 16, 6).tolist()) == [1, 2, 3, 4, 5, 7, 8, 9, 12, 16]
+    assert sorted(_others(4, 16, 8).tolist()) == [1, 2, 3, 4, 12, 16]
+    assert sorted(_others(4, 9, 7).tolist()) == [1, 2, 3, 4, 5, 6, 8, 9]
+    assert sorted(_others(4, 2, 1).tolist()) == [2]

@@ -17,10 +17,11 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.variables import RECOMPUTE, SCHEDULES
 from tests.constraints import test_cases as jobs
 
-# Few enough for every combination of the variables of a rule: 1 and what divides 8 GPUs, 12 layers or 48 sequences.
+# Few enough for every combination of the variables of a rule: 1, and what divides 8 GPUs, 12 layers or 48 sequences, or
+# does not.
 VALUES: dict[str, tuple[int, ...]] = {
-    **{"tp": (1, 2, 3, 8), "cp": (1, 2, 8), "pp": (1, 2, 5), "dp": (1, 4, 8), "ep": (1, 2, 3), "etp": (1, 2)},
-    **{"vpp": (1, 2), "micro_batch": (1, 5), "num_microbatches": (1, 6, 8), "zero_stage": (0, 1, 2, 3)},
+    **{"tp": (1, 2, 3, 8), "cp": (1, 2, 8), "pp": (1, 2, 3, 5), "dp": (1, 4, 8), "ep": (1, 2, 3), "etp": (1, 2)},
+    **{"vpp": (1, 2, 6), "micro_batch": (1, 5), "num_microbatches": (1, 6, 8), "zero_stage": (0, 1, 2, 3)},
     **{"shard": (0, 2, 3, 4, 8), "sequence_parallel": (0, 1), "overlap_exchange": (0, 1)},
     **{"recompute": (0, 1, 2), "activation_offload": (0, 50), "schedule": tuple(range(len(SCHEDULES)))},
 }

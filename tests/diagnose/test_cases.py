@@ -34,13 +34,13 @@ from optimizer.diagnose.diagnosis import (
     ABOVE,
     ALIKE,
     BELOW,
-    SAME_COUNT,
     WITHIN,
     CauseExplanation,
     Curve,
     Diagnosis,
     cheapest,
     counted,
+    curves_of,
     shares_of,
     solved,
 )
@@ -135,6 +135,7 @@ def run_of(steady: Steady | None = None, **values: Any) -> Measured:
         (b"a needle" + b"\0" * 3 + b"\n" + b"text " * 40, ["a needle"]),
         (gzip.compress(b"a needle\n" * 3), ["a needle"] * 3),
         (b"NEEDLE\nneedle", ["needle"]),
+        ("Э: a needle игла\n".encode("utf-16-le"), ["Э: a needle игла"]),
     ],
 )
 def test_lines_are_found_whatever_the_file_is_written_in(tmp_path: Path, data: bytes, said: list[str]) -> None:
@@ -166,7 +167,7 @@ def test_one_broken_character_of_twenty_is_text(tmp_path: Path, broken: int, tex
 
 def test_lines_are_numbered_counted_and_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    path.write_text("nothing\n[rank2]: one two\n\ntwo\nSIGKILL\nend", encoding="utf-8")
+    path.write_text("\n[rank2]: one two\n\ntwo\nSIGKILL\nend", encoding="utf-8")
     found = read_lines(path, ("one", "two"), ("sigkill",))
     assert [(line.number, line.text, line.rank, line.suspect) for line in found.lines] == [
         (2, "one two", "2", False),
@@ -265,6 +266,13 @@ def test_a_level_is_five_steps_that_differ_by_a_percent(
     first: float, second: float, count: int, starts: list[int]
 ) -> None:
     assert level_starts(np.log([first] * count + [second] * count)) == starts
+
+
+def test_fewer_than_five_steps_at_an_end_are_no_level() -> None:
+    """Four steps of another pace: the best cut that leaves five on either side takes one more to them."""
+    few, many = np.zeros(4), np.ones(20)
+    assert _best_cut(np.concatenate([few, many]), 1e-6, 24) == 5
+    assert _best_cut(np.concatenate([many, few]), 1e-6, 24) == 19
 
 
 def test_a_level_begins_where_the_squares_fall_most() -> None:
@@ -398,6 +406,42 @@ def test_a_trend_goes_one_way_by_a_third_of_its_pairs() -> None:
         assert (trend_of(logs) != 0.0) is bool(chance < 0.01 and tau > 0.35)
         near += 0.34 < tau < 0.36
     assert near > 5
+
+
+def test_thirty_steps_go_one_way_by_a_rank_correlation_over_0_35() -> None:
+    """Of 435 pairs 153 more rise than fall; one pair in 435 less is 0.347."""
+    logs = np.arange(30.0)
+    falling = 0
+    while falling < (435 - 153) // 2:  # each exchange of two neighbours turns one pair
+        for place in range(29):
+            if logs[place] < logs[place + 1] and falling < (435 - 153) // 2:
+                logs[place], logs[place + 1] = logs[place + 1], logs[place]
+                falling += 1
+    assert trend_of(0.01 * logs) > 0.0
+    place = next(place for place in range(29) if logs[place] < logs[place + 1])
+    logs[place], logs[place + 1] = logs[place + 1], logs[place]
+    assert trend_of(0.01 * logs) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [
+        ([9.0, *[1.0] * 9], 1),
+        ([9.0, 1.0, 1.1, 1.1, *[1.0] * 8], 4),  # of the next three steps two are slow
+        ([9.0, 1.0, 1.1, *[1.0] * 8], 1),  # one is
+        ([*[5.0] * 3, *[2.0, 1.0] * 4], 3),  # an uneven pace: 1.5 s, and a third more is within three deviations
+        ([5.0, 1.8, 1.8, 1.8, *[1.0] * 4, *[1.1, 0.9] * 4], 4),  # an even one: later steps tell the deviation
+        ([5.0, 5.0, *[0.7, 1.0, 1.0, 1.0] * 3], 2),
+    ],
+)
+def test_warm_up_ends_where_a_step_and_the_next_are_near_to_the_later_pace(seconds: list[float], first: int) -> None:
+    assert without_warm_up(timed(seconds))[0].step == first
+
+
+def test_the_tail_is_the_slowest_twentieth_over_the_fastest() -> None:
+    found = steady_part(timed([9.0, *[0.99, *[1.0] * 9, 1.02] * 20]))
+    assert found is not None
+    assert found.tail == pytest.approx(0.021 / 0.011, rel=0.01)
 
 
 def test_two_lines_of_an_attempt_are_warm_up_if_there_is_another() -> None:
@@ -735,6 +779,24 @@ def cause(name: str, odds: float = 1.0, minutes: float = 10.0, **signs: float) -
     )
 
 
+def test_a_cause_is_priced_from_healthy_to_worst_and_at_what_is_noticed() -> None:
+    """Settings of less than a factor of three are evenly far apart; of likely ones a slowdown of 3 % is noticed."""
+    question = two_seconds()
+    ((_, priced),), _ = curves_of(question, [replace(slowing(9.0), healthy=lambda _: 6.0)])
+    assert priced.settings[1] == pytest.approx(6 + 3 / 24**2)
+    assert priced.likely == pytest.approx([12.0, 12.0, 12.0, 14.0, 18.0], rel=1e-4)  # healthy at the least
+    ((_, priced),), _ = curves_of(question, [slowing(1.1)])
+    assert priced.likely == pytest.approx([2.1, 2.15, 2.2], rel=1e-3)
+    ((_, priced),), _ = curves_of(question, [slowing(1.02)])
+    assert len(priced.likely) == 5  # nothing to notice
+
+
+def test_a_setting_that_is_nearly_all_is_said_to_be_all() -> None:
+    assert OVERLAP.says(0.97) == "97% of the communication that should hide under computation does not"
+    assert OVERLAP.says(0.98) == "no communication is hidden under computation"
+    assert "under computation" not in NETWORK.says(0.98)
+
+
 def test_shares_are_the_posterior_of_gap_and_signs() -> None:
     one, other = cause("a", odds=2.0, jitter=0.5), cause("b", jitter=0.25)
     shown = (Sign(name="motion", value="jitter", text=""),)
@@ -745,6 +807,9 @@ def test_shares_are_the_posterior_of_gap_and_signs() -> None:
     assert found == pytest.approx({name: weight / sum(weights.values()) for name, weight in weights.items()})
     assert sum(found.values()) == pytest.approx(1.0)
     assert shares_of([], shown, 3.0, 0.1) == {}
+    # Thirty and forty deviations off are alike: neither explains it.
+    far = [(cause("a"), curve(3.0 * np.exp(3.0))), (cause("b"), curve(3.0 * np.exp(4.0)))]
+    assert shares_of(far, (), 3.0, 0.1) == pytest.approx({"a": 0.5, "b": 0.5})
 
 
 def test_the_setting_that_explains_a_gap_is_solved_for() -> None:
@@ -819,7 +884,8 @@ def test_signs_are_told_with_how_much_likelier_they_are() -> None:
     ("rate", "said"),
     [
         (1.0, "counted as here; "),
-        (1 + 0.9 * SAME_COUNT, "counted as here; "),
+        (1.019, "counted as here; "),
+        (1.021, "1.02 times our count; "),
         (1.5, "1.50 times our count; "),
         (0.0, "the masked scores of attention counted too; "),
     ],
@@ -829,6 +895,7 @@ def test_operations_are_counted_by_the_nearest_convention(rate: float, said: str
     each = useful_flops(job, CAUSAL if rate else ALL_SCORES) / 2.0 / 8
     run = run_of(part(), flops_rate=each * (rate or 1.0))
     assert said in counted(job, run)
+    assert counted(job, replace(run, flops_rate=0.0)) == ""
     assert counted(job, replace(run, flops_rate=None)) == ""
     assert counted(job, replace(run, steady=None)) == ""
     share = each * (rate or 1.0) / job.peak_flops
@@ -918,6 +985,11 @@ def test_a_row_has_what_the_plan_and_the_log_say() -> None:
     assert (row["mem_gb"], row["mem_kind"], row["status"]) == ("45.67", "max reserved", "ok")
     assert (row["sharding"], row["notes"]) == ("3 within 4", "spread 1.23%")
     assert "Gb/s per GPU" in row["inter_link"]
+    assert "dispatcher" not in row
+    spread = row_of(run, job, replace(plan, ep=2, dispatcher="deepep", recompute="full"))
+    assert (spread["ep"], spread["dispatcher"], spread["recompute"]) == ("2", "deepep", "full")
+    some = row_of(run, job, replace(plan, recompute="core_attn"))
+    assert (some["recompute"], "recompute_modules=[core_attn]" in some["notes"]) == ("selective", True)
     assert "inter_link" not in row_of(run, replace(job, gpus=8), replace(plan, dp=4, num_microbatches=8))
     assert row_of(run, job, replace(plan, shard=0))["sharding"] == "3"
     crashed = row_of(replace(run, status=CRASHED), job, plan)

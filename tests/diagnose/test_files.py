@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optimizer.base.errors import InvalidFile
 from optimizer.diagnose.attempts import (
     LINES,
     NEAR,
@@ -26,6 +27,7 @@ from optimizer.diagnose.failures import CRASHED, OOM
 from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, read_log
 from optimizer.diagnose.measured import measured
 from optimizer.diagnose.pattern import format_of
+from optimizer.diagnose.reference import script_reference
 from optimizer.diagnose.steady import PRINTED, Timed, steady_part
 from optimizer.frameworks.log_line import LogFormat, LogLine
 from tests.diagnose.test_borders import two_seconds
@@ -121,6 +123,40 @@ def test_a_last_line_that_is_shorter_was_cut(tmp_path: Path, last: str, end: str
     assert len(run.records) == count
 
 
+def test_a_line_alone_is_held_to_none_and_a_second_to_the_first(tmp_path: Path) -> None:
+    (run,) = read(tmp_path, steps("one", 1), end="")
+    assert len(run.records) == 1
+    (run,) = read(tmp_path, ["one step 1 took 2.0", "one step 2 took 2."], end="")
+    assert len(run.records) == 1
+
+
+def test_steps_without_numbers_are_counted_from_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text("took 2.0\ntook 2.5\n", encoding="utf-8")
+    (run,) = read_log(path, (format_of(r"took (?P<seconds>[\d.]+)"),))
+    assert [record.step for record in run.records] == [1, 2]
+
+
+@pytest.mark.parametrize(("name", "launch"), [("a.SH", True), ("a.yaml", True), ("a.log", False)])
+def test_a_launch_is_shown_the_door_of_launches(tmp_path: Path, name: str, launch: bool) -> None:
+    path = tmp_path / name
+    path.write_text("torchrun train.py\n", encoding="utf-8")
+    with pytest.raises(InvalidFile) as refused:
+        read_log(path)
+    assert ("`optimize improve" in str(refused.value)) is launch
+
+
+def test_what_the_launch_does_not_say_the_logs_do(tmp_path: Path) -> None:
+    """The batch, but no GPUs where the launch has nodes."""
+    script = tmp_path / "train.sh"
+    text = Path("examples/llama3-8b.sh").read_text(encoding="utf-8")
+    script.write_text(text.replace("--global-batch-size $GLOBAL_BATCH", ""), encoding="utf-8")
+    said = run_of(part(), facts={"global_batch": "96", "gpus": "8"})
+    found = script_reference([str(script)], {}, [said])
+    assert (found.job.global_batch, found.job.gpus) == (96, 64)
+    assert [line for line in found.assumed if "as the log says" in line] == ["global_batch 96, as the log says (--set)"]
+
+
 def test_ranks_of_one_file_are_one_run_of_their_medians(tmp_path: Path) -> None:
     lines = [f"[rank{rank}]: one step {n} took {2.0 + 0.1 * rank:.1f}" for n in range(1, 6) for rank in range(3)]
     (run,) = read(tmp_path, lines)
@@ -170,6 +206,7 @@ def test_a_restart_goes_back_and_another_run_begins_where_the_run_began() -> Non
         ((2.0, None, 10.0), (2.0, None, 11.0 + SECONDS), False),
         ((2.0, 100.0, None), (2.0, None, None), True),
         ((2.0, None, 10.0), (2.0, None, None), True),
+        ((2.0, None, None), (2.0, None, 10.0), True),
     ],
 )
 def test_two_lines_are_of_one_step_at_one_time_and_with_one_loss(
@@ -197,7 +234,14 @@ def test_lines_that_are_far_apart_have_bars_of_one_tick() -> None:
     for line, near, one in ((10 + LINES, True, True), (11 + LINES, True, False), (10 + LINES, False, False)):
         again = Record(LogLine(step=3, loss=2.0), line)
         assert _interleaved(bare, bare, again, near=near, several=False) is one
-    assert NEAR == 3
+    assert (NEAR, LINES, SECONDS, TICK) == (3, 20, 30.0, 1.0)
+
+
+@pytest.mark.parametrize(("steps", "kind"), [((10, 20), "again"), ((10, 12, 16), "again"), ((10, 12, 18), "other")])
+def test_ranks_may_lag_by_three_times_what_lies_between_two_lines(steps: tuple[int, ...], kind: str) -> None:
+    attempt = [Record(LogLine(step=step, loss=2.0), place) for place, step in enumerate(steps)]
+    again = Record(LogLine(step=10, loss=2.0), len(steps))
+    assert _continues(Stream(attempts=[attempt]), attempt, again, several=False) == kind
 
 
 def test_stalls_count_the_steps_of_their_lines() -> None:
@@ -226,6 +270,7 @@ def test_a_slow_step_has_causes_with_their_shares_and_how_rare_they_are() -> Non
     assert sum(one.share for one in slow.explanations) == pytest.approx(1.0)
     for one in slow.explanations:
         assert (one.setting is None) == (one.at_worst < 2.4)
+        assert one.at_worst == pytest.approx(one.cause.seconds(question, one.cause.worst(question)))
         assert 0.0 <= one.rarer <= 1.0
         assert one.setting is not None or one.rarer == 0.0
     beyond = diagnose(question, run_of(part(seconds=1e6, times=np.full(100, 1e6))))

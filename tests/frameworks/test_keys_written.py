@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.megatron_bridge.export import NEW, override_values
 from optimizer.frameworks.nemo.export import facts
-from optimizer.frameworks.primus.export import overrides
+from optimizer.frameworks.primus.export import overrides, primus_yaml
+from optimizer.frameworks.sbatch import MEETING
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 
@@ -182,3 +184,16 @@ def test_a_format_is_its_keys_and_no_others(program: str) -> None:
     }
     assert differ == wanted[program]
     assert {*before} <= {*after}
+
+
+def test_primus_is_told_its_environment_but_for_where_nodes_meet() -> None:
+    _, stack, target, cluster = PROGRAMS["primus"]
+    parts = {
+        "model": load_model("llama3-8b"),
+        "cluster": load_cluster(cluster),
+        "stack": aimed(load_stack(stack), target),
+    }
+    job = Job(**parts, gpus=16, seq_len=8192, global_batch=64)
+    header = primus_yaml(Answer(status="optimal", job=job, plan=PLAN)).splitlines()[1]
+    assert "CUDA_DEVICE_MAX_CONNECTIONS=1 " in header
+    assert not any(name in header for name in MEETING)

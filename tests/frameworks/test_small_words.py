@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
-from optimizer.frameworks.config.file import RESOLVERS
+from optimizer.frameworks.config.file import RESOLVERS, _interpolated
 from optimizer.frameworks.config.toml_edit import toml_changed
+from optimizer.frameworks.litgpt.log import steps_of
 from optimizer.frameworks.log_line import LogLine
 from optimizer.frameworks.machines import batch_options
 from optimizer.frameworks.megatron.kubernetes import dns_name
 from optimizer.frameworks.mlperf.log import in_steps, read
-from optimizer.frameworks.shape import filled
+from optimizer.frameworks.shape import _with_own, filled
 from optimizer.frameworks.torchtune.export import FILES
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
@@ -144,3 +146,35 @@ def test_torchtune_starts_a_process_for_each_of_several_gpus(dp: int, said: str)
     estimate = costs.estimate(0, job.tokens, job.gpus, 1e15)
     answer = Answer(status="optimal", job=job.with_limits(hbm=1e15), plan=plan, estimate=estimate)
     assert said in FILES.files["torchtune.sh"](answer)
+
+
+def test_a_preset_has_what_the_launch_says_otherwise() -> None:
+    dense, mixture = load_model("llama3-8b"), load_model("mixtral-8x7b")
+    same = {"vocab": dense.vocab, "norm": dense.norm, "max_seq_len": dense.max_seq_len}
+    assert _with_own(dense, same) is dense
+    changed = _with_own(dense, {**same, "vocab": 1000, "mtp_layers": 1, "max_seq_len": 2 * dense.max_seq_len})
+    assert changed == replace(dense, vocab=1000, mtp_layers=1, max_seq_len=2 * dense.max_seq_len)
+    assert _with_own(dense, {"max_seq_len": 16}) is dense
+    assert mixture.experts is not None
+    routed = _with_own(mixture, {"router_bias": True}).experts
+    assert routed == replace(mixture.experts, router_bias=True)
+    assert _with_own(dense, {"router_bias": True}) is dense
+
+
+def test_steps_of_litgpt_that_are_printed_seldom_take_as_many_micro_batches_as_each_has() -> None:
+    lines = [LogLine(step=step, micro_batch=8 * step, seconds=0.25) for step in (2, 4, 8)]
+    assert [found.seconds for found in steps_of(lines) if found] == [2.0, 2.0, 2.0]
+    odd = [LogLine(step=2, micro_batch=16, seconds=0.25), LogLine(step=2, micro_batch=16, seconds=0.5)]
+    assert [found.seconds for found in steps_of(odd) if found] == [2.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        *(("multiply:3,2", 6), ("multiply:3,2,2", 12), ("multiply:true,2", None), ("multiply:a,2", None)),
+        *(("multiply:3", None), ("divide:3,0", None), ("oc.env:A,5", "5"), ("oc.env:A", ""), ("unknown", None)),
+        *(("b", 7), (".b", 8), ("x.b", 7)),
+    ],
+)
+def test_what_a_reference_stands_for(body: str, value: object) -> None:
+    assert _interpolated(body, {"b": 7, "a.b": 8}, "a.c", {}, 0) == value

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.deepspeed import export as deepspeed
+from optimizer.frameworks.every import EVERY
 from optimizer.frameworks.maxtext import export as maxtext
 from optimizer.frameworks.nanotron import export as nanotron
 from optimizer.frameworks.torchtitan import export as torchtitan
@@ -254,3 +256,31 @@ def test_torchtitans_ranks_share_weights_in_groups(plan: Plan, replicas: int, sh
     assert torchtitan.overlaps_tp(job, plan) is (job.stack["tp_overlap"] > 0)
     assert not torchtitan.overlaps_tp(job, replace(plan, sequence_parallel=False))
     assert not torchtitan.overlaps_tp(job, replace(plan, tp=1))
+
+
+def test_a_micro_batch_of_maxtext_is_a_whole_number_over_the_devices_that_share_it() -> None:
+    """MaxText multiplies a sequence's share of each device by all devices and rounds down: 49 49ths are none."""
+    job = job_of("maxtext", "maxtext")
+
+    def told(gpus: int, plan: Plan) -> list[str]:
+        return [why for why in maxtext.unexpressed(replace(job, gpus=gpus), plan) if why.startswith("a micro-batch of")]
+
+    assert told(16, replace(SHARED, cp=2, dp=4)) == told(16, SHARED) == []
+    assert told(49, Plan(tp=7, cp=7, dp=1)) == ["a micro-batch of 1 over 49 devices"]
+
+
+def test_nanotron_overlaps_tensor_parallelism_where_the_stack_does() -> None:
+    _, stack, target, plan = PROGRAMS["nanotron"]
+    job = job_of(stack, target)
+    for share, sequence, on in ((0.5, True, "true"), (0.0, True, "false"), (0.5, False, "false")):
+        priced = replace(job, stack=replace(job.stack, parameters={**job.stack.parameters, "tp_overlap": share}))
+        answer = Answer(status="optimal", job=priced, plan=replace(plan, sequence_parallel=sequence))
+        assert f"tp_linear_async_communication: {on}" in nanotron.nanotron_yaml(answer)
+
+
+def test_zero_stages_of_each_program() -> None:
+    """Of those that have others than the stack which prices them."""
+    assert {program.name: program.zero_stages for program in EVERY if program.zero_stages} == {
+        **{"verl": (1, 2, 3), "torchtune": (0, 2, 3), "litgpt": (0, 3), "GPT-NeoX": (0, 1, 2, 3)},
+        **{"nanotron": (0, 1), "picotron": (0,), "DeepSpeed": (0, 1, 2, 3)},
+    }

@@ -135,7 +135,8 @@ def test_what_breaks_a_limit_is_no_progress_of_a_search() -> None:
     point = Workshop(campaign=campaign(), planner=quick_planner).point(replace(kinds("h100")[0], gpus=4096))
     assert isinstance(point, Point)
     cheaper = replace(point, figures=replace(point.figures, time_to_train=point.figures.time_to_train / 2))
-    broken = replace(cheaper, excesses=(Excess(limit="racks", value=6.0, allowed=4.0),))
+    faster = replace(cheaper.figures, time_to_train=cheaper.figures.time_to_train / 2)
+    broken = replace(cheaper, figures=faster, excesses=(Excess(limit="racks", value=6.0, allowed=4.0),))
     before, progress, none = _trace([point, cheaper], [cheaper, broken], reference_point([point]))
     assert before < progress == none
 

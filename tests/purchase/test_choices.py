@@ -13,12 +13,13 @@ import pytest
 from optimizer.base.errors import InputError
 from optimizer.base.units import YEAR
 from optimizer.catalog.economics import default_price
+from optimizer.catalog.offers import PriceBook, quote
 from optimizer.catalog.usual_batch import usual_tokens
 from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
-from optimizer.purchase.as_json import purchase_json
+from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements
 from optimizer.purchase.charts import (
@@ -39,24 +40,26 @@ from optimizer.purchase.designs.inverse import best_by_kind, parities, rent_or_b
 from optimizer.purchase.designs.outer import STEPS
 from optimizer.purchase.designs.pareto import purchase
 from optimizer.purchase.designs.points import Excess, Point, Workshop, figures_in
-from optimizer.purchase.dossier import Dominance, Quote
+from optimizer.purchase.dossier import Dominance, Quote, _margin, _quote
 from optimizer.purchase.price.batch_size import critical_batch
 from optimizer.purchase.price.catalogue import (
     added_network,
     host_memory,
     idle_power,
     power_curve,
+    power_limit,
     price_row,
     purchase_price,
 )
 from optimizer.purchase.ranges import Range, own_price, own_range
-from optimizer.purchase.report import MOST_ROWS, purchase_report
+from optimizer.purchase.report import MOST_ROWS, _front, purchase_report
 from optimizer.purchase.staged import Delivery, by_kind, staged
 from optimizer.purchase.uncertainty import win_probability
-from optimizer.purchase.uncertainty.sensitivity import Swing, tornado
+from optimizer.purchase.uncertainty.sensitivity import Swing, repriced, tornado
 from optimizer.purchase.uncertainty.win_probability import (
     CHEAP,
     Decision,
+    DrawnErrors,
     OpenQuestion,
     WinProbability,
     _question,
@@ -67,6 +70,7 @@ from optimizer.purchase.uncertainty.win_probability import (
     spread,
 )
 from optimizer.purchase.units import FACTORS, days, dollars, megawatt_hours, megawatts, percent, quantity, tonnes
+from optimizer.purchase.words import summary
 from optimizer.reports.report import Table
 from tests.purchase.by_hand import DAY, MWH, by_hand, machine
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
@@ -157,6 +161,8 @@ def test_the_least_regret_on_the_front_is_advised_and_a_dearer_question_makes_a_
     assert least_regret(Decision(probabilities=chances, questions=(asked, dearer)), front) == (first, second)
     assert least_regret(Decision(probabilities=chances, questions=(dearer,)), (first,)) == (first, None)
     assert least_regret(Decision(probabilities=chances), ()) == (None, None)
+    even = tuple(replace(item, regret=0.5) if item.point is first else item for item in chances)
+    assert least_regret(Decision(probabilities=(even[0], even[2], replace(even[1], regret=0.9))), front)[1] is None
 
 
 def test_a_choice_is_the_cheapest_within_the_limits_at_the_value_that_is_asked_about() -> None:
@@ -255,7 +261,62 @@ def test_what_an_answer_is_worth_is_what_it_saves_on_average() -> None:
     assert (known.name, known.about, known.title) == ("rent", "H100", "the rent")
     assert known.worth == pytest.approx(5.0 / np.sqrt(2 * np.pi), rel=0.03)
     assert known.changes == pytest.approx(0.5, abs=0.01)
+    dearer = _question(("rent", "H100"), "the rent", error, costs + np.array([[0.0], [5.0]]))
+    assert dearer.changes == pytest.approx(0.2)  # in the two tenths whose means are below -1
     assert abs(unknown.worth) < 0.05
+
+
+def test_only_what_may_win_is_asked_about_and_errors_share_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = campaign(book=rented_at(h100=2.0 / 3600, b200=2.0 / 3600, mi300x=2.0 / 3600))
+    points = [machine(kind, question=question) for kind in ("h100", "b200", "mi300x")]
+    costs = {"h100": lambda rate: 100.0 / rate, "b200": lambda rate: 101.0 / rate, "mi300x": lambda rate: 900.0 / rate}
+
+    def outcomes(_: Campaign, point: Point, values: Any, draws: int) -> tuple[Any, Any]:
+        return costs[point.design.kind](values["mfu"]), np.ones(draws, dtype=bool)
+
+    monkeypatch.setattr(win_probability, "_outcomes", outcomes)
+    monkeypatch.setattr(win_probability, "alikeness", lambda predictions: np.eye(len(predictions)))
+    found = judged(question, points, draws=400)
+    asked = {(item.name, item.about) for item in found.questions}
+    assert {("mfu", points[0].design.title), ("mfu", points[1].design.title)} <= asked
+    assert not any(about == points[2].design.title for _, about in asked)
+    rows = DrawnErrors(5, np.random.default_rng(0), 0.5), dict[tuple[str, str], Any]()
+    win_probability._values(question, points[0], rows[0]("rate"), *rows)
+    about = points[0].design.title
+    assert {key for key in rows[1] if key[1]} == {("mfu", about), ("failure_rate", about)}  # the rent is quoted
+    assert ("critical_batch", "") in rows[1]
+    # What hardly matters is not asked about: of costs of 100 a ten-thousandth.
+    costs.update(h100=lambda rate: 100.0 + 0.001 * rate, b200=lambda rate: 100.0 + 0.001 * rate)
+    assert judged(question, points, draws=400).questions == ()
+    errors = DrawnErrors(5, np.random.default_rng(0), 0.36)
+    assert errors.partly("all", "own") == pytest.approx(0.6 * errors("all") + 0.8 * errors("own"))
+
+
+def test_a_factor_is_on_what_the_user_assumes() -> None:
+    """A rent of twice the list: twice as much again costs twice as much."""
+    twice = tuple(
+        replace(item, value=Range(low=2.0, mid=2.0, high=2.0), grade="user") if item.name == "rent" else item
+        for item in assumptions(False)
+    )
+    question = campaign(book=rented_at(h100=2.0 / 3600), assumptions=twice)
+    point = machine("h100", question=question)
+    assert break_even_factor(question, point, "rent", 2 * point.figures.cost) == pytest.approx(2.0)
+
+
+def test_power_price_and_tokens_of_a_design_by_hand() -> None:
+    """Shares of the host come on top of the GPU's; a price factor is on the machines and not on the network."""
+    asked = campaign(**BUYER)
+    point = machine("h100", question=asked)
+    design, limit = point.design, power_limit(point.design)
+    values = {**asked.scenario(design), "host_share": 0.5, "gpu_power": 0.9}
+    curve = power_curve(design, values)
+    assert (curve.limit, curve.host) == (pytest.approx(0.9 * limit), pytest.approx(0.5 * limit))
+    rack = kinds("mi300x")[0]
+    assert idle_power(rack, values) == pytest.approx(default_price("idle_share").value * power_limit(rack) * 1.5)
+    dear, usual = (ownership(asked, design, {**values, "capex": factor}, 64)[1] for factor in (3.0, 1.0))
+    assert dear - usual == pytest.approx(2 * 64 * purchase_price(asked, design)[0])
+    run = asked.runs[0]
+    assert point.figures.tokens == tokens_of(design, run, asked.scenario(design)["critical_batch"])
 
 
 def test_break_even_factors_are_where_the_cost_is_the_target() -> None:
@@ -320,11 +381,16 @@ def test_a_rent_at_parity_costs_what_the_best_other_machine_does() -> None:
     assert parities(replace(question, **BUYER), points) == ()
 
 
-def test_resale_writes_off_by_years_and_shares_the_loss_over_them() -> None:
-    question = campaign()
+@pytest.mark.parametrize("left", [0.0, 0.25])
+def test_resale_writes_off_by_years_and_shares_the_loss_over_them(left: float) -> None:
+    asked = tuple(
+        replace(item, value=Range(low=left, mid=left, high=left)) if item.name == "residual" else item
+        for item in assumptions(True)
+    )
+    question = campaign(assumptions=(*asked, *(item for item in assumptions(False) if item.name == "rent")))
     point = machine("h100", question=question)
     owned = rent_or_buy(question, point)
-    values = {item.name: item.value.mid for item in assumptions(True)}
+    values = {item.name: item.value.mid for item in asked}
     own, capex = ownership(question, point.design, values, 4096, point.on_host)
     assert capex == owned.capex
     found = resale(question, point)
@@ -590,6 +656,13 @@ def test_inputs_swing_by_their_own_ends_and_the_network_by_half_and_twice() -> N
     assert widths == sorted(widths, reverse=True)
     bandwidth = kinds("h100")[0].network_bandwidth
     assert (swings["nic"].low, swings["nic"].high) == (bandwidth / 2, 2 * bandwidth)
+    halved, doubled = (replace(point.design, nic=factor * bandwidth) for factor in (0.5, 2.0))
+    assert swings["nic"].results["time_to_train"] == pytest.approx(
+        tuple(
+            figures(question, design, repriced(question, design, point), question.scenario(design)).time_to_train
+            for design in (halved, doubled)
+        )
+    )
     assert not swings["nic"].uncertain
     assert rent.uncertain
 
@@ -601,6 +674,29 @@ def test_a_shortlist_has_eight_points_and_all_that_are_wanted() -> None:
     assert len(shortlist(points, points[:10], reference)) == 10
     assert shortlist(points[:3], [], reference) == tuple(points[:3])
     assert {id(point) for point in points[3:5]} <= {id(point) for point in shortlist(points, points[3:5], reference)}
+
+
+def test_a_point_dominates_by_its_worst_figure() -> None:
+    point = machine("h100", time_to_train=100.0, cost=4.0, energy=10.0)
+    for changes, margin in (
+        ({"time_to_train": 80.0, "cost": 3.0, "energy": 5.0}, 0.8),
+        ({"time_to_train": 50.0, "cost": 3.0, "energy": 5.0}, 0.75),
+        ({"time_to_train": 50.0, "cost": 2.0, "energy": 9.0}, 0.9),
+    ):
+        assert _margin(replace(point, figures=replace(point.figures, **changes)), point) == pytest.approx(margin)
+
+
+def test_what_is_advised_and_what_is_on_the_front_is_marked() -> None:
+    made = by_hand()
+    first = made.purchase.points[1]
+    (front,) = (block for section in _front(made) for block in section.blocks if isinstance(block, Table))
+    marked = [any(str(cell).endswith(" *") for cell in row) for row in front.rows]
+    assert marked == [point is made.advised for point in made.shown]
+    alone = replace(made, purchase=replace(made.purchase, front=(first,)))
+    header, *rows = (line.split(",") for line in purchase_csv(alone).splitlines())
+    place = header.index("front")
+    assert [row[place] for row in rows] == ["False", "True"]
+    assert len(summary(alone)) == len(summary(replace(alone, fastest=None))) + 1
 
 
 def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
@@ -615,6 +711,8 @@ def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
     (excess,) = nearest["excesses"]
     assert excess["limit"] == "deadline"
     assert (found["status"], found["front"], found["advised"]) == ("infeasible", [], None)
+    repaired = json.loads(purchase_json(replace(made, repairs=((7200.0, 4), (DAY, 9)))))
+    assert repaired["spares_by_repair"] == [{"repair_hours": 2.0, "nodes": 4}, {"repair_hours": 24.0, "nodes": 9}]
 
 
 def test_charts_are_as_high_as_a_page_shows_at_once() -> None:
@@ -707,3 +805,14 @@ def test_error_bars_reach_to_the_ends_of_a_range_and_are_none_without_one() -> N
     drawn = _spans([{COST.name: Range(low=1e6, mid=2e6, high=5e6)}, None], COST, "red")
     assert [size * COST.size for size in drawn["array"]] == [3e6, 0.0]
     assert [size * COST.size for size in drawn["arrayminus"]] == [1e6, 0.0]
+
+
+def test_a_quote_stands_beside_the_cheapest_and_the_dearest_other_rent() -> None:
+    def others(*rents: float) -> tuple[float, float] | None:
+        offers = [quote("h100", "on_demand", rent / 3600, row=f"{rent:g}") for rent in rents]
+        asked = campaign(book=PriceBook(offers=tuple(replace(each, grade="A") for each in offers), term="on_demand"))
+        found = _quote(asked, kinds("h100")[0]).others
+        return found and (round(3600 * found[0].value, 6), round(3600 * found[1].value, 6))
+
+    assert (others(3.0), others(3.0, 1.0), others(3.0, 1.0, 2.0)) == (None, (1.0, 3.0), (1.0, 3.0))
+    assert _quote(campaign(**BUYER), kinds("h100")[0]).others is None

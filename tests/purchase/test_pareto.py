@@ -22,6 +22,7 @@ from optimizer.purchase.designs.front import (
     smallest_excess,
     worst_excess,
 )
+from optimizer.purchase.designs.outer import explore
 from optimizer.purchase.designs.pareto import pareto
 from optimizer.purchase.designs.points import Point, Workshop
 from tests.purchase.campaigns import campaign, grid, kinds, no_plan, quick_planner
@@ -157,6 +158,13 @@ def test_an_unknown_variable_or_sampler_is_refused() -> None:
         pareto(campaign(), grid("h100"), planner=quick_planner, ranges={"colour": (1.0, 2.0)}, trials=2)
     with pytest.raises(InputError, match="unknown sampler"):
         pareto(campaign(), grid("h100"), planner=quick_planner, ranges={"nic": (1e9, 5e10)}, trials=2, sampler="luck")
+    workshop = Workshop(campaign=campaign(), planner=quick_planner)
+    for low, high, right in ((0.5, 0.9, True), (0.5, 0.5, True), (0.0, 0.5, False), (0.9, 0.5, False)):
+        if right:
+            assert explore(workshop, grid("h100"), {"power_cap": (low, high)}, trials=0) == ()
+        else:
+            with pytest.raises(InputError, match="must rise from above zero"):
+                explore(workshop, grid("h100"), {"power_cap": (low, high)}, trials=0)
 
 
 @pytest.mark.parametrize("text", ["", "a", "4:2", "0:8", "1:2:3:4", "8:16:0"])

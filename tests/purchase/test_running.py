@@ -101,6 +101,8 @@ def test_the_number_of_spares_that_pays_costs_least() -> None:
     assert point.figures.lot.used == 4096
     rows = standby(question, point)
     assert [item.spares for item in rows if item.pays] == [point.design.spares]
+    pays = point.design.spares
+    assert [item.spares for item in rows] == [0, pays // 2, pays, 2 * pays]
     assert [item.figures.waiting for item in rows] == sorted((item.figures.waiting for item in rows), reverse=True)
     # The provider's own cost nothing and are always there.
     assert one(campaign()).figures.cost < point.figures.cost
@@ -206,6 +208,10 @@ def test_a_delivery_by_hand() -> None:
     assert found.time_to_train == pytest.approx(70.5 * DAY)
     assert found.cost == pytest.approx(50.0 + 20.5 * 2.0)
     assert found.energy == pytest.approx(50 * DAY + 20.5 * DAY * 2)
+    late = [deliveries[0], Delivery(gpus=8, at=100 * DAY)]  # as the run ends
+    assert [(each.gpus, each.end) for each in course(runs, late, [slow, fast], restart=0.5 * DAY).stretches] == [
+        (8, 100 * DAY)
+    ]
 
 
 def test_jobs_on_one_purchase_keep_their_dates(tmp_path: Path) -> None:

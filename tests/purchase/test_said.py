@@ -465,6 +465,8 @@ def test_what_changed_is_told_beyond_half_a_percent() -> None:
     ]
     gone = changes(replace(made, advised=None), then, then["machines"])
     assert gone == ["The advice was 4,096 × H100; now it is none."]
+    nothing = then | {"advised": None}
+    assert changes(replace(made, advised=None), nothing, then["machines"]) == ["Nothing has changed."]
     asked = replace(made.purchase.campaign, buy=True)
     bought = replace(made, purchase=replace(made.purchase, campaign=asked))
     assert changes(bought, then, [row("h100", 3.0, 50e6, 0.5)]) == ["H100: price $3 (was $2)."]

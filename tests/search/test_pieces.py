@@ -21,12 +21,16 @@ from optimizer.constraints.rules.micro_batch import MicroBatch
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.pipeline.stages import DENSE as DENSE_LAYER
+from optimizer.objectives.pipeline.stages import EMBEDDING, HEAD
 from optimizer.objectives.step.flops import useful_flops
 from optimizer.search.check.rebuilding import as_far_as_known, is_cut_short
 from optimizer.search.infeasible.conflict import CUT_SHORT, _importance, conflict
 from optimizer.search.infeasible.nearest import FIRST, GROWTH, MOST, consistent, growing, multiples, narrowed
 from optimizer.search.lattice.knobs import Tuned, _better, columns
 from optimizer.search.lattice.oracle import fold
+from optimizer.search.layouts.bounds.step_floor import _forward_share
+from optimizer.search.layouts.solve import least_memory
 from optimizer.search.why.what_binds import Basin, Ring, Variation, _ring, basin, moved, variations
 from tests.search.jobs import DENSE, small_job
 
@@ -202,3 +206,43 @@ def test_values_are_narrowed_to_those_of_plans_but_for_micro_batches() -> None:
     values = {"tp": (1, 2, 4), "pp": (1, 2), "micro_batch": (1, 2, 4)}
     plans = [Plans.of([Plan(tp=2, micro_batch=2)]), Plans.of([Plan(tp=4, pp=2)])]
     assert narrowed(values, plans) == {"tp": (2, 4), "pp": (1, 2), "micro_batch": (1, 2, 4)}
+
+
+def test_a_forward_pass_counts_for_half_of_its_layers_at_most() -> None:
+    def costs(*times: tuple[float, float]) -> Any:
+        kinds = {
+            number: SimpleNamespace(forward=np.array([f]), backward=np.array([b]), seconds=np.array([f + b]))
+            for number, (f, b) in enumerate(times)
+        }
+        return type("Costs", (SimpleNamespace,), {"__len__": lambda self: 1})(by_kind=kinds)
+
+    cases = {((1.0, 3.0),): 0.25, ((1.0, 3.0), (2.0, 3.0)): 0.4, ((3.0, 1.0),): 0.5, ((0.0, 0.0),): 0.0}
+    for times, share in cases.items():
+        assert _forward_share(costs(*times)).tolist() == [share]
+
+
+@pytest.mark.parametrize(
+    ("pp", "layers", "usable", "ahead", "counts"),
+    [
+        (3, 5, 3, 0, (1, 3, 1)),  # the embedding and the head take two layers' room
+        (3, 6, 3, 0, None),
+        (3, 2, 3, 0, (1, 1, 0)),
+        (4, 1, 3, 0, None),  # no stage may be empty but for its ends
+        (4, 4, 3, 0, (1, 2, 1, 0)),  # the head alone on the last
+        (2, 2, 4, 0, (2, 0)),
+        (1, 1, 5, 0, (1,)),
+        (1, 2, 5, 0, None),
+    ],
+)
+def test_stages_are_filled_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, pp: int, layers: int, usable: float, ahead: int, counts: tuple[int, ...] | None
+) -> None:
+    weights = {DENSE_LAYER: 1.0, EMBEDDING: 2.0, HEAD: 2.0}
+    monkeypatch.setattr(least_memory, "recomputable", lambda problem: ())
+    monkeypatch.setattr(
+        least_memory,
+        "_reserved",
+        lambda problem, stage, here, some: sum(weights.get(kind, 0.0) * n for kind, n in here.items()),
+    )
+    problem: Any = SimpleNamespace(pp=pp, sequence=[(DENSE_LAYER, layers)], alike=False, usable=usable)
+    assert least_memory._filled(problem, [DENSE_LAYER] * layers, ahead, 0, empty=False) == counts

@@ -83,5 +83,5 @@ def flags_of(words: Sequence[Word]) -> list[Flag]:
                 joined=bool(equals),
             )
         )
-        place = max(after, place + 1)
+        place = after
     return flags

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from optimizer.frameworks.bash.flags import flat
-from optimizer.frameworks.bash.pieces import text_of
+from optimizer.frameworks.bash.pieces import Piece, text_of
 from optimizer.frameworks.bash.script import read_bash
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
@@ -95,3 +95,16 @@ def test_expansions_are_those_of_bash() -> None:
         *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))"),
     ]
     assert unlike(words, [f"run a{word}.z" for word in words]) == []
+
+
+def test_a_heredoc_is_read_into_a_variable_and_is_no_document() -> None:
+    text = "read -r -d '' FLAGS <<EOF\n--tp $N\nEOF\ncat > a.yaml <<EOF\nb: $N\nEOF\nrun $FLAGS"
+    found = read_bash(f"{SET}{text}".encode(), {})
+    assert [text_of(word) for word in flat(found.commands[-1].words)] == ["run", "--tp", "4"]
+    assert [document.target for document in found.documents] == ["a.yaml"]
+
+
+def test_a_quoted_word_lies_between_its_quotes() -> None:
+    for text, inner, sites in (('"--lr"', "--lr", ((11, 15),)), ("'a'", "a", ((11, 12),)), ("ab", "ab", ((10, 12),))):
+        ((piece,),) = flat([(Piece(text, ((10, 10 + len(text)),)),)])
+        assert (piece.text, piece.sites) == (inner, sites)

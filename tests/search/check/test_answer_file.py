@@ -129,3 +129,19 @@ def test_a_file_of_the_user_takes_the_place_of_a_name(document: dict[str, Any], 
     with pytest.raises(UnknownName, match="my-own"):
         read_answer(json.dumps(document))
     assert read_answer(json.dumps(document), model="gpt3").job.model.name == "gpt3"
+
+
+def test_values_at_their_ends_are_read_and_those_beyond_are_not(document: dict[str, Any]) -> None:
+    ends: list[tuple[str, str, Any, Any]] = [
+        *(("plan", "vpp", 4096, 4097), ("plan", "activation_offload", 100, 101), ("plan", "activation_offload", 0, -1)),
+        *(("plan", "tp", 1, 0), ("knobs", "offload", 1.0, 1.01), ("knobs", "offload", 0.0, -0.01)),
+        *(("limits", "oom_risk", 0.5, 0.51), ("limits", "bubble", 1.0, 1.01), ("search", "trials", 10_000, 10_001)),
+    ]
+    for part, name, right, wrong in ends:
+        for value, read in ((right, True), (wrong, False)):
+            changed = json.loads(json.dumps(document))
+            (changed["job"][part] if part == "limits" else changed[part])[name] = value
+            if read:
+                read_answer(json.dumps(changed))
+            else:
+                assert len(problems(changed)) == 1
