@@ -6,19 +6,25 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from maintain.docs.site import DOCS
 
 ROOT = Path(__file__).resolve().parents[1]
-TREES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for folder in ("optimizer", "maintain")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
 # Names that others gave: of libraries, of statistics; and keys of answers and of --fix, which users have in files.
 OTHERS = {"ModuleNotFoundError", "PackageNotFoundError", "held_out", "HeldOut", "prior_odds"}
 KEYS = {"band", "held_all", "overlap_exchange"}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module of the program, by its path."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in ("optimizer", "maintain")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
 
 
 def retired() -> dict[str, str]:
@@ -53,7 +59,7 @@ def test_no_identifier_has_a_retired_word() -> None:
     words = retired()
     wrong = [
         f"{path}:{line}: {name}: {word} is {words[word]}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name, line in identifiers(tree)
         if name not in OTHERS | KEYS
         for word in parts(name) & words.keys()
@@ -62,12 +68,12 @@ def test_no_identifier_has_a_retired_word() -> None:
 
 
 def test_no_file_is_named_by_a_retired_word() -> None:
-    assert not [path for path in TREES if parts(Path(path).stem) & retired().keys()]
+    assert not [path for path in trees() if parts(Path(path).stem) & retired().keys()]
 
 
 def test_no_two_classes_have_one_name() -> None:
     places = defaultdict(set)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].add(path)

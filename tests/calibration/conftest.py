@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import itertools
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from optimizer.calibration.predict import batches, predict
+from optimizer.calibration.predict import PlanBatch, batches, predict
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.job.stack import Features, Stack
 
@@ -56,29 +58,42 @@ def gpt_rows() -> Rows:
     ]
 
 
+@cache
+def gpt_plans() -> tuple[list[Run], list[PlanBatch]]:
+    """The runs of `gpt_rows`, and as they are priced."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = read_runs(write_csv(Path(folder) / "plans.csv", gpt_rows()), LAB)
+    return runs, batches(runs)
+
+
+def write_measured(
+    folder: Path,
+    parameters: Mapping[str, float],
+    noise: float = 0.0,
+    memory: bool = False,
+    seed: int = 0,
+    name: str = "runs.csv",
+) -> Path:
+    """A CSV whose times are the model's under `parameters`, times exp(noise); `memory` adds peaks and verdicts."""
+    rows, (runs, grouped) = gpt_rows(), gpt_plans()
+    priced = predict(grouped, len(runs), parameters)
+    wobble = np.exp(noise * np.random.default_rng(seed).standard_normal(len(rows)))
+    for place, (row, run) in enumerate(zip(rows, runs, strict=True)):
+        assert run.job is not None
+        usable = run.job.cluster.device.memory - parameters.get("context_memory", 2e9)
+        fits = bool(priced.reserved[place] <= usable) or not memory
+        row["step_time_s"] = f"{priced.step_time[place] * wobble[place]:.9g}" if fits else ""
+        row["status"] = "ok" if fits else "oom"
+        if memory and fits:
+            row["mem_gb"] = f"{priced.reserved[place] / 1e9:.9g}"
+            row["mem_kind"] = "torch reserved"
+    return write_csv(folder / name, rows)
+
+
 @pytest.fixture
 def measured(tmp_path: Path) -> Callable[..., Path]:
-    """A CSV whose times are the model's under `parameters`, times exp(noise); `memory` adds peaks and verdicts."""
-
-    def write(
-        parameters: Mapping[str, float], noise: float = 0.0, memory: bool = False, seed: int = 0, name: str = "runs.csv"
-    ) -> Path:
-        rows = gpt_rows()
-        runs = read_runs(write_csv(tmp_path / "plans.csv", rows), LAB)
-        priced = predict(batches(runs), len(runs), parameters)
-        wobble = np.exp(noise * np.random.default_rng(seed).standard_normal(len(rows)))
-        for place, (row, run) in enumerate(zip(rows, runs, strict=True)):
-            assert run.job is not None
-            usable = run.job.cluster.device.memory - parameters.get("context_memory", 2e9)
-            fits = bool(priced.reserved[place] <= usable) or not memory
-            row["step_time_s"] = f"{priced.step_time[place] * wobble[place]:.9g}" if fits else ""
-            row["status"] = "ok" if fits else "oom"
-            if memory and fits:
-                row["mem_gb"] = f"{priced.reserved[place] / 1e9:.9g}"
-                row["mem_kind"] = "torch reserved"
-        return write_csv(tmp_path / name, rows)
-
-    return write
+    """`write_measured` into a folder of the test."""
+    return partial(write_measured, tmp_path)
 
 
 @pytest.fixture
@@ -87,7 +102,12 @@ def lab() -> Stack:
     return LAB
 
 
+@pytest.fixture(scope="session")
+def _gpt_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    return read_runs(write_measured(tmp_path_factory.mktemp("gpt"), {}), LAB)
+
+
 @pytest.fixture
-def gpt_runs(measured: Callable[..., Path]) -> list[Run]:
+def gpt_runs(_gpt_runs: list[Run]) -> list[Run]:
     """Runs that the default parameters predict without error."""
-    return read_runs(measured({}), LAB)
+    return list(_gpt_runs)

@@ -39,12 +39,12 @@ def test_known_parameters_are_recovered(measured: Callable[..., Path], lab: Stac
 
 
 def test_a_few_wrong_rows_do_not_move_the_fit_and_are_named(measured: Callable[..., Path], lab: Stack) -> None:
-    runs = read_runs(measured(TRUTH, noise=0.01), lab)
-    bad = {3, 40, 65}
+    runs = read_runs(measured(TRUTH, noise=0.01), lab)[::2]
+    bad = {1, 20, 33}
     runs = [
         replace(run, step_time=(run.step_time or 1.0) * 3.0) if place in bad else run for place, run in enumerate(runs)
     ]
-    found = calibrate(runs, lab, evaluations=5)
+    found = calibrate(runs, lab, evaluations=4)
     assert {run.id for run, _ in found.suspects} == {runs[place].id for place in bad}
     assert found.stack["gemm_efficiency"] == pytest.approx(TRUTH["gemm_efficiency"], rel=0.05)
     assert all(z < -4 for _, z in found.suspects)  # predicted far below what these rows say

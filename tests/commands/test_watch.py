@@ -18,7 +18,7 @@ from tests.diagnose import written
 SCRIPT = "examples/llama3-8b.sh"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def expected() -> Reference:
     return script_reference([SCRIPT], {}, [])
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 
+import pytest
+
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
-from optimizer.improve.edits import Improvement
-from optimizer.improve.writable import improve_files
+from optimizer.improve import writable
+from optimizer.improve.edits import Improvement, improve
 from tests.frameworks import launches, test_public_forms
 from tests.frameworks.launches import SAMPLES
 from tests.improve.mistakes import MISTAKES
@@ -47,8 +49,21 @@ def read(name: str, files: Sequence[File]) -> tuple[Source, LaunchAsRead]:
     return source, launch_as_read(source.launch, controls, name)
 
 
+_IMPROVED: dict[tuple[int, bool], tuple[LaunchAsRead, Improvement]] = {}
+
+
+def improve_once(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
+    """`improve`, which keeps what it has answered about one question."""
+    key = (id(question), flex_batch)
+    if key not in _IMPROVED:
+        _IMPROVED[key] = question, improve(question, flex_batch=flex_batch)
+    return _IMPROVED[key][1]
+
+
 @cache
 def improved(name: str) -> tuple[Source, LaunchAsRead, Improvement]:
     """A launch as it is read, and what improves it."""
     source, question = read(name, FILES[name])
-    return source, question, improve_files(question, source)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writable, "improve", improve_once)
+        return source, question, writable.improve_files(question, source)

@@ -12,10 +12,11 @@ from tests.improve.mistakes import MISTAKES, ROOM
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_is_the_first_edit(mistake: str) -> None:
     _, cluster, expected = MISTAKES[mistake]
-    found = improved(mistake)[2]
     if room := ROOM.get(mistake):
         launch = read_launch(FILES[mistake]).launch
         found = improve(launch_as_read(launch, Controls(cluster=cluster, hbm=room), "train.sh"))
+    else:
+        found = improved(mistake)[2]
     assert found.edits
     first = found.edits[0]
     assert expected in first.names

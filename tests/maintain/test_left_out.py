@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -32,9 +33,13 @@ from tests.measured import published_runs
 RUNS = [run for name in ("megatron-2021", "mlperf-tuned") for run in published_runs(name)]
 
 
+BELIEVED = cache(lambda: believed(RUNS, TIME))
+PARTS = cache(lambda: list(left_out(usable(RUNS, TIME), TIME)))
+
+
 def test_every_run_is_left_out_in_every_way() -> None:
     runs = usable(RUNS, TIME)
-    parts = list(left_out(runs, TIME))
+    parts = PARTS()
     for by in (*WHOLES, STACK):
         places = np.concatenate([part.places for part in parts if part.by == by])
         assert sorted(places.tolist()) == list(range(len(runs)))
@@ -44,7 +49,7 @@ def test_every_run_is_left_out_in_every_way() -> None:
 
 def test_runs_that_are_left_out_are_met() -> None:
     """A fit without the tables of a run predicts it, of two stacks with three tables or more each."""
-    by_model = [part for part in left_out(usable(RUNS, TIME), TIME) if part.by == "model"]
+    by_model = [part for part in PARTS() if part.by == "model"]
     for stack, most in (("megatron-2021", 0.06), ("mlperf-tuned", 0.15)):
         errors = np.concatenate([part.own for part in by_model if part.name.startswith(stack)])
         assert np.median(np.abs(errors)) < most
@@ -52,7 +57,7 @@ def test_runs_that_are_left_out_are_met() -> None:
 
 def test_a_forecast_is_the_posterior_of_the_other_runs() -> None:
     """The formula of blocks against conditioning on the rest, with the noise that all runs together give."""
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
     alike, part = likeness(TIME), next(part for part in parts if part.by == CELL and len(part.places) > 1)
     found = next(iter(forecasts(alike, places, errors, [part])))
     noise = np.sqrt(Posterior.given(alike, places, errors, np.zeros(len(errors))).noise)
@@ -67,7 +72,7 @@ def test_a_forecast_is_the_posterior_of_the_other_runs() -> None:
 
 def test_a_run_that_is_given_tells_the_rest_of_its_cell() -> None:
     """What the first run errs is what the others are then believed to, and they are surer."""
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
     part = max((part for part in parts if part.by == CELL), key=lambda part: len(part.places))
     found = next(iter(forecasts(likeness(TIME), places, errors, [part])))
     mean, spread = found.given([0])
@@ -76,7 +81,7 @@ def test_a_run_that_is_given_tells_the_rest_of_its_cell() -> None:
 
 
 def test_intervals_of_published_runs_cover_them() -> None:
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
     rows = coverages(forecasts(likeness(TIME), places, errors, parts))
     of = {by: [row for row in rows if row.by == by] for by in ("model", "1 of them given")}
     assert np.mean([row.covered for row in of["model"]]) > 0.8
@@ -84,7 +89,7 @@ def test_intervals_of_published_runs_cover_them() -> None:
 
 
 def test_software_that_errs_more_than_others_has_a_larger_scale() -> None:
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
     quiet = scales(likeness(TIME), places, errors, parts)
     louder = [replace(part, errors=5 * part.errors) for part in parts]
     loud = scales(likeness(TIME), places, 5 * errors, louder)
@@ -97,7 +102,7 @@ def test_a_sample_keeps_a_few_of_each_kind() -> None:
 
 def test_runs_left_out_are_as_far_as_an_answer_says() -> None:
     """Whole stacks have nothing near; a device's generation left out is another one, where others are left."""
-    parts = list(left_out(usable(RUNS, TIME), TIME))
+    parts = PARTS()
     for part in parts:
         assert len(part.distances) == len(part.places)
         if part.by == STACK:
@@ -110,7 +115,7 @@ def test_runs_left_out_are_as_far_as_an_answer_says() -> None:
 
 def test_software_whose_runs_lie_apart_has_more_noise() -> None:
     """Errors of one software that are scattered by hand raise its noise alone, and nothing lowers it below 1."""
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
     cell = max((part for part in parts if part.by == CELL), key=lambda part: len(part.places))
     scattered = errors.copy()
     scattered[cell.places] += 0.4 * (-1.0) ** np.arange(len(cell.places))
@@ -125,7 +130,7 @@ def test_software_whose_runs_lie_apart_has_more_noise() -> None:
 
 def test_levels_hold_what_was_left_out() -> None:
     """Deviations that are far too small are widened, far too large ones narrowed."""
-    _, places, errors, parts = believed(RUNS, TIME)
+    _, places, errors, parts = BELIEVED()
 
     def width(factor: float) -> float:
         alike = likeness(TIME)

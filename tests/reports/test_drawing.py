@@ -1,6 +1,7 @@
 """Charts drawn without a program: what is drawn where, nothing outside, and reports that are the same shell."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,24 @@ def test_a_report_says_its_conclusion_before_anything_is_drawn() -> None:
     assert order == sorted(order)
 
 
+@pytest.fixture(scope="module")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page that the command of a study writes, written once."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def page(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            done = CliRunner().invoke(cli, [*STUDIES[name], "--html", str(path)], prog_name="optimize")
+            assert done.exit_code == 0, done.output
+        return path
+
+    return page
+
+
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_report_is_the_same_shell_and_small(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    done = CliRunner().invoke(cli, [*STUDIES[name], "--html", str(path)], prog_name="optimize")
-    assert done.exit_code == 0, done.output
-    page = path.read_text(encoding="utf-8")
+def test_every_report_is_the_same_shell_and_small(name: str, page_of: Callable[[str], Path]) -> None:
+    page = page_of(name).read_text(encoding="utf-8")
     assert len(page) < 400_000
     assert "<script" not in page
     assert page.count("<h1>") == 1
@@ -110,12 +123,8 @@ def test_every_report_is_the_same_shell_and_small(name: str, tmp_path: Path) -> 
     assert page.count("<table>") >= charts
 
 
-def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(tmp_path: Path, browser: Any) -> None:
-    paths = []
-    for name in ("plan", "validate", "timeline"):
-        paths.append(tmp_path / f"{name}.html")
-        done = CliRunner().invoke(cli, [*STUDIES[name], "--html", str(paths[-1])], prog_name="optimize")
-        assert done.exit_code == 0, done.output
+def test_reports_are_cut_nowhere_on_a_phone_or_on_paper(page_of: Callable[[str], Path], browser: Any) -> None:
+    paths = [page_of(name) for name in ("plan", "validate", "timeline")]
     for width, media in ((420, "screen"), (688, "print")):  # A4 between margins of 14 mm
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.emulate_media(media=media)
