@@ -12,7 +12,7 @@ from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
-from optimizer.frameworks.config.file import RESOLVERS, _interpolated
+from optimizer.frameworks.config.file import RESOLVERS, ConfigFile, _interpolated
 from optimizer.frameworks.config.toml_edit import toml_changed
 from optimizer.frameworks.litgpt.log import steps_of
 from optimizer.frameworks.log_line import LogLine
@@ -20,7 +20,9 @@ from optimizer.frameworks.machines import batch_options
 from optimizer.frameworks.megatron.kubernetes import dns_name
 from optimizer.frameworks.mlperf.log import in_steps, read
 from optimizer.frameworks.shape import _with_own, filled
+from optimizer.frameworks.torchtitan.config import clash
 from optimizer.frameworks.torchtune.export import FILES
+from optimizer.frameworks.tuning.program import adapters
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.step.price import price
@@ -178,3 +180,26 @@ def test_steps_of_litgpt_that_are_printed_seldom_take_as_many_micro_batches_as_e
 )
 def test_what_a_reference_stands_for(body: str, value: object) -> None:
     assert _interpolated(body, {"b": 7, "a.b": 8}, "a.c", {}, 0) == value
+
+
+def test_a_text_that_is_not_of_its_format_is_no_whole_file() -> None:
+    assert [ConfigFile("a.toml", text, "toml").whole for text in (TOML, "top = ")] == [True, False]
+
+
+def test_adapters_are_scaled_by_twice_their_rank(gpt3_job: Job) -> None:
+    assert adapters(replace(gpt3_job, train="lora:16"), "r", target_modules="all-linear") == {
+        "r": 16,
+        "lora_alpha": 32,
+        "lora_dropout": 0.0,
+        "target_modules": "all-linear",
+    }
+    assert adapters(gpt3_job, "r", target_modules="all-linear") == {}
+
+
+def test_a_sharding_degree_that_is_no_number_of_ranks_is_what_others_leave() -> None:
+    degrees = {"data_parallel_replicate_degree": 4, "tensor_parallel_degree": 2}
+    for shard, clashes in ((0, True), (-1, True), (1, True), (2, False)):
+        values = {
+            f"parallelism.{key}": value for key, value in (degrees | {"data_parallel_shard_degree": shard}).items()
+        }
+        assert bool(clash(values, 8)) is clashes
