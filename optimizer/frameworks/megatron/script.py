@@ -136,7 +136,8 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
 
 
 def note_sources(launch: Launch, reading: ScriptRun) -> None:
-    """Note the files that a script sources: read, or missing."""
+    """Note the files that a script sources, read or missing, and which turn of a loop counts."""
+    launch.assumed += reading.guesses
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
         launch.ignore(f"source {path}".strip())
@@ -169,7 +170,6 @@ def bash_launch(
     if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
         raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
-    launch.assumed += [f"{guess}" for guess in reading.guesses]
     note_sources(launch, reading)
     options = step_options((*command.starter, *command.texts), options)
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
