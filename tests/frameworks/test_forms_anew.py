@@ -243,3 +243,40 @@ def test_an_evaluation_is_no_training() -> None:
     with pytest.raises(InvalidFile, match="no command that trains"):
         asked({"run.sh": text}, gpus=8)
     assert asked({"run.sh": text.replace("test_orbax_eval", "train_and_eval")}, gpus=8).launch.program == "MaxText"
+
+
+@pytest.mark.parametrize("flag", ["--skip-train", "--inference", "--eval-only true", "--train-iters 0"])
+def test_a_command_that_evaluates_alone_is_refused(flag: str) -> None:
+    text = SCRIPT.format(program="pretrain_gpt.py", more=f"{flag} --swiglu")
+    with pytest.raises(InvalidFile, match=f"{flag.removesuffix(' true')}: it trains nothing"):
+        asked({"run.sh": text})
+    trains = SCRIPT.format(program="pretrain_gpt.py", more="--train-iters 100")
+    assert asked({"run.sh": f"{trains}\n{text}"}).launch.program == "Megatron-LM"
+
+
+def test_flags_that_no_megatron_has_are_told() -> None:
+    more = "--use-dpp --workload 8 --outer-optimizer sgd --tensorboard-dir logs"
+    launch = asked({"run.sh": SCRIPT.format(program="pretrain_gpt.py", more=more)}).launch
+    assert "no Megatron has --use-dpp, --workload: taken to cost nothing" in launch.assumed
+    assert launch.unpriced == ["--outer-optimizer sgd"]
+
+
+def test_ranks_of_trls_older_words() -> None:
+    text = f"{ADAPTED} --peft_lora_r 8"
+    launch = asked({"run.sh": text}).launch
+    assert launch.settings["train"] == "lora:8:q+v"
+    assert "adapters on q and v, PEFT's default: no key says on what" in launch.assumed
+
+
+@pytest.mark.parametrize(
+    ("command", "train"),
+    [
+        ("swift sft --model Qwen/Qwen3-8B --train_type lora", "lora:8"),
+        (f"{ADAPTED} --lora_target_modules all-linear", "lora:16"),
+        ("accelerate launch train.py --stage sft --finetuning_type lora --model_name_or_path Qwen/Qwen3-8B", "lora:8"),
+    ],
+)
+def test_ranks_that_no_key_gives_are_each_programs_own(command: str, train: str) -> None:
+    launch = asked({"run.sh": f"{command} --per_device_train_batch_size 1 --bf16 true"}, gpus=8).launch
+    assert launch.settings["train"] == train
+    assert any(text.startswith(f"adapters of rank {train[5:]}, its program's default") for text in launch.assumed)
