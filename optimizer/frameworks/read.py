@@ -35,6 +35,7 @@ from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
     bash_launch,
+    evaluation,
     note_asked_device,
     note_sources,
     read_script,
@@ -255,6 +256,8 @@ def _script_launch(
 ) -> Source:
     """The launch of a script: of Megatron's flags, or of configs that lie where its command says."""
     trains = training_command(reading)
+    if trains is None and not configs and (flag := evaluation(reading)):
+        raise InvalidFile(script.name, [f"{flag}: it trains nothing"])
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says

@@ -302,3 +302,23 @@ def test_two_processes_that_append_to_one_file_are_no_restarts(tmp_path: Path) -
 def test_a_slow_step_before_an_excerpt_is_not_in_its_steps(tmp_path: Path) -> None:
     rows = [bar(281 + place, 873, 1536 + 4.25 * place, mean) for place, mean in enumerate((5.35, 5.02, 4.79, 4.62))]
     assert first(write(tmp_path / "a.log", rows))["step_time_s"] == pytest.approx(4.25, rel=0.01)
+
+
+def test_steps_of_deepspeeds_pipeline_are_read_where_no_program_prints_its_own(tmp_path: Path) -> None:
+    rows = [
+        f"steps: {place + 1} loss: 10.7576 iter time (s): {each:.3f} samples/sec: 2.4"
+        for place, each in enumerate(times())
+    ]
+    (found,) = runs(write(tmp_path / "node0.log", rows))
+    assert found["program"] == "DeepSpeed's steps"
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.006)
+
+
+def test_sequences_that_mlperf_calls_steps_are_counted(tmp_path: Path) -> None:
+    stats = '"key": "tracked_stats", "value": {{"reduced_train_loss": 7.7}}, "metadata": {{"step": {}.0}}'
+    row = ':::MLLOG {{"time_ms": {}, ' + stats + "}}"
+    size = ':::MLLOG {"time_ms": 0, "key": "global_batch_size", "value": 896, "metadata": {}}'
+    rows = [size, *(row.format(1000 + 19_300 * place, 896 * place) for place in range(1, 31))]
+    (found,) = runs(write(tmp_path / "result_1.txt", rows))
+    assert (found["program"], found["last_step"]) == ("MLPerf", 30)
+    assert found["step_time_s"] == pytest.approx(19.3)

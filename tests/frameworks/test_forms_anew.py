@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.read import File, read_launch
@@ -173,3 +174,109 @@ def test_a_pipeline_that_is_added_gets_the_schedule_of_the_edit() -> None:
     written, again = edited(text, "llama3.toml", 8, change, {})
     assert 'pipeline_parallel_schedule = "1F1B"' in written
     assert (again.plan.pp, again.plan.vpp) == (2, 1)
+
+
+ROLLED_OUT = "--model_name_or_path Qwen/Qwen3-0.6B --per_device_train_batch_size 1 --beta 0.01 --gradient_checkpointing"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"uv run python open_instruct/grpo_fast.py {ROLLED_OUT}",
+        f"torchrun --nproc_per_node 8 train.py {ROLLED_OUT} --num_samples_per_prompt_rollout 4",
+        f"torchrun --nproc_per_node 8 train.py {ROLLED_OUT} --vllm_gpu_memory_utilization 0.3",
+    ],
+)
+def test_a_beta_beside_rollouts_is_no_preference(command: str) -> None:
+    with pytest.raises(InvalidFile, match="reinforcement learning"):
+        asked({"run.sh": command}, gpus=8)
+
+
+def test_a_program_that_supports_something_is_no_ppo() -> None:
+    text = (
+        "torchrun --nproc_per_node 8 src/support.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1"
+    )
+    assert asked({"run.sh": text}).launch.program == "DeepSpeed"
+
+
+def test_a_config_of_one_of_many_programs_without_a_model_is_not_axolotls() -> None:
+    text = "base_model: null\nmicro_batch_size: 16\nfull_shard: true\nbf16: true\n"
+    with pytest.raises(InvalidFile, match="no launch that is known"):
+        asked({"specifications.yaml": text}, gpus=8, model="llama2-7b")
+
+
+def test_axes_of_maxtext_leave_the_number_of_devices_open() -> None:
+    run = "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama3.1-405b per_device_batch_size=0.25"
+    with pytest.raises(InvalidFile, match="the number of GPUs is not told"):
+        asked({"run.sh": f"{run} ici_tensor_parallelism=4"})
+    plan = asked({"run.sh": f"{run} ici_tensor_parallelism=4"}, gpus=64).plan
+    assert (plan.tp, plan.dp, plan.zero_stage) == (4, 16, 3)
+
+
+TUNED = (
+    "accelerate launch {more} --num_processes 8 src/train_bash.py --stage sft --finetuning_type lora --lora_rank $RANK"
+    " --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 1 --bf16\n"
+)
+
+
+def test_the_turn_of_a_loop_that_counts_is_told_of_every_program() -> None:
+    launch = asked({"run.sh": f"for RANK in 64 128 256; do\n{TUNED.format(more='')}done\n"}).launch
+    assert launch.settings["train"] == "lora:64"
+    assert "RANK = 64, the first turn of its loop" in launch.assumed
+
+
+def test_sequences_of_llama_factory_are_as_long_as_it_cuts_them() -> None:
+    found = asked({"run.sh": f"RANK=8\n{TUNED.format(more='')}"})
+    assert found.job.seq_len == 2048
+    assert "sequences of 2,048 tokens, LLaMA-Factory's default (--seq-len)" in found.launch.assumed
+
+
+def test_a_config_that_is_not_there_is_told_with_a_slash_behind_it() -> None:
+    found = asked({"run.sh": f"RANK=8\n{TUNED.format(more='--config_file /work/ddp.yaml/')}"})
+    assert "/work/ddp.yaml, which was not read" in found.launch.unpriced
+
+
+def test_an_evaluation_is_no_training() -> None:
+    text = (
+        "python3 -u scripts/test_orbax_eval.py MaxText/configs/base.yml model_name=llama3.1-8b per_device_batch_size=1"
+    )
+    with pytest.raises(InvalidFile, match="no command that trains"):
+        asked({"run.sh": text}, gpus=8)
+    assert asked({"run.sh": text.replace("test_orbax_eval", "train_and_eval")}, gpus=8).launch.program == "MaxText"
+
+
+@pytest.mark.parametrize("flag", ["--skip-train", "--inference", "--eval-only true", "--train-iters 0"])
+def test_a_command_that_evaluates_alone_is_refused(flag: str) -> None:
+    text = SCRIPT.format(program="pretrain_gpt.py", more=f"{flag} --swiglu")
+    with pytest.raises(InvalidFile, match=f"{flag.removesuffix(' true')}: it trains nothing"):
+        asked({"run.sh": text})
+    trains = SCRIPT.format(program="pretrain_gpt.py", more="--train-iters 100")
+    assert asked({"run.sh": f"{trains}\n{text}"}).launch.program == "Megatron-LM"
+
+
+def test_flags_that_no_megatron_has_are_told() -> None:
+    more = "--use-dpp --workload 8 --outer-optimizer sgd --tensorboard-dir logs"
+    launch = asked({"run.sh": SCRIPT.format(program="pretrain_gpt.py", more=more)}).launch
+    assert "no Megatron has --use-dpp, --workload: taken to cost nothing" in launch.assumed
+    assert launch.unpriced == ["--outer-optimizer sgd"]
+
+
+def test_ranks_of_trls_older_words() -> None:
+    text = f"{ADAPTED} --peft_lora_r 8"
+    launch = asked({"run.sh": text}).launch
+    assert launch.settings["train"] == "lora:8:q+v"
+    assert "adapters on q and v, PEFT's default: no key says on what" in launch.assumed
+
+
+@pytest.mark.parametrize(
+    ("command", "train"),
+    [
+        ("swift sft --model Qwen/Qwen3-8B --train_type lora", "lora:8"),
+        (f"{ADAPTED} --lora_target_modules all-linear", "lora:16"),
+        ("accelerate launch train.py --stage sft --finetuning_type lora --model_name_or_path Qwen/Qwen3-8B", "lora:8"),
+    ],
+)
+def test_ranks_that_no_key_gives_are_each_programs_own(command: str, train: str) -> None:
+    launch = asked({"run.sh": f"{command} --per_device_train_batch_size 1 --bf16 true"}, gpus=8).launch
+    assert launch.settings["train"] == train
+    assert any(text.startswith(f"adapters of rank {train[5:]}, its program's default") for text in launch.assumed)

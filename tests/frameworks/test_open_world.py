@@ -248,16 +248,16 @@ def test_weights_in_fp32_are_those_of_the_program(more: str, zero: str, state: t
         ("finetuning_type: lora\nlora_rank: 8\nlora_target: all\n", ("lora:8", "", "adamw-fused")),
         (
             "finetuning_type: lora\nquantization_bit: 4\noptim: paged_adamw_8bit\n",
-            ("qlora:16", "nf4", "paged-adamw-8bit"),
+            ("qlora:8", "nf4", "paged-adamw-8bit"),
         ),
         (
             "adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_target_modules: [q_proj, v_proj]\n",
             ("qlora:32:q_proj+v_proj", "nf4", ""),
         ),
         ("adapter: lora\nload_in_8bit: true\nlora_target_linear: true\n", ("qlora:16", "int8", "")),
-        ("finetuning_type: lora\nuse_dora: true\n", ("dora:16", "", "adamw-fused")),
-        ("use_peft: true\noptim: adamw_torch\n", ("lora:16", "", "")),
-        ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16", "", "adamw-fused")),
+        ("finetuning_type: lora\nuse_dora: true\n", ("dora:8", "", "adamw-fused")),
+        ("use_peft: true\noptim: adamw_torch\n", ("lora:16:q+v", "", "")),
+        ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16:q+v", "", "adamw-fused")),
         ("finetuning_type: full\noptimizer: muon\n", ("full", "", "muon")),
         (
             "finetuning_type: freeze\nfreeze_trainable_layers: 4\nfreeze_extra_modules: lm_head\n",
@@ -358,7 +358,7 @@ def test_the_trainers_flags_count_beside_a_launchers_config(tmp_path: Path) -> N
     path.write_text(f"accelerate launch --config_file acc.yaml sft.py {run} --use_peft --lora_r 8\n")
     launch = read_launch(read_files([str(path)])).launch
     said = {name: launch.settings[name] for name in ("model", "micro_batch", "seq_len", "train", "zero_stage")}
-    assert said == {"model": "llama3-8b", "micro_batch": 2, "seq_len": 2048, "train": "lora:8", "zero_stage": 2}
+    assert said == {"model": "llama3-8b", "micro_batch": 2, "seq_len": 2048, "train": "lora:8:q+v", "zero_stage": 2}
 
 
 @pytest.mark.parametrize("command", ["megatron rlhf --model Qwen/Qwen3-8B", "swift infer --model Qwen/Qwen3-8B"])
@@ -370,10 +370,10 @@ def test_commands_of_ms_swift_that_train_otherwise_are_refused_by_name(command: 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("swift sft", {"train": "lora:16", "zero_stage": 0, "recompute": "full", "nodes": 1}),
+        ("swift sft", {"train": "lora:8", "zero_stage": 0, "recompute": "full", "nodes": 1}),
         ("swift pt --lora_rank 4", {"zero_stage": 0, "recompute": "full"}),
         ("swift sft --tuner_type full --deepspeed zero3_offload", {"zero_stage": 3, "offload": 1.0}),
-        ("swift rlhf --rlhf_type orpo", {"train": "lora:16", "loss": "orpo", "micro_batch": 2}),
+        ("swift rlhf --rlhf_type orpo", {"train": "lora:8", "loss": "orpo", "micro_batch": 2}),
         ("swift rlhf --rlhf_type kto --tuner_type full", {"loss": "kto", "micro_batch": 1}),
         (
             "swift sft --train_type lora --quant_bits 4 --gradient_checkpointing false",
@@ -386,7 +386,7 @@ def test_ms_swift_by_flag(command: str, said: dict[str, Any]) -> None:
     settings = question({"run.sh": f"NPROC_PER_NODE=4 {command} {flags}\n"}).settings
     assert settings["gpus"] == 4
     assert {name: settings[name] for name in said if name != "nodes"} == {n: v for n, v in said.items() if n != "nodes"}
-    assert "train" in said or settings.get("train", "full") != "lora:16"
+    assert "train" in said or settings.get("train", "full") != "lora:8"
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.maxtext import config as maxtext
 from optimizer.frameworks.torchtitan import config as torchtitan
+from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 
 P, T, OLD = "parallelism.", "training.", "experimental."
 SHARD, REPLICATE = f"{P}data_parallel_shard_degree", f"{P}data_parallel_replicate_degree"
@@ -74,6 +77,7 @@ def titan(values: dict[str, Any], gpus: int | None = 8, text: str = "") -> Launc
         ({**SIZES, "compile.enable": True}, 8, {"compiled": True}),
         ({**SIZES, f"{P}enable_async_tensor_parallel": True}, 8, {"tp_overlap": True}),
         ({**SIZES, "model.converters": ["float8"]}, 8, {"dtype": "fp8"}),
+        ({**SIZES, "model.converters": "float8"}, 8, {"dtype": "fp8"}),  # as releases of early 2025 took it
         ({**SIZES, f"{T}mixed_precision_reduce": "bfloat16"}, 8, {"grad_bytes": 2}),
         ({**SIZES, f"{T}dtype": "bfloat16"}, 8, {"optimizer_bytes": 4, "grad_bytes": 2}),
         ({**SIZES, f"{T}steps": 100}, 8, {"tokens": 100 * 16 * 4096}),
@@ -90,13 +94,32 @@ def test_torchtitan_by_key(values: dict[str, Any], gpus: int, said: dict[str, An
     assert (launch.problems, launch.unpriced, launch.unsearched, launch.ignored) == ([], [], [], [])
 
 
+def test_layers_that_torchtitan_recomputes_whole_are_told_and_a_patch_asks_for_operations() -> None:
+    option, mode = "activation_checkpoint.selective_ac_option", "activation_checkpoint.mode"
+    unsaid, whole, by_operation = (titan({**SIZES, **each}) for each in ({}, {option: "2"}, {option: "op"}))
+    assert unsaid.assumed == [f"{option} 2 by default: priced as op"]
+    assert (whole.unpriced, whole.assumed) == ([f"{option} 2: priced as op"], [])
+    assert (by_operation.unpriced, by_operation.assumed) == ([], [])
+    job = Job(
+        model=load_model("llama3-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("torchtitan-2025"),
+        gpus=8,
+        seq_len=4096,
+        global_batch=16,
+    )
+    before, after = Plan(dp=8, micro_batch=2, recompute="full"), Plan(dp=8, micro_batch=2, recompute="selective")
+    edits = [torchtitan.write({**SIZES, mode: "full", **each}, job, before, after, {}) for each in ({}, {option: "op"})]
+    assert [edit.get(option) for edit in edits] == ["op", None]
+
+
 def test_gpus_of_torchtitan_are_those_of_its_degrees_or_of_a_comment() -> None:
     by_degrees = titan({**SIZES, SHARD: 4, REPLICATE: 2, TP: 2}, None).settings
     assert (by_degrees["dp"], by_degrees["shard"], by_degrees["global_batch"]) == (8, 4, 16)
     assert "gpus" not in by_degrees
     counted = titan(SIZES, None, "# for 64 H100 GPUs\nmodel = 8 GPUs\n")
     assert (counted.settings["gpus"], counted.settings["global_batch"]) == (64, 128)
-    assert counted.assumed == ["64 GPUs, as a comment says (--gpus)"]
+    assert counted.assumed[0] == "64 GPUs, as a comment says (--gpus)"
     assert "gpus" not in titan(SIZES, None, "model = 8 GPUs\n").settings
     wrong = titan({**SIZES, SHARD: 4, TP: 2}, 16)
     assert wrong.problems == [f"{SHARD} and the degrees beside it are of 8 GPUs (--gpus 8)"]

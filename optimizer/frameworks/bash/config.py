@@ -28,7 +28,7 @@ ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
 PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
 CONFIGS = re.compile(
-    r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))$"
+    r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))/?$"
 )
 # Flags and keys whose files are no configs.
 DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
@@ -55,7 +55,7 @@ TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
     r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
-    r"\w*\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
+    r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 

@@ -35,6 +35,14 @@ NAMELESS = ("orpo", "simpo", "kto")  # losses that no key may tell
 TRAINER = "trl"  # the one that a command names
 OBJECTIVE = (TRAINER, *(key for keys in OBJECTIVES.values() for key in keys), LOSS_TYPE)
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
+# Adapters where no key says more, by the key of the method: ranks of ms-swift, LLaMA-Factory and Megatron-Bridge.
+# Source: the files in methods.toml; huggingface/peft, src/peft/utils/constants.py
+# (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING).
+RANKS: Mapping[str, int] = {
+    **dict.fromkeys(("tuner_type", "train_type", "sft_type", "finetuning_type"), 8),
+    "peft._target_": 32,
+}
+PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
@@ -157,7 +165,13 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         train, frozen = tower, TOWER[at["method"]]
     elif method != FULL:
         targets = _targets(stated)
-        train = f"{method}:{stated.get('rank', RANK)}" + (f":{targets}" if targets else "")
+        if not targets and at["peft"] in PEFT and not at["targets"]:
+            targets = PEFT_TARGETS
+            launch.assumed.append("adapters on q and v, PEFT's default: no key says on what")
+        rank = stated.get("rank", RANKS.get(at["method"], RANK))
+        if not at["rank"]:
+            launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")
+        train = f"{method}:{rank}" + (f":{targets}" if targets else "")
         frozen = tuple(key for key in TOWER.get(at["method"], ()) if values.get(key) is True)
     try:
         method_of(train, base)

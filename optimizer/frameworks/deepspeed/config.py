@@ -61,6 +61,7 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+CUTOFF = 2048  # cutoff_len of its src/llamafactory/hparams/data_args.py
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 UNSLOTH = "unsloth"  # what starts its own program
@@ -111,10 +112,10 @@ def recognised(values: Values) -> bool:
         "distributed_type",
         "zero_optimization",
         BATCH,
-        AXOLOTL[0],
         UNSLOTH,
     )
-    return any(path in values for path in marks if path not in AXOLOTL[1:])
+    own = (path for path in marks if path not in AXOLOTL[1:])
+    return any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
 
 
 def mesh(values: Values, key: str) -> str:
@@ -191,6 +192,9 @@ def read(launch: Launch, values: Values) -> None:
         method += ("quantization",)  # of the file that it saves
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
+        if software == "llama-factory" and "seq_len" not in settings:
+            settings["seq_len"] = CUTOFF
+            launch.assumed.append(f"sequences of {CUTOFF:,} tokens, LLaMA-Factory's default (--seq-len)")
         _usual_optimizer(launch, values)
         _states(launch, values, software)
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too

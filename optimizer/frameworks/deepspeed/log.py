@@ -1,7 +1,7 @@
 """Lines of DeepSpeed: sequences per second of the last step, and memory.
 
-Source: microsoft/DeepSpeed, deepspeed/utils/timer.py (ThroughputTimer) and deepspeed/runtime/utils.py
-(see_memory_usage). Its GB are 2**30 bytes.
+Source: microsoft/DeepSpeed, deepspeed/utils/timer.py (ThroughputTimer), deepspeed/runtime/utils.py
+(see_memory_usage) and deepspeed/runtime/pipe/engine.py (train_batch). Its GB are 2**30 bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from optimizer.base.units import GiB
-from optimizer.frameworks.log_line import LogFormat, LogLine
+from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 from optimizer.frameworks.megatron.log import settings
 
 STEP = re.compile(
@@ -36,15 +36,23 @@ def read(text: str) -> LogLine | None:
 
 
 STEPPED = re.compile(r"\bstep=(\d+), skipped=\d+, lr=")
+PIPED = re.compile(r"\bsteps: (\d+) loss: +(\S+) iter time \(s\): ([\d.]+) samples/sec: ([\d.]+)")
 SPEED = re.compile(r"\bSamplesPerSec=[\d.einf+-]+, MemAllocated=[\d.]+GB, MaxMemAllocated=([\d.]+)GB")
 
 
 def read_steps(text: str) -> LogLine | None:
-    """A step of the engine, which says when it was; before 0.6 the timer counted micro-batches and their mean rate.
+    """A step of the engine, which says when it was, or of its pipeline, which says how long it took.
+
+    Before 0.6 the timer counted micro-batches and their mean rate.
 
     >>> read_steps("[logging.py:69:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05], mom=[[0.9, 0.999]]").step
     40
+    >>> read_steps("steps: 26 loss: 10.7576 iter time (s): 26.568 samples/sec: 0.602").seconds
+    26.568
     """
+    if match := PIPED.search(text):
+        loss, seconds, rate = (decimal(each) for each in match.groups()[1:])
+        return LogLine(step=int(match[1]), seconds=seconds, sequences_rate=rate, loss=loss)
     if match := STEPPED.search(text):
         return LogLine(step=int(match[1]))
     if match := SPEED.search(text):
@@ -53,20 +61,24 @@ def read_steps(text: str) -> LogLine | None:
 
 
 def known_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
-    """Steps that go on; a few starts alone tell nothing.
+    """Steps that go on, those that say how long they took where any does; a few starts alone tell nothing.
 
     >>> known_steps([LogLine(step=0), LogLine(step=0)])
     [None, None]
+    >>> timed = [LogLine(step=each, seconds=2.0) for each in (1, 2, 3)]
+    >>> [line and line.step for line in known_steps([LogLine(step=10), *timed])]
+    [None, 1, 2, 3]
     """
+    if any(reading.seconds is not None for reading in readings):
+        readings = [line if line.seconds is not None or line.step is None else LogLine() for line in readings]
     steps = {reading.step for reading in readings if reading.step is not None}
     return readings if len(steps) > 2 else [None] * len(readings)
 
 
 STEPS_LOG = LogFormat(
     name="DeepSpeed's steps",
-    marks=("skipped=", " SamplesPerSec=", " ...."),
+    marks=("skipped=", " SamplesPerSec=", " iter time (s): ", " ...."),
     read=read_steps,
-    tells="skipped=",
     settle=known_steps,
 )
 LOG = LogFormat(name="DeepSpeed", marks=("SamplesPerSec=", "Max_MA", " ...."), read=read)

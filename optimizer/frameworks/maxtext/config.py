@@ -196,6 +196,8 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     if _routed(settings):  # experts are split as all weights are, beside their own axis
         settings["etp"] = settings["tp"]
     fsdp, data = (_degree(values, ends, axis, open_ends=True) for axis in ("fsdp", "data"))
+    if FSDP not in ends:  # which takes all devices that are left
+        fsdp = -1
     sharing = settings["cp"] * settings["ep"]
     ranks = int(settings["tp"] * settings["pp"] * settings["cp"])
     replica = ranks * settings["ep"]

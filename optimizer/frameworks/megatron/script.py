@@ -20,9 +20,16 @@ from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
-from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED, NAMED, SHAPE_COUNTS, left_open
+from optimizer.frameworks.megatron.flag_names import (
+    LENGTHS,
+    MEGATRON,
+    MEGATRON_DEEPSPEED,
+    NAMED,
+    SHAPE_COUNTS,
+    left_open,
+)
 from optimizer.frameworks.megatron.flags import read_flags
-from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, parser_of
+from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, parser_of
 from optimizer.frameworks.megatron.write import FSDP, flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
@@ -34,6 +41,7 @@ STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovo
 OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 TOP_K = "--moe-router-topk"
+EVALUATING = ("--skip-train", "--eval-only", "--inference")  # the last of Megatron-DeepSpeed
 DEEPSPEED_CONFIG = "--deepspeed-config"
 BOTH = {  # what flags and that config say, by setting
     "zero_stage": "--zero-stage",
@@ -136,7 +144,8 @@ def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -
 
 
 def note_sources(launch: Launch, reading: ScriptRun) -> None:
-    """Note the files that a script sources: read, or missing."""
+    """Note the files that a script sources, read or missing, and which turn of a loop counts."""
+    launch.assumed += reading.guesses
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
         launch.ignore(f"source {path}".strip())
@@ -169,7 +178,6 @@ def bash_launch(
     if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
         raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
-    launch.assumed += [f"{guess}" for guess in reading.guesses]
     note_sources(launch, reading)
     options = step_options((*command.starter, *command.texts), options)
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
@@ -191,6 +199,8 @@ def bash_launch(
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
+    if unknown := _own_flags(launch, command):
+        launch.assumed.append(f"no Megatron has {', '.join(unknown)}: taken to cost nothing")
     own = next((word for word in programs if word.endswith(".py") and not word.startswith(OWN)), "")
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
@@ -307,11 +317,39 @@ def training_command(reading: ScriptRun) -> Command | None:
     """The command with the most flags of a model or a plan, of equals the last; None where none has enough."""
     best, most = None, LEAST
     for command in reading.commands:
-        keyed = any(subcommand(command.texts)) or primus_section(command.texts)
-        trainers = any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
-        if text_of(command.words[0]) in QUIET_COMMANDS or keyed or trainers:
-            continue
-        count = len({flag.name for flag in command.flags if flag.name in TELLING})
-        if count >= most and not idle(command.texts):
+        count = _telling(command)
+        if count >= most and not _evaluating(command.flags):
             best, most = command, count
     return best
+
+
+def evaluation(reading: ScriptRun) -> str:
+    """The flag by which a command with flags of a model or a plan trains nothing, "" where none has one."""
+    found = (_evaluating(command.flags) for command in reading.commands if _telling(command) >= LEAST)
+    return next(filter(None, found), "")
+
+
+def _telling(command: Command) -> int:
+    """How many flags of a model or a plan a command has; none where it is no command of Megatron's."""
+    keyed = any(subcommand(command.texts)) or primus_section(command.texts)
+    trainers = any(flag.name == OF_TRAINER and not flag.unknown for flag in command.flags)
+    if text_of(command.words[0]) in QUIET_COMMANDS or keyed or trainers or idle(command.texts):
+        return 0
+    return len({flag.name for flag in command.flags if flag.name in TELLING})
+
+
+def _evaluating(flags: Sequence[Flag]) -> str:
+    """The flag that says that nothing is trained, or that no steps are."""
+    lengths = [flag for flag in flags if flag.name in LENGTHS]
+    stated = [flag.written for flag in flags if flag.name in EVALUATING]
+    none = [f"{flag.written} 0" for flag in lengths if {each.value for each in lengths} == {"0"}]
+    return next(iter((*stated, *none)), "")
+
+
+def _own_flags(launch: Launch, command: Command) -> list[str]:
+    """Flags of its program that no Megatron has of which the history is known, and that nothing here reads."""
+    start = next((place for place, text in enumerate(command.texts) if text.endswith(".py")), len(command.texts))
+    given = {text.partition("=")[0] for text in command.texts[start:]}
+    own = [flag for flag in command.flags if flag.written in launch.ignored and flag.written in given]
+    free = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
+    return [name for name in dict.fromkeys(free) if not history(name.replace("_", "-"))]

@@ -13,6 +13,7 @@ from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 # Not as JSON, of which damaged lines have lost a part, and whose numbers may be longer than a log's are kept.
 KEY, WHEN = re.compile(r':::MLLOG .*?"key": ?"(\w+)"'), re.compile(r'"time_ms": ?(\d{1,15})\b')
 SAMPLES, COUNT = re.compile(r'"samples_count": ?(\d{1,9})\b'), re.compile(r'"value": ?(\d{1,9})\b')
+COUNTED = re.compile(r'"step": ?(\d{1,9})(?:\.0)?\b')  # sequences too, where a line has no other count
 LOSS = re.compile(r'"(?:value|reduced_train_loss)": ?([-+\d.eE]+)')
 FACTS = {"global_batch_size": "global_batch", "max_sequence_length": "seq_len"}
 
@@ -23,6 +24,8 @@ def read(text: str) -> LogLine | None:
     >>> found = read(':::MLLOG {"time_ms": 9500, "key": "train_loss", "value": 2.5, "metadata": {"samples_count": 64}}')
     >>> found.step, found.elapsed, found.loss
     (64, 9.5, 2.5)
+    >>> read(':::MLLOG {"time_ms": 9, "key": "train_loss", "value": 2.5, "metadata": {"step": 128.0}}').step
+    128
     >>> read(':::MLLOG {"time_ms": 0, "key": "global_batch_size", "value": 32, "metadata": {}}').facts
     {'global_batch': '32'}
     """
@@ -33,7 +36,8 @@ def read(text: str) -> LogLine | None:
     of_loss = key == "train_loss" or (key == "tracked_stats" and "reduced_train_loss" in text)
     if not of_loss or '"reward"' in text:  # of reinforcement learning, whose steps are no training alone
         return None
-    samples, when, loss = SAMPLES.search(text), WHEN.search(text), LOSS.search(text)
+    samples = SAMPLES.search(text) or COUNTED.search(text)
+    when, loss = WHEN.search(text), LOSS.search(text)
     if samples is None or when is None:
         return None
     return LogLine(step=int(samples[1]), elapsed=int(when[1]) / 1e3, loss=decimal(loss[1]) if loss else None)

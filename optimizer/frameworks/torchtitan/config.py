@@ -56,6 +56,7 @@ SEQUENCE = "parallelism.enable_sequence_parallel"
 NARROW = re.compile("float8|mx", re.IGNORECASE)
 NARROWING = ("quantize.", "float8.", "mx.")  # what these say counts where a converter is named
 NAME, FLAVOR, MODE = "model.name", "model.flavor", "activation_checkpoint.mode"
+OPTION, BY_OPERATION = "activation_checkpoint.selective_ac_option", "op"  # else every so many layers, 2 by default
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
 COMPILED_PARTS = "compile.components"
@@ -69,7 +70,7 @@ KEYS = (
     *(ConfigKey("tp_overlap", (path,), lambda on: True if on else None) for path in reversed(ASYNC)),
     ConfigKey("compiled", COMPILE, bool, False),
     ConfigKey("dtype", (), str, "bf16"),
-    ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, map(str, names))) else None),
+    ConfigKey("dtype", (CONVERTERS,), lambda names: "fp8" if any(map(NARROW.search, _names(names))) else None),
     ConfigKey("dtype", NARROWED, lambda on: "fp8" if on else None),
     ConfigKey("grad_bytes", ("training.mixed_precision_reduce",), lambda name: 2 if name == "bfloat16" else None),
     # Weights in bf16 have gradients and moments in it, and no other copy.
@@ -85,6 +86,23 @@ COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 def recognised(values: Values) -> bool:
     """Whether a TOML is torchtitan's."""
     return any(path in values for path in (*LOCAL, FLAVOR, LENGTH, LOCAL_TOKENS, LONGEST))
+
+
+def _names(value: Any) -> list[str]:
+    """Names in a list, or in a text that commas part."""
+    return [str(name) for name in value] if isinstance(value, list) else str(value or "").split(",")
+
+
+def _whole_layers(values: Values) -> str:
+    """How many layers there are to one that is recomputed whole where recomputation is selective, "" by operation.
+
+    Source: pytorch/torchtitan v0.2.2, torchtitan/config/job_config.py (selective_ac_option).
+
+    >>> _whole_layers({}), _whole_layers({OPTION: "op"}), _whole_layers({OPTION: 4})
+    ('2', '', '4')
+    """
+    option = str(values.get(OPTION, 2))
+    return "" if option == BY_OPERATION or by_tokens(values) else option
 
 
 def by_tokens(values: Values) -> bool:
@@ -137,9 +155,10 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
             settings["compiled_loss"] = "loss" in parts
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
-    launch.unpriced += [
-        f"{CONVERTERS} {name}" for name in map(str, values.get(CONVERTERS) or []) if "fp4" in name.lower()
-    ]
+    launch.unpriced += [f"{CONVERTERS} {name}" for name in _names(values.get(CONVERTERS)) if "fp4" in name.lower()]
+    if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
+        said = launch.unpriced if OPTION in values else launch.assumed
+        said.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values)
     if settings.get("pp", 1) > 1:
         _schedule(launch, values)
@@ -158,7 +177,11 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     if not clash(values, gpus, kv_heads, python or by_tokens(values)):
         launch.clashes = lambda now: clash(now, gpus, kv_heads, python or by_tokens(values))
     tokens = (LOCAL_TOKENS, STEP_TOKENS, PIPED, PARTS)
-    rest(launch, values, (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, *ASYNC, *NARROWED, CONVERTERS, ASSETS))
+    rest(
+        launch,
+        values,
+        (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, OPTION, *ASYNC, *NARROWED, CONVERTERS, ASSETS),
+    )
 
 
 def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) -> str:
@@ -349,6 +372,8 @@ def write(
         wanted[SEQUENCE] = True
     if before.recompute != after.recompute:
         wanted[MODE] = after.recompute
+        if after.recompute == "selective" and not python and _whole_layers(values):
+            wanted[OPTION] = BY_OPERATION
     if "compiled" in turned:
         wanted[next((path for path in COMPILE if path in values), COMPILE[0])] = turned["compiled"]
     schedule = find(values, SCHEDULE)
