@@ -325,8 +325,8 @@ def training_command(reading: ScriptRun) -> Command | None:
 
 def evaluation(reading: ScriptRun) -> str:
     """The flag by which a command with flags of a model or a plan trains nothing, "" where none has one."""
-    found = (_evaluating(command.flags) for command in reading.commands if _telling(command) >= LEAST)
-    return next(filter(None, found), "")
+    flags = (_evaluating(command.flags) for command in reading.commands if _telling(command) >= LEAST)
+    return next(filter(None, flags), "")
 
 
 def _telling(command: Command) -> int:

@@ -157,8 +157,8 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [f"{CONVERTERS} {name}" for name in _names(values.get(CONVERTERS)) if "fp4" in name.lower()]
     if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
-        said = launch.unpriced if OPTION in values else launch.assumed
-        said.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
+        where = launch.unpriced if OPTION in values else launch.assumed
+        where.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values)
     if settings.get("pp", 1) > 1:
         _schedule(launch, values)
