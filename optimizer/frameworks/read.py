@@ -57,7 +57,11 @@ KINDS: Mapping[str, str] = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-PROGRAMS = re.compile(r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+")
+# What names an accelerator: programs, an image, and variables that only one family's libraries read.
+PROGRAMS = re.compile(
+    r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
+    r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU)_\w+(?==)|\bJAX_PLATFORMS=\S+"
+)
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
