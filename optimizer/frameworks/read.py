@@ -58,7 +58,7 @@ KINDS: Mapping[str, str] = {
     ".yml": "yaml",
 }
 # What names an accelerator: programs, an image, and variables that only one family's libraries read.
-PROGRAMS = re.compile(
+NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
     r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
@@ -175,7 +175,7 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
     texts = "\n".join(file.text for file in files)
     if "device" not in launch.settings and (site := site_in(texts)):
         launch.say("site", site, "a name of its site")
-    elif "device" not in launch.settings and (device := device_in(programs := " ".join(PROGRAMS.findall(texts)))):
+    elif "device" not in launch.settings and (device := device_in(programs := " ".join(NAMING.findall(texts)))):
         launch.say("device", device, "its programs")
     elif "device" not in launch.settings:
         folders = " ".join("/".join(place.parts[-FOLDERS:]) for place in places)

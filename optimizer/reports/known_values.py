@@ -15,11 +15,11 @@ from optimizer.objectives.step.interval import LEVEL, interval
 
 NOT_KNOWN = "not known"
 DECIDES = 0.002  # of a step, from which on a run that chooses between plans is named
-# Tokens that the slowest data loader known brought each data-parallel rank, two workers reading documents from shared
-# disks: 256 sequences of 4,096 in 0.9 s on 32 GH200, whose GPUs need 0.3 s; nobody measured that it was the loader.
-# Source: swiss-ai/Megatron-LM, pull request 23; its workers were doubled for 1B that week (@4f71d92).
+# What the slowest data loader known brought each data-parallel rank, two workers reading documents from shared disks:
+# 256 sequences of 4,096 in 0.9 s on 32 GH200, whose GPUs need 0.3 s [tokens/s]. Nobody measured that it was the loader.
+# Source: swiss-ai/Megatron-LM, pull request 23 (2025-02-12); its workers were doubled for 1B that week (@4f71d92).
 SLOW_LOADER = 256 * 4096 / 0.9 / 32
-LATE = 2.0  # times the step that such a loader takes, from which on it is warned of
+LATE = 2.0  # steps that such a loader takes for the data of one, from which on it is warned of [1]
 
 
 def step_words(job: Job, plan: Plan, step_time: float) -> str:

@@ -70,7 +70,7 @@ def warnings(answer: Answer) -> list[str]:
         f"{idle} of the {job.gpus + idle:,} GPUs of these nodes idle": idle > 0,
     }
     late = loader_words(job, plan, time.middle)
-    return [line for line, holds in (lines | {late: bool(late)}).items() if holds]
+    return [*(line for line, holds in lines.items() if holds), *([late] if late else ())]
 
 
 def brief(

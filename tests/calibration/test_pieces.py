@@ -33,6 +33,7 @@ from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places, place
 from optimizer.objectives.network.protocols import quantities
 from optimizer.objectives.step.interval import SIDES, Interval, mfu
+from optimizer.reports.report import Table
 from tests.search.jobs import small_job
 
 
@@ -325,7 +326,8 @@ def test_what_given_runs_change_is_told_by_group() -> None:
     (told,) = given_section(Validation(rows=rows, scores=(), given=2))
     assert told.heading == "Given 2 runs: mean error of each group's other runs"
     (table,) = told.blocks
-    mean, first, second = table.rows  # type: ignore[union-attr]
+    assert isinstance(table, Table)
+    mean, first, second = table.rows
     assert first[1:] == pytest.approx((2, 0.2, 0.1, 0.5))
     assert second[1:] == pytest.approx((1, 0.5, 0.5, 1.0))
     assert mean[:2] == ("mean of 2 groups", 3)

@@ -204,6 +204,7 @@ def place(
         *between, safest = safer or [riskiest]
         shortest = np.zeros(len(plans))  # of each plan's layouts in any class, over its scale [unit of the objective]
         for floors, prospects_of, scale in (safest, *([riskiest, *reversed(between)] if safer else ())):
+            # So wide that what is no better in the largest risk is no better in any class between.
             wider = scale / between[-1][2] if between and scale == riskiest[2] else 1.0
             limits = _lowered(alone, below) * wider
             open_plans = np.flatnonzero(may_fit & (np.maximum(floors.least, shortest) * scale < limits))
@@ -215,10 +216,10 @@ def place(
                 if search.expired():
                     return tuple(each.best for each in alone)
                 plan, of_plan = int(open_plans[place]), some.take(np.flatnonzero(some.plan == place))
-                one = replace(alone[plan], limit=alone[plan].limit * wider)
-                least = _visit(one, [(of_plan, scale)], numbers[open_plans])[place] / scale
+                one = replace(alone[plan], limit=alone[plan].limit * wider, undecided=[])
+                least = float(_visit(one, [(of_plan, scale)], numbers[open_plans])[place])
                 if wider > 1.0:
-                    shortest[plan] = min(least, one.limit / scale)
+                    shortest[plan] = min(least, one.limit, *one.undecided) / scale
                 alone[plan].cut_short = one.cut_short
                 if one.best and one.best.value < alone[plan].limit:
                     alone[plan].best, alone[plan].limit = one.best, one.best.value
