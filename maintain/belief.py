@@ -361,7 +361,8 @@ def main(files: tuple[Path, ...], likeness: bool, levels: bool, tuning: bool) ->
     for quantity in QUANTITIES if likeness or levels else ():
         before = shipped(quantity)
         _, places, errors, parts = believed(runs, quantity)
-        likely = fitted(places, errors, parts, START) if likeness else before
+        start = replace(START, parts={name: START.parts[name] for name in before.parts})
+        likely = fitted(places, errors, parts, start) if likeness else before
         least = UNSEEN[quantity]
         likely = replace(likely, parts={name: max(least.get(name, 0), own) for name, own in likely.parts.items()})
         likely = replace(likely, noises=noises(likely, places, errors, parts))

@@ -25,14 +25,14 @@ LEAST = 1e-5  # pull that is worth a row [1]
 def swept(rows: Sequence[RunError], alike: ErrorLikeness | None = None) -> PlanSweep:
     """The errors of one software on one device as what orders its plans.
 
-    pull_j = s^2 g g_j w_j: s, the deviation of what like plans share, g, the growth at a place that is easy to predict,
-    and w, the weights of the posterior given all of these runs.
+    pull_j = v g g_j w_j: v, the variance of what like plans and layers share, g, the growth at a place that is easy to
+    predict, and w, the weights of the posterior given all of these runs.
     """
     alike, places = alike or likeness(TIME), Places.of(rows)
     errors = np.array([row.error for row in rows])
     known = Posterior.given(alike, places, errors, np.zeros(len(rows)))
     easy = alike.scales.get(places.roots[0], 1.0) * alike.own_scales.get(places.softwares[0], 1.0)
-    pull = alike.parts["plan"] ** 2 * easy * alike.growth(places) * known.weights
+    pull = alike.ordering * easy * alike.growth(places) * known.weights
     return PlanSweep(size=places.size, plan=places.plan, pull=pull)
 
 

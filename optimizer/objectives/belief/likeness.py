@@ -10,7 +10,9 @@ import numpy as np
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.places import SHARED, Places
 
-FADING = ("everything", "size", "plan")  # parts of SHARED that fade with distance
+FADING = ("everything", "size", "plan", "layer")  # parts of SHARED that fade with distance
+ORDERING = ("plan", "layer")  # parts by which plans of one job differ
+LAYER = 0.5  # doublings of what shapes a layer's kernels over which these still are the same ones [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,8 @@ class ErrorLikeness:
         """Covariance of the errors at every two places, one row a place of `a` [1].
 
         K_ij = g_i g_j sum_k s_k^2 [i and j share k] m_k(r_ij), m_k being 1, or (1 + sqrt(3) r) exp(-sqrt(3) r) for a
-        part that fades, over distances of size and of hardness, and of the plan for what plans share; g as growth says.
+        part that fades, over distances of size and of hardness, of the plan too for what plans share, and of the layer
+        alone for what layers share; g as growth says.
 
         Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.17 (Matérn 3/2) and
         4.24 (sums of kernels).
@@ -41,12 +44,18 @@ class ErrorLikeness:
         far += (a.hardness[:, None] - b.hardness[None]) ** 2 / self.size**2
         near = {name: fading(far) for name in FADING[:2]}
         near["plan"] = fading(far + squares(a.plan, b.plan) / self.plan**2)
+        near["layer"] = same_layer(a.layer, b.layer)
         total = np.zeros(far.shape)
         for column, name in enumerate(SHARED):
             if deviation := self.parts.get(name, 0.0):
                 shared = a.codes[:, None, column] == b.codes[None, :, column]
                 total += deviation**2 * shared * near.get(name, 1.0)
         return np.asarray(total * np.outer(self.growth(a), self.growth(b)))
+
+    @property
+    def ordering(self) -> float:
+        """Variance of what plans of one job do not share, by all but the noise [1]."""
+        return sum(self.parts.get(name, 0.0) ** 2 for name in ORDERING)
 
     def variance(self, places: Places) -> FloatArray:
         """Variance of the error at each place before any run, without the noise [1]."""
@@ -71,6 +80,11 @@ def nearness(a: Places, b: Places) -> FloatArray:
     """How much runs at every two places are one run again [1]: exp(-r^2) of r doublings of size and plan, or 0."""
     same = a.codes[:, None, -1] == b.codes[None, :, -1]
     return np.asarray(same * np.exp(-squares(a.size, b.size) - squares(a.plan, b.plan)))
+
+
+def same_layer(a: FloatArray, b: FloatArray) -> FloatArray:
+    """How much the kernels of every two layers are the same ones [1]; rows as layer_columns has them."""
+    return fading(squares(a, b) / LAYER**2)
 
 
 def squares(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -18,8 +18,8 @@ from optimizer.job.known import TIME
 from optimizer.job.plan import Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import likeness
-from optimizer.objectives.belief.likeness import fading, squares
-from optimizer.objectives.belief.places import EASY_MFU, place, plan_columns, software_of
+from optimizer.objectives.belief.likeness import ORDERING, fading, same_layer, squares
+from optimizer.objectives.belief.places import EASY_MFU, layer_columns, place, plan_columns, software_of
 
 BLOCK = 1 << 12  # plans that are looked up together
 
@@ -35,13 +35,17 @@ class PlanSweep:
     def at(self, size: FloatArray, plans: FloatArray) -> FloatArray:
         """What is believed of log(measured / predicted) by plans of jobs of a size, but for what all of them share [1].
 
-        sum_j pull_j m(r_ij), m being the Matérn function and r_ij the distance in size and in plan, as
-        optimizer.objectives.belief.likeness has it.
+        sum_j pull_j (v_p m(r_ij) + v_l m(l_ij)) / (v_p + v_l), m being the Matérn function, r_ij the distance in size
+        and in plan, l_ij that of the layers and v_p, v_l the variances of what plans and layers share, as
+        optimizer.objectives.belief.likeness has them.
         """
         alike = likeness(TIME)
         far = squares(size[None], self.size)[0] / alike.size**2
-        blocks = [plans[start : start + BLOCK] for start in range(0, len(plans), BLOCK)]
-        near = [fading(far + squares(block, self.plan) / alike.plan**2) @ self.pull for block in blocks]
+        plan, layer = (alike.parts[name] ** 2 / alike.ordering for name in ORDERING)
+        layers, near = layer_columns(self.size, self.plan), []
+        for block in (plans[start : start + BLOCK] for start in range(0, len(plans), BLOCK)):
+            like = plan * fading(far + squares(block, self.plan) / alike.plan**2)
+            near.append((like + layer * same_layer(layer_columns(size, block), layers)) @ self.pull)
         return np.concatenate(near) if near else np.zeros(0)
 
 

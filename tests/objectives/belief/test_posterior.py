@@ -12,7 +12,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.belief import RUNS, published_errors
 from optimizer.catalog.files import presets_folder
 from optimizer.job.job import Job
-from optimizer.job.known import QUANTITIES, RunError
+from optimizer.job.known import MEMORY, QUANTITIES, TIME, RunError
 from optimizer.job.plan import Plan
 from optimizer.objectives.belief.belief import alikeness, likeness, published
 from optimizer.objectives.belief.likeness import ErrorLikeness, nearness
@@ -111,8 +111,8 @@ def test_the_table_is_small_and_its_likeness_names_the_parts() -> None:
     assert (presets_folder() / RUNS).stat().st_size < 200_000
     assert {row.quantity for row in published_errors()} == set(QUANTITIES)
     assert all(row.spread > 0 for row in published_errors())
-    for quantity in QUANTITIES:
-        assert set(likeness(quantity).parts) == set(SHARED)
+    assert set(likeness(TIME).parts) == set(SHARED)
+    assert set(likeness(MEMORY).parts) == set(SHARED) - {"layer"}  # no library chooses memory by a kernel's shape
 
 
 def test_errors_of_jobs_are_the_more_alike_the_more_they_share() -> None:
