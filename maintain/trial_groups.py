@@ -204,12 +204,13 @@ def _group(name: str, members: Sequence[Run], values: Parameters, oom: bool, swe
     plans = [run.plan for run in runs if run.plan]
     usable = np.array([job.usable_memory for job in jobs])
     lead = int(predicted.step_time.argmin())
-    belief = Belief.predicted(jobs[lead], Plans.of(plans), predicted.step_time, predicted.reserved / usable)
-    if not oom:
-        belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     measured = np.array([float(np.median(same)) if same else np.inf for same in times])
     where = np.array(place(jobs[lead], plans[lead], EASY_MFU).size)
     longer = np.exp(sweep.at(where, plan_columns(Plans.of(plans)))) if sweep else np.ones(len(plans))
+    seconds, filled = predicted.step_time * longer, predicted.reserved / usable
+    belief = Belief.predicted(jobs[lead], Plans.of(plans), seconds, filled)
+    if not oom:
+        belief = replace(belief, memory=replace(belief.memory, mean=np.full(len(runs), SURELY)))
     return TrialGroup(
         name=name,
         job=jobs[lead],

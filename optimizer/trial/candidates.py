@@ -16,6 +16,7 @@ from optimizer.job.known import MEMORY
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.arrays import ascending
 from optimizer.objectives.belief.belief import error_of
+from optimizer.objectives.belief.order import order_factor
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.interval import mfu
 from optimizer.objectives.step.price import price
@@ -53,11 +54,10 @@ class Candidates:
         return estimate_of(self.job, self.costs, index)
 
     def belief(self) -> Belief:
-        """Before any trial: as the model predicts, with what is believed of its errors."""
-        costs = self.costs
-        return Belief.predicted(
-            self.job, Plans.of(self.plans), costs.step_time, costs.reserved / self.job.usable_memory
-        )
+        """Before any trial: as the model predicts and sweeps order them, with what is believed of its errors."""
+        costs, plans = self.costs, Plans.of(self.plans)
+        seconds = costs.step_time * order_factor(self.job, plans)
+        return Belief.predicted(self.job, plans, seconds, costs.reserved / self.job.usable_memory)
 
 
 def candidates(job: Job, *, seed: int = 0) -> Candidates:
