@@ -651,7 +651,23 @@ def test_a_script_that_generates_trains_nothing() -> None:
 
 @pytest.mark.parametrize("axis", ["ici_expert_parallelism", "dcn_tensor_parallelism"])
 def test_an_axis_of_maxtext_that_takes_what_is_left_is_not_priced(axis: str) -> None:
-    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 8).unpriced == [f"{axis} -1"]
+    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 32).unpriced == [f"{axis} -1"]
+
+
+@pytest.mark.parametrize(("data", "gpus", "taken"), [("1", 32, "16"), ("1", 8, "16"), ("-1", 24, "a multiple of 16")])
+def test_gpus_that_are_not_those_of_maxtexts_mesh_are_refused(data: str, gpus: int, taken: str) -> None:
+    config = "model_name: llama3-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: 8\ndcn_fsdp_parallelism: 2\n"
+    config += f"dcn_data_parallelism: {data}\n"
+    assert launch_of({"max.yml": config}, 16).settings["gpus"] == 16
+    with pytest.raises(InvalidFile, match=f"its mesh take {taken} GPUs, not {gpus}"):
+        launch_of({"max.yml": config}, gpus)
+
+
+def test_a_flavor_that_only_a_fork_of_torchtitan_has_is_not_priced() -> None:
+    config = '[model]\nname = "llama3"\nflavor = "{}"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
+    told = "model.flavor 3B as a fork has it: priced as llama3.2-3b"
+    assert told in launch_of({"a.toml": config.format("3B")}, 8).unpriced
+    assert not any("flavor" in each for each in launch_of({"a.toml": config.format("8B")}, 8).unpriced)
 
 
 def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> None:
