@@ -122,7 +122,7 @@ CASES: list[tuple[str, str, list[str]]] = [
 
 @pytest.mark.parametrize(("name", "text", "unpriced"), CASES)
 def test_what_may_cost_and_is_not_read_is_named(name: str, text: str, unpriced: list[str]) -> None:
-    assert launch_of({name: text}).unpriced == unpriced
+    assert launch_of({name: text}, None if name == "max.yml" else 8).unpriced == unpriced
 
 
 FLAGS = """# Megatron-LM core_v0.19.0
@@ -555,6 +555,7 @@ NEOX_SHAPE = NEOX.strip()[:-1] + '  "num-attention-heads": 64, "seq-length": 204
     [
         ('"checkpoint-activations": true', {"recompute": "full"}),
         ('"activation": "swiglu", "intermediate_size": 49152', {"ffn_hidden": 16384, "gated_mlp": True}),
+        ('"mlp_type": "llama", "activation": "silu"', {"ffn_hidden": 16384, "gated_mlp": True}),
         ('"mlp_type": "llama", "intermediate_size": 16384', {"ffn_hidden": 16384, "gated_mlp": True}),
         ('"attention-config": [[["flash"], 44]]', {"attention": "flash", "vocab": 50304}),
         ('"tokenizer-type": "HFTokenizer", "vocab-file": "./20B_tokenizer.json"', {"vocab": 50432}),
@@ -651,7 +652,7 @@ def test_a_script_that_generates_trains_nothing() -> None:
 
 @pytest.mark.parametrize("axis", ["ici_expert_parallelism", "dcn_tensor_parallelism"])
 def test_an_axis_of_maxtext_that_takes_what_is_left_is_not_priced(axis: str) -> None:
-    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 32).unpriced == [f"{axis} -1"]
+    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, None).unpriced == [f"{axis} -1"]
 
 
 @pytest.mark.parametrize(("data", "gpus", "taken"), [("1", 32, "16"), ("1", 8, "16"), ("-1", 24, "a multiple of 16")])
@@ -666,7 +667,9 @@ def test_gpus_that_are_not_those_of_maxtexts_mesh_are_refused(data: str, gpus: i
 def test_a_flavor_that_only_a_fork_of_torchtitan_has_is_not_priced() -> None:
     config = '[model]\nname = "llama3"\nflavor = "{}"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
     told = "model.flavor 3B as a fork has it: priced as llama3.2-3b"
-    assert told in launch_of({"a.toml": config.format("3B")}, 8).unpriced
+    launch = launch_of({"a.toml": config.format("3B")}, 8)
+    assert told in launch.unpriced
+    assert launch.settings["model"] == "llama3.2-3b"  # and not that of 33 billion
     assert not any("flavor" in each for each in launch_of({"a.toml": config.format("8B")}, 8).unpriced)
 
 
