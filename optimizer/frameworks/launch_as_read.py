@@ -128,6 +128,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if "packing" in settings and not controls.lengths:
         how = "packed sequences" if settings["packing"] else "sequences without packing"
         launch.assumed.append(f"{how} are full and one document each: how long documents are is not told (--lengths)")
+    if settings.get("packing") and settings.get("loss"):
+        packs = launch.written.get("packing", "packing")
+        problems.append(f"{packs}: --loss {settings['loss']} compares sequences one by one, which none packs")
     if not framework.graphs:
         settings |= {"cuda_graphs": settings.get("cuda_graphs", False), "graphed": settings.get("graphed", ())}
     plan = plan_of(launch, settings, gpus, controls.global_batch, problems)

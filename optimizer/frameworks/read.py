@@ -304,7 +304,8 @@ def _followed(
             near = next(file for file in files if file.name == config.name)
             place = _lying(near, path) or (_lying(script, path) if script else None)
             if place is None:
-                raise InvalidFile(config.name, [_absent(config, [path])])
+                given = [config.name] if script else []
+                raise InvalidFile(config.name, [_absent(script or config, [path], given)])
             followed.append(config_of(_file(str(place))))
     return tuple(followed)
 
@@ -376,9 +377,9 @@ def _keyed_launch(
     return source
 
 
-def _absent(script: File | ConfigFile, paths: Sequence[str]) -> str:
-    """What to do about configs that a script trains by and that do not lie where it says."""
-    names = " ".join(dict.fromkeys(Path(path).name for path in paths))
+def _absent(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
+    """What to do about configs that a script, or one that it trains by, names and that do not lie where it says."""
+    names = " ".join(dict.fromkeys([*given, *(Path(path).name for path in paths)]))
     advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
     return f"it trains by {', '.join(paths)}, not found here; {advice}"
 

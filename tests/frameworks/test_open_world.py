@@ -673,6 +673,23 @@ def test_a_flavor_that_only_a_fork_of_torchtitan_has_is_not_priced() -> None:
     assert not any("flavor" in each for each in launch_of({"a.toml": config.format("8B")}, 8).unpriced)
 
 
+def test_what_a_followed_config_lacks_is_given_after_both(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(f"{launches.TRAINER}deepspeed: /opt/zero/z2.json\n")
+    run = tmp_path / "run.sh"
+    run.write_text(f"torchrun --nproc_per_node 2 train.py {tmp_path}/sft.yaml\n")
+    with pytest.raises(InvalidFile, match=f"optimize improve {run} {tmp_path}/sft.yaml z2.json"):
+        read_launch(read_files([str(run)]))
+
+
+def test_pairs_of_sequences_are_not_packed() -> None:
+    run = "deepspeed --num_gpus 8 src/train.py --stage dpo --model_name_or_path Qwen/Qwen2.5-7B --bf16 --do_train "
+    run += "--finetuning_type full --per_device_train_batch_size 1 --cutoff_len 2048 --packing {} --output_dir out\n"
+    launch = launch_of({"run.sh": run.format("True")}, None)
+    with pytest.raises(InvalidFile, match="packing: --loss dpo compares sequences one by one"):
+        launch_as_read(launch, Controls(), "run.sh")
+    assert launch_as_read(launch_of({"run.sh": run.format("False")}, None), Controls(), "run.sh").job.loss == "dpo"
+
+
 def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "zero").mkdir()
