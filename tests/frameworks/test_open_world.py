@@ -457,6 +457,8 @@ def test_the_machine_is_the_scripts_own(name: str, place: str, run: str, cluster
         ("run.sh", "srun --container-image=rocm/megatron-lm pretrain_gpt.py", "", "an AMD GPU"),
         ("run.sh", f"export HIP_VISIBLE_DEVICES=0,1,2,3\n{RUN}", "", "an AMD GPU"),
         ("run.sh", f"export HCCL_CONNECT_TIMEOUT=3600\n{RUN}", "", "an NPU"),
+        ("run.sh", f"NPUS_PER_NODE=8\n{RUN}", "", "an NPU"),
+        ("run.sh", f"export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\n{RUN}", "", "an NPU"),
         ("run.sh", f"JAX_PLATFORMS=tpu,cpu {RUN}", "", "a TPU"),
         ("run.sh", f"export NCCL_DEBUG=INFO JAX_PLATFORMS=cuda\n{RUN}", "", ""),
         ("run_npu.sh", RUN, "h100", ""),
