@@ -683,6 +683,19 @@ def test_what_a_followed_config_lacks_is_given_after_both(tmp_path: Path) -> Non
         read_launch(read_files([str(run)]))
 
 
+def test_a_switch_of_ms_swift_is_written_off() -> None:
+    run = (
+        "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-1.7B --train_type full --torch_dtype bfloat16 --max_length 1500 "
+    )
+    run += "--deepspeed zero3 --gradient_checkpointing --per_device_train_batch_size 6\n"
+    source = read_launch([File("run.sh", run.encode())])
+    asked = launch_as_read(source.launch, Controls(), "run.sh")
+    changes = source.changes(asked.job, asked.plan, replace(asked.plan, recompute="none", micro_batch=4), {})
+    written = next(iter(source.edited(changes)))["run.sh"].decode()
+    off = run.replace("--gradient_checkpointing", "--gradient_checkpointing false").replace("size 6", "size 4")
+    assert written == off  # its parser has it on where nothing is said
+
+
 def test_pairs_of_sequences_are_not_packed() -> None:
     run = "deepspeed --num_gpus 8 src/train.py --stage dpo --model_name_or_path Qwen/Qwen2.5-7B --bf16 --do_train "
     run += "--finetuning_type full --per_device_train_batch_size 1 --cutoff_len 2048 --packing {} --output_dir out\n"
