@@ -166,6 +166,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
+    if job.tower is not None:
+        seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
+        unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"
+        launch.assumed.append(seen if job.tower.image_tokens else unseen)
     if plan.micro_batch > job.largest_micro_batch:
         job = job.with_limits(max_micro_batch=plan.micro_batch)
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share

@@ -683,6 +683,21 @@ def test_what_a_followed_config_lacks_is_given_after_both(tmp_path: Path) -> Non
         read_launch(read_files([str(run)]))
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("Qwen/Qwen3-VL-8B-Instruct", "one image of 576 tokens"),
+        ("Qwen/Qwen2.5-VL-3B-Instruct", "the vision tower cost"),
+    ],
+)
+def test_what_is_priced_of_images_is_said(model: str, said: str) -> None:
+    config = f"model_name_or_path: {model}\nstage: sft\ndo_train: true\nfinetuning_type: full\nbf16: true\n"
+    config += "cutoff_len: 2048\nper_device_train_batch_size: 1\nimage_max_pixels: 262144\noutput_dir: out\n"
+    launch = launch_of({"sft.yaml": config})
+    launch_as_read(launch, Controls(), "sft.yaml")
+    assert any(said in sentence for sentence in launch.assumed)
+
+
 def test_a_switch_of_ms_swift_is_written_off() -> None:
     run = (
         "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-1.7B --train_type full --torch_dtype bfloat16 --max_length 1500 "

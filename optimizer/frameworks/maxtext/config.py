@@ -130,6 +130,8 @@ def read(launch: Launch, values: Values) -> None:
         _counted_sizes(launch, values, ends)
     if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":
         launch.unknown_model(ends[NAME], values[ends[NAME]])
+    elif PRIMUS in values and "model" not in settings:
+        launch.unknown_model(PRIMUS, values[PRIMUS])
     if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
         launch.unpriced.append(f"{ends[REMAT]} {values[ends[REMAT]]}")
     ranks = _axes(launch, values, ends)
