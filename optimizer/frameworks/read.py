@@ -70,6 +70,7 @@ KNOWN_BY, TRAINERS = (
     ("finetuning_type", "base_model", SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
+PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
 PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
@@ -343,7 +344,7 @@ def _keyed_launch(
 ) -> Source:
     """A launch by configs with the keys of a script's command over them."""
     configs = [replace(c, function=command.function or c.function) if c.kind == PYTHON else c for c in configs]
-    asked = step_options(command.step, options)
+    asked, named_gpus = step_options(command.step, options), gpus
     machines = {name: value for name, (value, *_) in asked.items()} | dict(command.machines)
     if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
         machines["gpus_per_node"] = machines["tasks_per_node"]
@@ -359,7 +360,7 @@ def _keyed_launch(
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
-    if gpus is not None and "gpus" not in source.launch.written:
+    if gpus is not None and named_gpus is None and "gpus" not in source.launch.written:
         source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
     if command.among > 1:
@@ -368,6 +369,8 @@ def _keyed_launch(
         )
     own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
     if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
+        if PREFERENCES.search(Path(own).stem) and "loss" not in source.launch.settings:
+            source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)

@@ -698,6 +698,19 @@ def test_what_is_priced_of_images_is_said(model: str, said: str) -> None:
     assert any(said in sentence for sentence in launch.assumed)
 
 
+def test_a_program_that_learns_from_preferences_by_its_name_is_not_priced() -> None:
+    run = "torchrun --nproc_per_node 8 {} --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1 --bf16 "
+    run += "--output_dir out --max_length 2048 --report_to none --save_strategy no\n"
+    launch = launch_of({"run.sh": run.format("tune/dpo_tune.py")}, None)
+    assert launch.unpriced == ["tune/dpo_tune.py, which learns from preferences by its name: priced as supervised"]
+    assert launch_of({"run.sh": run.format("tune/finetune.py")}, None).unpriced == []
+
+
+def test_gpus_that_the_user_names_are_not_said_to_be_the_scripts() -> None:
+    run = launches.MAXTEXT_COMMAND
+    assert not any("starts (--gpus)" in each for each in launch_of({"run.sh": run}, 32).assumed)
+
+
 def test_a_switch_of_ms_swift_is_written_off() -> None:
     run = (
         "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-1.7B --train_type full --torch_dtype bfloat16 --max_length 1500 "
