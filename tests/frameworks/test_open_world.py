@@ -706,6 +706,16 @@ def test_a_program_that_learns_from_preferences_by_its_name_is_not_priced() -> N
     assert launch_of({"run.sh": run.format("tune/finetune.py")}, None).unpriced == []
 
 
+def test_layers_that_mindspeed_lists_by_stage_are_read() -> None:
+    run = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 14 --hidden-size 1024 --num-attention-heads 16 "
+    run += "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+    run += "--pipeline-model-parallel-size 4 --num-layer-list {}\n"
+    asked = launch_as_read(launch_of({"run.sh": run.format("3,4,4,3")}, None), Controls(), "run.sh")
+    assert asked.plan.layers_per_stage == (3, 4, 4, 3)
+    with pytest.raises(InvalidFile, match="--num-layer-list 3,4,4 is no split of 14 layers over 4 stages"):
+        launch_as_read(launch_of({"run.sh": run.format("3,4,4")}, None), Controls(), "run.sh")
+
+
 def test_gpus_that_the_user_names_are_not_said_to_be_the_scripts() -> None:
     run = launches.MAXTEXT_COMMAND
     assert not any("starts (--gpus)" in each for each in launch_of({"run.sh": run}, 32).assumed)
