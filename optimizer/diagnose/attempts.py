@@ -118,11 +118,22 @@ def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: 
     if step <= first.step and not near:
         return "other"
     place = _place(attempt, step)
-    if step == last.step == record.reading.last_step:  # a bar drawn at its end, after what is saved there
-        return "again"
+    if step == last.step and (step == record.reading.last_step or _goes_on(last, record)):
+        return "again"  # a bar drawn once more, after what is saved or evaluated there
     if attempt[place].step == step and _interleaved(attempt[place], last, record, near, several):
         return "again"
     return "other" if step <= first.step else "restart"
+
+
+def _goes_on(last: Record, record: Record) -> bool:
+    """Whether the clock of a bar's state goes on from that of another: a program that starts again has a new one.
+
+    >>> evaluated = [Record(LogLine(step=50, bar=(50, 90), elapsed=elapsed), line=1) for elapsed in (100.0, 230.0)]
+    >>> _goes_on(*evaluated), _goes_on(*evaluated[::-1])
+    (True, False)
+    """
+    before, now = last.reading.elapsed, record.reading.elapsed
+    return record.reading.bar is not None and before is not None and now is not None and before <= now
 
 
 def _place(attempt: Sequence[Record], step: int) -> int:

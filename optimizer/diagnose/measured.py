@@ -19,7 +19,7 @@ from optimizer.base.units import count_in, seconds
 from optimizer.diagnose.attempts import Record, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
-from optimizer.diagnose.steady import CLOCK, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
+from optimizer.diagnose.steady import CLOCK, LEAST, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
 from optimizer.frameworks.every import LOGS
 from optimizer.frameworks.log_line import LogFormat
 
@@ -92,6 +92,7 @@ def _joined(one: LoggedRun, other: LoggedRun) -> LoggedRun:
 MANY = 3  # other levels that are shown one by one
 ENOUGH = 10  # steady steps below which a median says little
 STALLED = 0.03  # share of the time in stalls above which the median alone misleads
+ROUNDED = 5e-4  # half the last digit of a summary's rate [1/s]
 LOOSE = 0.03  # spread between steps beyond that of published runs
 
 
@@ -203,7 +204,12 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
                 "turn them into seconds"
             )
         return
-    if run.program and run.program.remark:
+    if run.records[0].reading.alone:
+        as_printed = abs(1e3 / steady.seconds - round(1e3 / steady.seconds)) < 1e-6
+        off = ROUNDED * steady.seconds if as_printed else 0.0
+        digits = f"; its rate has three decimals: exact to {off:.0%}" if off > LEAST else ""
+        yield f"the mean of the whole run, with its first steps, evaluations and saves{digits}"
+    elif run.program and run.program.remark:
         yield run.program.remark
     yield from _tokens(run, steady, {**facts, **run.stream.facts})
     if steps[0].basis == CLOCK:
@@ -245,6 +251,17 @@ def _of_steady(steady: Steady) -> Iterator[str]:
         yield (
             f"stalls take {steady.stalled:.1%} of the time: the mean step is "
             f"{seconds(float(np.mean(steady.times)))}, the median {seconds(steady.seconds)}"
+        )
+    if steady.early:
+        yield (
+            f"steps {steady.early.first:,} to {steady.early.last:,}, left out as warm-up, took "
+            f"{seconds(steady.early.seconds)}: if that was the pace of the run, the steady part is another one"
+        )
+    if steady.paces:
+        fast, slow, share = steady.paces
+        yield (
+            f"two paces: {share:.0%} of the steady steps take {seconds(fast)}, the others {seconds(slow)}; "
+            f"{seconds(steady.seconds)} is the median of all"
         )
     others = [level for level in steady.levels if abs(level.seconds / steady.seconds - 1) > SLOW_SHARE]
     if len(others) > MANY:

@@ -6,7 +6,7 @@ Seconds are printed, or follow from a rate, or from the times of the lines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, erfc, isfinite, sqrt
 from typing import NamedTuple
@@ -175,6 +175,9 @@ SURE = 0.01  # chance of a trend in noise at which it is reported
 ONE_WAY = 0.35  # rank correlation from which steps go one way, up or down
 HOLDS = 0.5  # share of the steps from which one level stands for the run
 PERIODS = 3  # stalls at least of which a period is reported
+EARLY = 0.2  # share of the steps from which those left out as warm-up have a pace of their own
+MIXED = 0.2  # share of the steps from which a pace that returns is one of two
+TWO_PACES = 8.0  # deviations of either pace by which two lie apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +217,8 @@ class Steady:
     jitter: float = 0.0
     tail: float = 1.0
     levels: tuple[PaceLevel, ...] = ()
+    early: PaceLevel | None = None
+    paces: tuple[float, float, float] | None = None
 
 
 def steady_part(steps: Sequence[Timed]) -> Steady | None:
@@ -235,7 +240,15 @@ def steady_part(steps: Sequence[Timed]) -> Steady | None:
     longest = max(parts, key=lambda part: (_covered(part), part[0].step))
     if _covered(longest) < HOLDS * _covered(warm):  # the pace wanders: no part stands for the run
         longest = warm
-    return _described(longest, warm, len(steps) - len(warm), levels)
+    return replace(_described(longest, warm, len(steps) - len(warm), levels), early=_early(steps, warm))
+
+
+def _early(steps: Sequence[Timed], warm: Sequence[Timed]) -> PaceLevel | None:
+    """The steps before the first that counts, None where these are few."""
+    before = list(steps[: steps.index(warm[0])])
+    if len(before) < SHORTEST or _covered(before) < EARLY * _covered(steps):
+        return None
+    return PaceLevel(first=before[0].step, last=before[-1].step, seconds=_pace(before))
 
 
 def _pace(part: Sequence[Timed]) -> float:
@@ -301,7 +314,31 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
         jitter=noise(np.log(times)),
         tail=float((slow - median + 1e-3 * median) / (median - fast + 1e-3 * median)),
         levels=levels,
+        paces=two_paces(times, counts),
     )
+
+
+def two_paces(times: FloatArray, counts: IntArray) -> tuple[float, float, float] | None:
+    """The two times of steps that take one or the other, and the share of the faster; None for steps of one pace.
+
+    >>> two_paces(np.array([1.0, 1.2, 1.01, 1.0, 1.2] * 4), np.ones(20, dtype=np.int64))
+    (1.0, 1.2, 0.6)
+    """
+    order = np.argsort(times, kind="stable")
+    logs, reached = np.log(times[order]), np.cumsum(counts[order]) / np.sum(counts)
+    inner = (reached[:-1] >= MIXED) & (reached[:-1] <= 1 - MIXED)
+    if len(logs) < 2 * SHORTEST or not np.any(inner):
+        return None
+    cut = int(np.argmax(np.where(inner, np.diff(logs), 0.0))) + 1
+    sides = logs[:cut], logs[cut:]
+    middles = [float(np.median(side)) for side in sides]
+    spread = max(
+        float(TO_SIGMA * np.median(np.abs(side - middle))) for side, middle in zip(sides, middles, strict=True)
+    )
+    if middles[1] - middles[0] < max(TWO_PACES * spread, WARM):
+        return None
+    fast, slow = (float(np.exp(middle)) for middle in middles)
+    return round(fast, 6), round(slow, 6), float(reached[cut - 1])
 
 
 def _period(stalls: Sequence[int]) -> int:

@@ -85,18 +85,29 @@ def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
     [9]
     >>> [bar.length for bar in training_bars([*train, *check])]
     [50]
+    >>> training_bars([LogLine(bar=(0, 50)), LogLine(bar=(50, 50), elapsed=4.0)])  # no loss, and its end alone
+    []
     """
     bars = bars_in(readings)
     around = {bar.length for bar in bars if bar.around}
     nested = {bar.length for bar in bars if bar.nested}
     lossy = {bar.length for bar in bars if bar.losses >= SEVERAL} - (nested - around)
-    left = [bar for bar in bars if bar.around or bar.length not in nested]
+    told = any(reading.loss is not None or reading.alone for reading in readings)
+    left = [
+        bar for bar in bars if (bar.around or bar.length not in nested) and (told or not _closed_alone(bar, readings))
+    ]
     left = [bar for bar in left if not (lossy or around) or bar.length in lossy | around]
     states: dict[int, set[tuple[int, int] | None]] = {}
     for bar in left:
         states.setdefault(bar.length, set()).update([readings[place].bar for place in bar.places])
     most = max(map(len, states.values()), default=0)
     return [bar for bar in left if 2 * len(states[bar.length]) >= most]
+
+
+def _closed_alone(bar: Bar, readings: Sequence[LogLine]) -> bool:
+    """Whether a bar shows its end alone, as what is done before and after training does."""
+    begun = [state for place in bar.places if (one := readings[place].bar) and (state := one[0])]
+    return begun == [bar.length]
 
 
 def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:

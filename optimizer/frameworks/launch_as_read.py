@@ -128,6 +128,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if "packing" in settings and not controls.lengths:
         how = "packed sequences" if settings["packing"] else "sequences without packing"
         launch.assumed.append(f"{how} are full and one document each: how long documents are is not told (--lengths)")
+    if settings.get("packing") and settings.get("loss"):
+        packs = launch.written.get("packing", "packing")
+        problems.append(f"{packs}: --loss {settings['loss']} compares sequences one by one, which none packs")
     if not framework.graphs:
         settings |= {"cuda_graphs": settings.get("cuda_graphs", False), "graphed": settings.get("graphed", ())}
     plan = plan_of(launch, settings, gpus, controls.global_batch, problems)
@@ -163,6 +166,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
+    if job.tower is not None:
+        seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
+        unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"
+        launch.assumed.append(seen if job.tower.image_tokens else unseen)
     if plan.micro_batch > job.largest_micro_batch:
         job = job.with_limits(max_micro_batch=plan.micro_batch)
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share

@@ -60,7 +60,7 @@ KINDS: Mapping[str, str] = {
 # What names an accelerator: programs, an image, and variables that only one family's libraries read.
 NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
-    r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU)_\w+(?==)|\bJAX_PLATFORMS=\S+"
+    r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU|PYTORCH_NPU|NPUS_PER)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
@@ -70,6 +70,7 @@ KNOWN_BY, TRAINERS = (
     ("finetuning_type", "base_model", SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
+PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
 PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
@@ -304,7 +305,8 @@ def _followed(
             near = next(file for file in files if file.name == config.name)
             place = _lying(near, path) or (_lying(script, path) if script else None)
             if place is None:
-                raise InvalidFile(config.name, [_absent(config, [path])])
+                given = [config.name] if script else []
+                raise InvalidFile(config.name, [_absent(script or config, [path], given)])
             followed.append(config_of(_file(str(place))))
     return tuple(followed)
 
@@ -342,7 +344,7 @@ def _keyed_launch(
 ) -> Source:
     """A launch by configs with the keys of a script's command over them."""
     configs = [replace(c, function=command.function or c.function) if c.kind == PYTHON else c for c in configs]
-    asked = step_options(command.step, options)
+    asked, named_gpus = step_options(command.step, options), gpus
     machines = {name: value for name, (value, *_) in asked.items()} | dict(command.machines)
     if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
         machines["gpus_per_node"] = machines["tasks_per_node"]
@@ -358,7 +360,7 @@ def _keyed_launch(
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
-    if gpus is not None and "gpus" not in source.launch.written:
+    if gpus is not None and named_gpus is None and "gpus" not in source.launch.written:
         source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
     if command.among > 1:
@@ -367,6 +369,8 @@ def _keyed_launch(
         )
     own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
     if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
+        if PREFERENCES.search(Path(own).stem) and "loss" not in source.launch.settings:
+            source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
@@ -376,9 +380,9 @@ def _keyed_launch(
     return source
 
 
-def _absent(script: File | ConfigFile, paths: Sequence[str]) -> str:
-    """What to do about configs that a script trains by and that do not lie where it says."""
-    names = " ".join(dict.fromkeys(Path(path).name for path in paths))
+def _absent(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
+    """What to do about configs that a script, or one that it trains by, names and that do not lie where it says."""
+    names = " ".join(dict.fromkeys([*given, *(Path(path).name for path in paths)]))
     advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
     return f"it trains by {', '.join(paths)}, not found here; {advice}"
 

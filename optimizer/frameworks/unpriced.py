@@ -64,6 +64,8 @@ def costs(program: str, name: str, value: str) -> bool:
     (True, False)
     >>> costs("MaxText", "sparse_matmul", "false"), costs("MaxText", "sparse_matmul", "true")
     (True, False)
+    >>> costs("nanotron", "doremi.ref_model_resume_checkpoint_path", "out/1")
+    True
     >>> costs("GPT-NeoX", "te_fp8_format", "hybrid"), costs("Axolotl", "lora_modules_to_save", "lm_head")
     (True, True)
     >>> costs("Megatron-LM", "--optimizer", "ademamix"), costs("Megatron-LM", "--optimizer", "adam")
@@ -80,8 +82,10 @@ def costs(program: str, name: str, value: str) -> bool:
     if among(pattern for pattern, usual in USUAL.items() if value.lower() in usual):
         return False
     programs = f"every {program} {LIKE.get(program, '')}"
-    own = (patterns for family, patterns in FREE.items() if family in programs and family != "every")
+    own = [patterns for family, patterns in FREE.items() if family in programs and family != "every"]
     if key in NAMES or path in NAMES:  # whole names, whatever patterns they fit
+        return not any(map(among, own))
+    if any(fnmatchcase(path, pattern) for pattern in NAMES if "." in pattern):
         return not any(map(among, own))
     if any(word in path for word in SECTIONS):
         return not among(pattern for pattern in FREE["every"] if "." not in pattern and pattern != "*_path*")

@@ -560,6 +560,32 @@ def test_what_to_mind_about_a_steady_part(values: dict[str, Any], said: list[str
     assert [line.replace("2.00 s", "2 s") for line in _of_steady(part(**values))] == said
 
 
+def test_a_pace_that_was_left_out_as_warm_up_is_told() -> None:
+    slow = [Timed(step=at, steps=1, seconds=3.0, basis="printed", attempt=0) for at in range(12)]
+    fast = [Timed(step=at, steps=1, seconds=1.0, basis="printed", attempt=0) for at in range(12, 30)]
+    found = steady_part([*slow, *fast])
+    assert found is not None
+    assert (found.seconds, found.early) == (1.0, PaceLevel(first=0, last=11, seconds=3.0))
+    (told,) = _of_steady(found)
+    assert told.startswith("steps 0 to 11, left out as warm-up, took 3 s:")
+    usual = steady_part([*slow[:3], *fast])
+    assert usual is not None
+    assert usual.early is None
+
+
+def test_two_paces_that_alternate_are_told() -> None:
+    def found(*seconds: float) -> Steady:
+        steps = [Timed(step=at, steps=1, seconds=one, basis="printed", attempt=0) for at, one in enumerate(seconds * 8)]
+        steady = steady_part(steps)
+        assert steady is not None
+        return steady
+
+    assert found(1.0, 1.2, 1.01, 1.21, 1.0).paces == pytest.approx((1.0, 1.205, 0.6), rel=0.03)
+    assert any("two paces: 6" in told for told in _of_steady(found(1.0, 1.2, 1.0, 1.2, 1.0)))
+    assert found(1.0, 1.02, 1.01, 1.03, 1.04).paces is None  # noise
+    assert found(1.0, 1.01, 1.0, 1.01, 1.0, 1.01, 1.0, 1.01, 2.0).paces is None  # stalls
+
+
 def test_other_paces_are_told_one_by_one_or_together() -> None:
     def levels(*paces: float) -> Steady:
         return part(levels=tuple(PaceLevel(first=at, last=at + 9, seconds=pace) for at, pace in enumerate(paces)))

@@ -173,6 +173,20 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     found = first(log)
     assert found["step_time_s"] == pytest.approx(2.0)
     assert any("only 1 steady step:" in str(warning) for warning in found["warnings"])
+    assert any("the mean of the whole run" in str(warning) for warning in found["warnings"])
+    assert not any("three decimals" in str(warning) for warning in found["warnings"])
+    log.write_text("{'train_runtime': 23100.0, 'train_steps_per_second': 0.012, 'train_loss': 2.0}\n")
+    assert any("three decimals: exact to 4%" in str(warning) for warning in first(log)["warnings"])
+
+
+def test_the_end_of_a_bar_alone_is_no_training(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("Running inference\n100%|##########| 2210/2210 [00:04<00:00, 449.23it/s]\n")
+    refused = read(log)
+    assert refused.exit_code == 2
+    assert "tells of a training step" in refused.output
+    log.write_text(f"{log.read_text()}{{'loss': 2.5, 'epoch': 1.0}}\n")
+    assert first(log)["last_step"] == 2210
 
 
 # Lines as public logs and documents show them.
@@ -299,6 +313,19 @@ MORE: list[tuple[str, str, Callable[[int, float], str]]] = [
         "nanoGPT",
         lambda step, clock: (
             f"step {step:4d} | loss: 9.123456 | lr 6.0000e-05 | norm: 27.0145 | dt: 2000.00ms | tok/sec: 143130.26"
+        ),
+    ),
+    (
+        "nanoGPT of bits per character",
+        "nanoGPT",
+        lambda step, clock: f"iter {step}: loss 3.4259 BPC, time {2000.0 + 5000.0 * (step == 1):.2f}ms, mfu 7.05%",
+    ),
+    (
+        "llm.c",
+        "nanoGPT",
+        lambda step, clock: (
+            f"step {step:4d}/19560 | loss 10.956968 (+nanz)| norm 15.2986 (+nanz)| lr 1.71e-06 | "
+            f"{2000.0 + 5000.0 * (step == 1):.2f} ms | 29.6% bf16 MFU | 115032 tok/s"
         ),
     ),
     (

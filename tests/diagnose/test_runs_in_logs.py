@@ -218,6 +218,15 @@ def test_bars_of_ranks_that_lag_are_one_run(lag: int, tmp_path: Path) -> None:
     assert (found["restarts"], found["last_step"]) == (0, 60)
 
 
+def test_a_bar_that_is_drawn_once_more_after_an_evaluation_is_no_restart(tmp_path: Path) -> None:
+    after = [bar(step, 100, PACE * step + 130) for step in range(50, 101)]
+    found = first(
+        write(tmp_path / "a.log", [*trained(1, 50, 100), "{'eval_loss': 0.6, 'eval_runtime': 128.4}", *after])
+    )
+    assert (found["restarts"], found["last_step"]) == (0, 100)
+    assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
 def test_a_bar_whose_clock_begins_anew_is_a_restart(tmp_path: Path) -> None:
     again = [bar(step, 100, PACE * (step - 40) + 5) for step in range(41, 101)]
     (found,) = runs(write(tmp_path / "a.log", [*trained(1, 60, 100), *again]))

@@ -46,6 +46,7 @@ FOUNDRY = launches.LLM_FOUNDRY.replace("precision: amp_bf16\n", "")
 
 
 def launch_of(name: str, text: str, gpus: int | None = 8, model: str = "") -> Launch:
+    gpus = None if name == "max.yml" else gpus  # whose mesh says it
     return read_launch([File(name, text.encode())], gpus, model).launch
 
 
@@ -297,7 +298,7 @@ def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: s
 )
 def test_a_refusal_says_why(name: str, text: str, why: str) -> None:
     with pytest.raises(InvalidFile, match=why):
-        asked(name, text, gpus=8)
+        asked(name, text, gpus=None if name == "max.yml" else 8)
 
 
 def test_a_config_that_a_command_names_and_that_is_not_here_is_in_the_title(tmp_path: Path) -> None:
@@ -577,11 +578,6 @@ FORKS: list[tuple[str, str, dict[str, Any]]] = [
         "llama3.toml",
         launches.TORCHTITAN.replace("steps = 1000", 'dtype = "bfloat16"'),
         {"optimizer_bytes": 4, "grad_bytes": 2},
-    ),
-    (
-        "llama3.toml",
-        launches.TORCHTITAN.replace('flavor = "70B"', 'flavor = "3B"'),
-        {"model": "llama3.2-3b"},  # and not that of 33 billion
     ),
 ]
 

@@ -122,7 +122,7 @@ CASES: list[tuple[str, str, list[str]]] = [
 
 @pytest.mark.parametrize(("name", "text", "unpriced"), CASES)
 def test_what_may_cost_and_is_not_read_is_named(name: str, text: str, unpriced: list[str]) -> None:
-    assert launch_of({name: text}).unpriced == unpriced
+    assert launch_of({name: text}, None if name == "max.yml" else 8).unpriced == unpriced
 
 
 FLAGS = """# Megatron-LM core_v0.19.0
@@ -457,6 +457,8 @@ def test_the_machine_is_the_scripts_own(name: str, place: str, run: str, cluster
         ("run.sh", "srun --container-image=rocm/megatron-lm pretrain_gpt.py", "", "an AMD GPU"),
         ("run.sh", f"export HIP_VISIBLE_DEVICES=0,1,2,3\n{RUN}", "", "an AMD GPU"),
         ("run.sh", f"export HCCL_CONNECT_TIMEOUT=3600\n{RUN}", "", "an NPU"),
+        ("run.sh", f"NPUS_PER_NODE=8\n{RUN}", "", "an NPU"),
+        ("run.sh", f"export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True\n{RUN}", "", "an NPU"),
         ("run.sh", f"JAX_PLATFORMS=tpu,cpu {RUN}", "", "a TPU"),
         ("run.sh", f"export NCCL_DEBUG=INFO JAX_PLATFORMS=cuda\n{RUN}", "", ""),
         ("run_npu.sh", RUN, "h100", ""),
@@ -555,6 +557,7 @@ NEOX_SHAPE = NEOX.strip()[:-1] + '  "num-attention-heads": 64, "seq-length": 204
     [
         ('"checkpoint-activations": true', {"recompute": "full"}),
         ('"activation": "swiglu", "intermediate_size": 49152', {"ffn_hidden": 16384, "gated_mlp": True}),
+        ('"mlp_type": "llama", "activation": "silu"', {"ffn_hidden": 16384, "gated_mlp": True}),
         ('"mlp_type": "llama", "intermediate_size": 16384', {"ffn_hidden": 16384, "gated_mlp": True}),
         ('"attention-config": [[["flash"], 44]]', {"attention": "flash", "vocab": 50304}),
         ('"tokenizer-type": "HFTokenizer", "vocab-file": "./20B_tokenizer.json"', {"vocab": 50432}),
@@ -651,7 +654,93 @@ def test_a_script_that_generates_trains_nothing() -> None:
 
 @pytest.mark.parametrize("axis", ["ici_expert_parallelism", "dcn_tensor_parallelism"])
 def test_an_axis_of_maxtext_that_takes_what_is_left_is_not_priced(axis: str) -> None:
-    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, 8).unpriced == [f"{axis} -1"]
+    assert launch_of({"max.yml": f"{launches.MAXTEXT}{axis}: -1\n"}, None).unpriced == [f"{axis} -1"]
+
+
+@pytest.mark.parametrize(("data", "gpus", "taken"), [("1", 32, "16"), ("1", 8, "16"), ("-1", 24, "a multiple of 16")])
+def test_gpus_that_are_not_those_of_maxtexts_mesh_are_refused(data: str, gpus: int, taken: str) -> None:
+    config = "model_name: llama3-8b\nper_device_batch_size: 2\nici_fsdp_parallelism: 8\ndcn_fsdp_parallelism: 2\n"
+    config += f"dcn_data_parallelism: {data}\n"
+    assert launch_of({"max.yml": config}, 16).settings["gpus"] == 16
+    with pytest.raises(InvalidFile, match=f"its mesh take {taken} GPUs, not {gpus}"):
+        launch_of({"max.yml": config}, gpus)
+
+
+def test_a_flavor_that_only_a_fork_of_torchtitan_has_is_not_priced() -> None:
+    config = '[model]\nname = "llama3"\nflavor = "{}"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
+    told = "model.flavor 3B as a fork has it: priced as llama3.2-3b"
+    launch = launch_of({"a.toml": config.format("3B")}, 8)
+    assert told in launch.unpriced
+    assert launch.settings["model"] == "llama3.2-3b"  # and not that of 33 billion
+    assert not any("flavor" in each for each in launch_of({"a.toml": config.format("8B")}, 8).unpriced)
+
+
+def test_what_a_followed_config_lacks_is_given_after_both(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(f"{launches.TRAINER}deepspeed: /opt/zero/z2.json\n")
+    run = tmp_path / "run.sh"
+    run.write_text(f"torchrun --nproc_per_node 2 train.py {tmp_path}/sft.yaml\n")
+    with pytest.raises(InvalidFile, match=f"optimize improve {run} {tmp_path}/sft.yaml z2.json"):
+        read_launch(read_files([str(run)]))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("Qwen/Qwen3-VL-8B-Instruct", "one image of 576 tokens"),
+        ("Qwen/Qwen2.5-VL-3B-Instruct", "the vision tower cost"),
+    ],
+)
+def test_what_is_priced_of_images_is_said(model: str, said: str) -> None:
+    config = f"model_name_or_path: {model}\nstage: sft\ndo_train: true\nfinetuning_type: full\nbf16: true\n"
+    config += "cutoff_len: 2048\nper_device_train_batch_size: 1\nimage_max_pixels: 262144\noutput_dir: out\n"
+    launch = launch_of({"sft.yaml": config})
+    launch_as_read(launch, Controls(), "sft.yaml")
+    assert any(said in sentence for sentence in launch.assumed)
+
+
+def test_a_program_that_learns_from_preferences_by_its_name_is_not_priced() -> None:
+    run = "torchrun --nproc_per_node 8 {} --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1 --bf16 "
+    run += "--output_dir out --max_length 2048 --report_to none --save_strategy no\n"
+    launch = launch_of({"run.sh": run.format("tune/dpo_tune.py")}, None)
+    assert launch.unpriced == ["tune/dpo_tune.py, which learns from preferences by its name: priced as supervised"]
+    assert launch_of({"run.sh": run.format("tune/finetune.py")}, None).unpriced == []
+
+
+def test_layers_that_mindspeed_lists_by_stage_are_read() -> None:
+    run = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 14 --hidden-size 1024 --num-attention-heads 16 "
+    run += "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+    run += "--pipeline-model-parallel-size 4 --num-layer-list {}\n"
+    asked = launch_as_read(launch_of({"run.sh": run.format("3,4,4,3")}, None), Controls(), "run.sh")
+    assert asked.plan.layers_per_stage == (3, 4, 4, 3)
+    with pytest.raises(InvalidFile, match="--num-layer-list 3,4,4 is no split of 14 layers over 4 stages"):
+        launch_as_read(launch_of({"run.sh": run.format("3,4,4")}, None), Controls(), "run.sh")
+
+
+def test_gpus_that_the_user_names_are_not_said_to_be_the_scripts() -> None:
+    run = launches.MAXTEXT_COMMAND
+    assert not any("starts (--gpus)" in each for each in launch_of({"run.sh": run}, 32).assumed)
+
+
+def test_a_switch_of_ms_swift_is_written_off() -> None:
+    run = (
+        "NPROC_PER_NODE=2 swift sft --model Qwen/Qwen3-1.7B --train_type full --torch_dtype bfloat16 --max_length 1500 "
+    )
+    run += "--deepspeed zero3 --gradient_checkpointing --per_device_train_batch_size 6\n"
+    source = read_launch([File("run.sh", run.encode())])
+    asked = launch_as_read(source.launch, Controls(), "run.sh")
+    changes = source.changes(asked.job, asked.plan, replace(asked.plan, recompute="none", micro_batch=4), {})
+    written = next(iter(source.edited(changes)))["run.sh"].decode()
+    off = run.replace("--gradient_checkpointing", "--gradient_checkpointing false").replace("size 6", "size 4")
+    assert written == off  # its parser has it on where nothing is said
+
+
+def test_pairs_of_sequences_are_not_packed() -> None:
+    run = "deepspeed --num_gpus 8 src/train.py --stage dpo --model_name_or_path Qwen/Qwen2.5-7B --bf16 --do_train "
+    run += "--finetuning_type full --per_device_train_batch_size 1 --cutoff_len 2048 --packing {} --output_dir out\n"
+    launch = launch_of({"run.sh": run.format("True")}, None)
+    with pytest.raises(InvalidFile, match="packing: --loss dpo compares sequences one by one"):
+        launch_as_read(launch, Controls(), "run.sh")
+    assert launch_as_read(launch_of({"run.sh": run.format("False")}, None), Controls(), "run.sh").job.loss == "dpo"
 
 
 def test_a_file_that_a_config_names_is_found_from_the_root(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ class CommandKeys(ConfigFile):
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
 
-        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one.
+        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one,
+        but for ms-swift's.
 
         Raises InputError for a value of Primus that is to be none and comes from a variable.
         """
@@ -103,6 +104,10 @@ class CommandKeys(ConfigFile):
         switches = [one.alone for one in self.given if one.key == path and one.alone]
         if value is False and switches and not sites and self._reads(switches[-1]) == f"--{path}":
             others = tuple(one for one in self.given if one.alone != switches[-1])
+            if SUBCOMMAND in self.values:  # ms-swift's, which may be on by themselves and take a value
+                off = Given(path, "false", (switches[-1][1] + 1, switches[-1][1] + 6), "--")
+                put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], " false")
+                return replace(put, given=(*put.given, off))
             start, end, _ = cut(self.text.encode(), *switches[-1])
             return replace(self, given=others)._put(start, end, "")
         if text == nothing and self.section and sites:

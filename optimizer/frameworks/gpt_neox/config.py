@@ -34,6 +34,7 @@ COUNTS: Mapping[str, str] = key_tables("gpt_neox")["counts"]
 KERNELS: Mapping[str, str] = key_tables("gpt_neox")["attention"]
 STAGES, RECOMPUTE, ATTENTION = "pipe_parallel_size", "checkpoint_activations", "attention_config"
 WIDTH, LLAMA, TOKENIZER = "intermediate_size", "mlp_type", "tokenizer_type"
+LLAMA_MULTIPLE = 256  # of LLaMAParallelMLP
 MULTIPLE, PARTITIONED = "mlp_multiple_of", "partition_activations"
 BUCKET = "zero_optimization.reduce_bucket_size"
 # Vocabularies, padded: of GPT-2's tokenizer, the default, and of GPT-NeoX-20B's.
@@ -126,6 +127,7 @@ def _mlp(launch: Launch, values: Values) -> None:
     kind = values.get(LLAMA)
     if kind == "llama":  # as before 2024
         settings["gated_mlp"] = True
+        width = values.get(WIDTH) or -(-(2 * width // 3) // LLAMA_MULTIPLE) * LLAMA_MULTIPLE
     elif kind == "gated":  # of the fork that StableLM was trained with
         multiple = whole(launch, values, MULTIPLE) or 1
         settings["gated_mlp"], width = True, -(-2 * width // (3 * multiple)) * multiple

@@ -130,6 +130,8 @@ def read(launch: Launch, values: Values) -> None:
         _counted_sizes(launch, values, ends)
     if NAME in ends and "model" not in settings and values[ends[NAME]] != "default":
         launch.unknown_model(ends[NAME], values[ends[NAME]])
+    elif PRIMUS in values and "model" not in settings:
+        launch.unknown_model(PRIMUS, values[PRIMUS])
     if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
         launch.unpriced.append(f"{ends[REMAT]} {values[ends[REMAT]]}")
     ranks = _axes(launch, values, ends)
@@ -201,6 +203,12 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     sharing = settings["cp"] * settings["ep"]
     ranks = int(settings["tp"] * settings["pp"] * settings["cp"])
     replica = ranks * settings["ep"]
+    left = -1 in (fsdp, data, *(values.get(ends.get(key, "")) for key in split)) or "dcn_data_parallelism" not in ends
+    taken, given = replica * max(1, fsdp) * max(1, data), settings.get("gpus", 0)
+    if given and (given % taken if left else given != taken):
+        launch.problems.append(
+            f"the axes of its mesh take {'a multiple of ' * left}{taken:,} GPUs, not {given:,}: give --gpus accordingly"
+        )
     if fsdp < 0 < data:  # what the copies leave
         fsdp = settings.get("gpus", 0) // (data * replica) or fsdp
     shards = fsdp != 1 or sharing > 1 or FSDP not in ends

@@ -127,6 +127,8 @@ def _pipeline(stated: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...]
     per_virtual_stage, vpp = numbers.get("layers_per_virtual_stage"), numbers.get("vpp", 1)
     if "layout" in stated.texts:
         return _layout(stated, layers, pp)
+    if "layer_list" in stated.texts:
+        return _listed(stated, layers, pp), vpp
     if "first" in numbers or "last" in numbers:
         return _ends(stated, layers, pp), vpp
     if layers % pp:
@@ -141,6 +143,15 @@ def _pipeline(stated: StatedPlan, layers: int, pp: int) -> tuple[tuple[int, ...]
     elif per_virtual_stage is not None:
         vpp = layers // pp // per_virtual_stage
     return (), vpp
+
+
+def _listed(stated: StatedPlan, layers: int, pp: int) -> tuple[int, ...]:
+    text = stated.texts["layer_list"]
+    counts = tuple(int(count) for count in text.split(",") if is_count(count))
+    if (len(counts), sum(counts)) != (pp, layers):
+        stated.problems.append(f"--num-layer-list {text} is no split of {layers} layers over {pp} stages")
+        return ()
+    return counts
 
 
 def _ends(stated: StatedPlan, layers: int, pp: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Lines of nanoGPT, of nanochat, and of what began as nanoGPT: build-nanogpt and modded-nanogpt.
+"""Lines of nanoGPT, of nanochat, and of what is like nanoGPT: build-nanogpt, modded-nanogpt and llm.c.
 
 Source: karpathy/nanoGPT, train.py and model.py (estimate_mfu); karpathy/nanochat, scripts/base_train.py;
-karpathy/build-nanogpt, train_gpt2.py; KellerJordan/modded-nanogpt, train_gpt.py.
+karpathy/build-nanogpt, train_gpt2.py; karpathy/llm.c, train_gpt2.cu; KellerJordan/modded-nanogpt, train_gpt.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
-NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf), time ([\d.]+)ms(?:, mfu ([\d.]+)%)?")
+NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf)(?: \w+)?, time ([\d.]+)ms(?:, mfu ([\d.]+)%)?")
 NANOCHAT = re.compile(
     r"\bstep +(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *\| loss: ([-\d.]+|nan|inf) \|.*?\bdt: ([\d.]+)ms \| tok/sec: [\d,.]+"
     r"(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
+LLM_C = re.compile(r"\bstep +(\d+)/(\d+) \| (?:train )?loss +([-\d.]+|nan|inf) .*?\| ([\d.]+) ms(?= \|| *$)")
 MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:train_loss:([-\d.]+|nan|inf) )?train_time:(\d+)ms")
 GPU = re.compile(r"\bGPU: .* \| Peak FLOPS \(BF16\): (\d\.\d+e\+\d+|inf)")
 # What MFUs are shares of [FLOP/s]: always in nanoGPT, and in nanochat where it does not print the GPU's own.
@@ -32,6 +33,8 @@ def read(text: str) -> LogLine | None:
     >>> found = read("step 00010/21400 (0.05%) | loss: 9.1 | lrm: 1.00 | dt: 512.50ms | tok/sec: 1,023,000 | mfu: 47.5")
     >>> found.step, found.last_step, found.seconds, round(found.flops_rate / 1e12, 1)
     (10, 21400, 0.5125, 469.8)
+    >>> read("step   19/19560 | loss 7.5 (+nanz)| norm 3.1 (+nanz)| lr 1.6e-05 | 512.25 ms | 29.2% bf16 MFU").seconds
+    0.51225
     >>> read("step:19/5100 train_loss:6.4148 train_time:1315ms step_avg:146.14ms").elapsed
     1.315
     """
@@ -41,6 +44,9 @@ def read(text: str) -> LogLine | None:
     if match := NANOCHAT.search(text):
         step, last, loss, milliseconds, mfu = match.groups()
         return _timed(step, last, loss, milliseconds, mfu, H100)
+    if match := LLM_C.search(text):
+        step, last, loss, milliseconds = match.groups()
+        return _timed(step, last, loss, milliseconds, None, H100)
     if match := MODDED.search(text):
         step, last, loss, milliseconds = match.groups()
         return LogLine(step=int(step), last_step=int(last), loss=decimal(loss), elapsed=float(milliseconds) / 1e3)
@@ -81,4 +87,6 @@ def of_the_gpu(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
     return settled
 
 
-LOG = LogFormat(name="nanoGPT", marks=(": loss ", "| dt: ", " train_time:", "Peak FLOPS"), read=read, settle=of_the_gpu)
+LOG = LogFormat(
+    name="nanoGPT", marks=(": loss ", "| dt: ", " ms |", " train_time:", "Peak FLOPS"), read=read, settle=of_the_gpu
+)

@@ -28,6 +28,7 @@ from optimizer.frameworks.config.launch import (
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.shape import named
+from optimizer.frameworks.torchtitan.models import MODELS, OLD
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -159,7 +160,7 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
-    _model(launch, values)
+    _model(launch, values, python)
     if settings.get("pp", 1) > 1:
         _schedule(launch, values)
     take_steps(launch, values, STEPS)
@@ -252,8 +253,10 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     return dp
 
 
-def _model(launch: Launch, values: Values) -> None:
-    """The preset that family and flavor, or the folder of a tokenizer, mean."""
+def _model(launch: Launch, values: Values, python: bool) -> None:
+    """The preset that family and flavor, or the folder of a tokenizer, mean; a flavor that releases with TOML do not
+    have is a fork's own.
+    """
     name, flavor = str(values.get(NAME, "")), str(values.get(FLAVOR, ""))
     families = TABLES["families"].get(name, (name,))
     models = [TABLES["sizes"].get(f"{name} {flavor}", ""), *(named(f"{family}-{flavor}") for family in families)]
@@ -267,6 +270,8 @@ def _model(launch: Launch, values: Values) -> None:
         launch.settings["etp"] = launch.settings.get("tp", 1)
     if model:
         launch.say("model", model, FLAVOR if FLAVOR in values else ASSETS)
+        if not python and flavor and model in MODELS and OLD not in MODELS[model].releases:
+            launch.unpriced.append(f"{FLAVOR} {flavor} as a fork has it: priced as {model}")
     elif name or flavor:
         launch.unknown_model(NAME, f"{name} {flavor}")
 
