@@ -179,8 +179,8 @@ def layer_columns(size: FloatArray, plans: FloatArray) -> FloatArray:
     """Where kernels of one rank's layer lie among each other: doublings of width, tokens and degrees [1].
 
     Libraries choose kernels and protocols by shape, so that what a layer takes beside its price repeats wherever its
-    shape does, whatever the number of layers, stages and replicas: 641 runs of vTrain on one node have some 30 such shapes,
-    whose layers are priced 23 % low to 26 % high, and within a shape the runs lie 1 % apart.
+    shape does, whatever the number of layers, stages and replicas: 641 runs of vTrain on one node have some 30 such
+    shapes, whose layers are priced 23 % low to 26 % high, and within a shape the runs lie 1 % apart.
 
     Args:
         size: As RunError has it, one row a place or one for all.

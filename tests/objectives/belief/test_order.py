@@ -10,13 +10,16 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.belief import swept_errors
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
-from optimizer.job.known import RunError
-from optimizer.job.plan import Plan, Plans
+from optimizer.job.known import TIME, RunError
+from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.likeness import ErrorLikeness
 from optimizer.objectives.belief.order import order_factor, sweep_of
-from optimizer.objectives.belief.places import plan_columns
+from optimizer.objectives.belief.places import Places, plan_columns
 from optimizer.objectives.expected import parts_factor, plan_factor
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.trial.belief import Belief
+from optimizer.trial.candidates import Candidates
 from tests.search.brute_force import compare
 
 ALIKE = ErrorLikeness(parts={"software": 0.1, "plan": 0.3}, noise=0.01, size=2.0, plan=2.0)
@@ -111,3 +114,29 @@ def test_faster_hardware_orders_nothing() -> None:
 def test_the_optimum_under_a_sweep_is_that_of_brute_force() -> None:
     assert compare(JOB)
     assert compare(replace(JOB, gpus=4, global_batch=8))
+
+
+def test_errors_repeat_where_the_layer_of_a_rank_is_the_same() -> None:
+    """Of four replicas of the same layers a run of four stages tells more than of others that are no further away."""
+    measured = Plan(tp=2, pp=4, dp=1, micro_batch=2, num_microbatches=4)
+    same = Plan(tp=2, pp=1, dp=4, micro_batch=2, num_microbatches=1)
+    other = Plan(tp=8, pp=4, dp=1, micro_batch=8, num_microbatches=1)
+    apart = plan_columns(Plans.of([measured, same, other]))
+    assert np.sum((apart[1] - apart[0]) ** 2) == pytest.approx(np.sum((apart[2] - apart[0]) ** 2))
+    places = Places.of([row(plan, 0.0) for plan in (measured, same, other)])
+    itself, near, far = likeness(TIME).covariance(places, places)[0]
+    assert itself > near > far
+    with_layers, without = likeness(TIME), replace(likeness(TIME), parts={**likeness(TIME).parts, "layer": 0.0})
+    gained = with_layers.covariance(places, places)[0] - without.covariance(places, places)[0]
+    assert gained[1] == pytest.approx(gained[0])  # all of the layer's part, whatever the stages and replicas
+    assert gained[2] < 0.2 * gained[0]
+
+
+def test_trials_begin_in_the_order_of_sweeps() -> None:
+    plans = tuple(Plan(tp=tp, dp=8 // tp, micro_batch=2) for tp in (1, 2, 4, 8))
+    begun = Candidates(job=JOB, plans=plans, knobs=(Knobs(),) * len(plans))
+    priced = Belief.predicted(JOB, Plans.of(plans), begun.costs.step_time, begun.costs.reserved / JOB.usable_memory)
+    assert begun.belief().seconds.mean - priced.seconds.mean == pytest.approx(
+        np.log(order_factor(JOB, Plans.of(plans))), abs=0.02
+    )
+    assert np.ptp(begun.belief().seconds.mean - priced.seconds.mean) > 0.02
