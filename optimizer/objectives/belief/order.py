@@ -42,11 +42,11 @@ class PlanSweep:
         alike = likeness(TIME)
         far = squares(size[None], self.size)[0] / alike.size**2
         plan, layer = (alike.parts[name] ** 2 / alike.ordering for name in ORDERING)
-        layers, near = layer_columns(self.size, self.plan), []
-        for block in (plans[start : start + BLOCK] for start in range(0, len(plans), BLOCK)):
-            like = plan * fading(far + squares(block, self.plan) / alike.plan**2)
-            near.append((like + layer * same_layer(layer_columns(size, block), layers)) @ self.pull)
-        return np.concatenate(near) if near else np.zeros(0)
+        shapes, of_plan = np.unique(layer_columns(size, plans), axis=0, return_inverse=True)
+        shared = layer * (same_layer(shapes, layer_columns(self.size, self.plan)) @ self.pull)
+        blocks = [plans[start : start + BLOCK] for start in range(0, len(plans), BLOCK)]
+        near = [plan * fading(far + squares(block, self.plan) / alike.plan**2) @ self.pull for block in blocks]
+        return np.concatenate(near) + shared[of_plan] if near else np.zeros(0)
 
 
 def order_factor(job: Job, plans: Plans) -> FloatArray:
