@@ -38,6 +38,7 @@ class Launch:
         following: what the program makes of a plan's settings that no file states, None for nothing.
         drives: the key that puts on drives what else lies in the host's memory, "" where none does.
         fixed: settings that none of these files can state otherwise.
+        splits_sequences: whether the program splits sequences wherever it splits tensors.
         lacks: why its program may not have a key that no file gives, "" where it surely has it.
         clashes: why its program refuses values together, by key, "" where it takes them.
     """
@@ -57,6 +58,7 @@ class Launch:
     drives: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
+    splits_sequences: bool = False
     lacks: Callable[[str], str] = lambda key: ""
     clashes: Callable[[Mapping[str, Any]], str] = lambda values: ""
 

@@ -92,6 +92,11 @@ class LaunchAsRead:
     settings: Mapping[str, Any]
     stack: Any
 
+    @property
+    def splits_sequences(self) -> bool:
+        """Whether the program splits sequences wherever it splits tensors."""
+        return self.framework.sequence_parallel or self.launch.splits_sequences
+
 
 def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRead:
     """The question that a launch asks; what was assumed is added to it.
@@ -248,7 +253,8 @@ def _machine(launch: Launch, controls: Controls) -> Cluster:
         why = f"{launch.written[named_by]} names {site or device}" if named_by in launch.written else "not told"
         launch.assumed.append(f"cluster {cluster.name} of {cluster.device.name}, {why} (--cluster, --device)")
         launch.machine = "" if site or device else cluster.name
-        untold = f"{launch.family}, whose kind is not told (--device)"
+        none = "no device that is known" if launch.family.startswith("gpu:") else "whose kind is not told"
+        untold = f"{launch.family}, {none} (--device)"
         if launch.machine and launch.family and untold not in launch.unpriced:
             launch.unpriced.append(untold)
     nodes = launch.settings.get("nodes", 1)

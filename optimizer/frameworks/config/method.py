@@ -42,6 +42,7 @@ RANKS: Mapping[str, int] = {
     **dict.fromkeys(("tuner_type", "train_type", "sft_type", "finetuning_type"), 8),
     "peft._target_": 32,
 }
+PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapters that no switch turns on
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
@@ -147,6 +148,7 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         ["optimizer"] if "optimizer" in stated and note_optimizer(launch, stated["optimizer"], at["optimizer"]) else []
     )
     adapts = stated.get("peft") is True or at["rank"] == "peft.dim"  # overrides of a recipe that has adapters
+    adapts |= (at["rank"], at["targets"], at["peft"]) == PLAIN_LORA
     method = str(stated.get("method") or (LORA if adapts else FULL)).lower()
     method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")

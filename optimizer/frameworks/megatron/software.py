@@ -23,12 +23,14 @@ STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
 BYTES_OF: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
 KERNELS: Mapping[str, str] = {"unfused": "unfused", "local": "unfused", "flash": "flash", "fused": "flash"}
+ON = ("1", "true")
 # Parts of MoE layers by the scopes that capture them; the router's holds the shared experts.
 # Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, cuda_graph_scope.
 SCOPES: Mapping[str, tuple[str, ...]] = {"attn": ("attention",), "moe_router": ("router", "shared_experts")}
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
     ("--attention-backend", "attention", lambda _, flag: KERNELS.get(flag.value)),
+    ("--use-fused-sdpa-with-recompute", "attention", lambda _, flag: "flash" if flag.value.lower() in ON else None),
     ("--cuda-graph-impl", "cuda_graphs", lambda _, flag: flag.value != "none"),
     ("--fp8-recipe", "fp8_recipe", lambda _, flag: flag.value if flag.value in FP8_RECIPES else None),
     ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if flag.value in ("bf16", "fp16") else None),

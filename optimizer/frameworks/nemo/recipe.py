@@ -63,6 +63,8 @@ COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt},
     **{ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
 }
+# Arguments of functions that set the plan of a recipe.
+PLANNED = re.compile(r"num_nodes|num_gpus\w*|[mg]bs|(micro|global)_batch_size|(tp|pp|cp|ep)_size|\w+_parallel\w*_size")
 WIDE = "grad_reduce_in_fp32"  # of the plugin, which sets that of `ddp` too
 # Calls that are given a recipe and do not change it.
 HARMLESS = ("run", "add", "print", "pprint", "str", "repr", "len", "isinstance", "Config", "Partial", "dump", "info")
@@ -386,6 +388,9 @@ class _Program(Reader):
             return self.grown(node.func.value, given, names)
         self.started += [one for one in self.made_here for each in given if each is one and last in ("run", "add")]
         if last not in HARMLESS and any(map(self.is_recipe, (*given, *entries.values()))):
+            if planned := [name for name in entries if PLANNED.fullmatch(name)]:
+                told = ", ".join(planned)
+                raise InputError(f"{called} sets {told} of the recipe and is not read: set its values after it")
             self.unread.append(f"what {called} does to the recipe")
         return ConfigCall(last, given, entries)
 
