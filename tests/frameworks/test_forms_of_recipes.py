@@ -19,6 +19,7 @@ LOSS = "torchtune.modules.loss.LinearCrossEntropyLoss"
 SPLIT = "tensor_parallel_dim: 2\ntensor_parallel_plan: {_component_: torchtune.models.llama3.base_llama_tp_plan}\n"
 SCOUT = TUNE.replace("llama3_1.llama3_1_8b", "llama4.llama4_scout_17b_16e")
 BATCH = "#!/bin/bash\n#SBATCH --gres=gpu:%s\n%s\n"
+TUNED = "tune run --nproc_per_node 8 full_finetune_distributed --config x.yaml"
 LITGPT = "litgpt finetune_lora meta-llama/Llama-3.2-1B --data Alpaca"
 TRAINED = "torchrun --nproc_per_node 4 %s run_lora_clm.py --model_name_or_path Qwen/Qwen3-8B --max_length 2048"
 GAUDI = "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --bf16 "
@@ -153,3 +154,13 @@ def test_fused_attention_on_gaudi(more: str, attention: str | None, said: bool) 
     launch = read_launch([File("run.sh", f"{text} --optimizer fusedadamw".encode())]).launch
     assert launch.settings.get("attention") == attention
     assert launch.unpriced == ["--use-fused-sdpa 1"] * said
+
+
+def test_checkpoints_that_are_kept_and_files_that_are_written_cost_nothing() -> None:
+    found = question({"run.sh": f"{TUNED} max_checkpoints=3", "x.yaml": TUNE})
+    assert found.launch.unpriced == []
+    run = "torchrun --nproc_per_node 8 pretrain.py trainer.max_steps=10 --to-yaml out.yaml"
+    assert (
+        read_launch([File("run.sh", run.encode()), File("pretrain.py", launches.NEMO_RECIPE.encode())]).launch.unpriced
+        == []
+    )
