@@ -127,7 +127,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.assumed.append(f"{software or launch.program} behaves as the stack {stack.name} (--stack)")
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
-        launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
+        launch.length = settings["seq_len"]
+        launch.assumed.append(f"sequences of {launch.length:,} tokens (--seq-len)")
         launch.unpriced += [f"{name}, which may be the length" for name in launch.ignored if LENGTH.search(name)]
     settings["gpus"] = gpus
     if "packing" in settings and not controls.lengths:

@@ -237,6 +237,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
+    marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
+    source.launch.family = source.launch.family or family_in(marks)
     return source
 
 

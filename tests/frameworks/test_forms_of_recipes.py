@@ -11,6 +11,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
+from optimizer.improve.report import lacking
 from tests.frameworks import launches
 from tests.frameworks.test_launches import question
 
@@ -164,3 +165,59 @@ def test_checkpoints_that_are_kept_and_files_that_are_written_cost_nothing() -> 
         read_launch([File("run.sh", run.encode()), File("pretrain.py", launches.NEMO_RECIPE.encode())]).launch.unpriced
         == []
     )
+
+
+@pytest.mark.parametrize(("name", "optimizer"), [("PagedAdamW", "paged-adamw"), ("AdamW8bit", "adamw-8bit")])
+def test_optimizers_of_bitsandbytes_in_torchtune(name: str, optimizer: str) -> None:
+    found = asked("x.yaml", TUNE.replace("torch.optim.AdamW", f"bitsandbytes.optim.{name}"), gpus=1)
+    assert found.job.optimizer == optimizer
+
+
+def test_a_length_that_is_guessed_is_in_the_head() -> None:
+    text = TUNE.replace("max_seq_len: 4096", "max_seq_len: null")
+    assert "; length guessed: 8,192 tokens" in lacking(asked("x.yaml", text, gpus=8).launch)
+    assert "length" not in lacking(asked("x.yaml", text, gpus=8, seq_len=512).launch)
+    assert "length" not in lacking(asked("x.yaml", TUNE, gpus=8).launch)
+
+
+def test_a_teacher_of_torchtune_is_the_reason() -> None:
+    with pytest.raises(InvalidFile, match=r"teacher_model\._component_ torchtune\.models\.qwen2\.qwen2_1_5b: of its"):
+        asked("x.yaml", f"{TUNE}teacher_model: {{_component_: torchtune.models.qwen2.qwen2_1_5b}}\n", gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("more", "train"),
+    [
+        ("--lora_target_modules q_proj v_proj --use_habana", "lora:8:q_proj+v_proj"),
+        ("--lora_target_modules q_proj v_proj --use_habana --use_peft False", "full"),
+        ("--lora_rank 64 --lora_target_modules query_key_value dense dense_h_to_4h", "lora:64:q+k+v+o+up"),
+    ],
+)
+def test_adapters_of_optimum_habana(more: str, train: str) -> None:
+    text = f"{TRAINED % ''} --per_device_train_batch_size 2 {more}".replace("Qwen/Qwen3-8B", "tiiuae/falcon-40b")
+    assert asked("run.sh", text).job.train == train
+
+
+def test_what_a_command_says_is_what_a_config_refers_to() -> None:
+    own = f"{launches.NEMO}  data: {{train_ds: {{micro_batch_size: '${{model.micro_batch_size}}'}}}}\n"
+    run = "torchrun --nproc_per_node 8 megatron_gpt_pretraining.py --config-name=own model.micro_batch_size=2"
+    launch = read_launch([File("run.sh", run.encode()), File("own.yaml", own.encode())]).launch
+    assert launch.settings["micro_batch"] == 2
+
+
+@pytest.mark.parametrize(("precision", "said"), [("bf16", []), ("32", ["trainer.precision 32"])])
+def test_a_precision_of_nemo_that_is_not_priced_is_said(precision: str, said: list[str]) -> None:
+    own = launches.NEMO.replace("bias: false", "has_bias: false")
+    run = f"python megatron_gpt_pretraining.py --config-name=own trainer.precision={precision}"
+    launch = read_launch([File("run.sh", run.encode()), File("own.yaml", own.encode())]).launch
+    assert launch.unpriced == said
+    assert launch.settings["mlp_bias"] is False
+
+
+def test_accelerators_that_a_sourced_script_names_are_said(tmp_path: Path) -> None:
+    (tmp_path / "setup.sh").write_text("export NEURON_RT_EXEC_TIMEOUT=10\n")
+    path = tmp_path / "run.sh"
+    path.write_text(
+        f"source ./setup.sh\n{GAUDI}--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1\n"
+    )
+    assert read_launch(read_files([str(path)])).launch.family == "Trainium"

@@ -381,6 +381,8 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
         if key in ("precision", "mixed_precision") or path == "mixed_precision":
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
+            if "32" in text and not name:
+                continue
             flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
         elif key == "fp8" and value:

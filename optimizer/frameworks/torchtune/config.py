@@ -71,7 +71,8 @@ def read(launch: Launch, values: Values) -> None:
     settings, loss = launch.settings, str(values.get(LOSS, ""))
     parts = SUPERVISED.get(loss.rpartition(".")[2])
     if OPTIMIZER not in values or TEACHER in values or parts is None:
-        launch.problems.append(f"{LOSS} {loss or 'is not there'}: of its recipes only supervised fine-tuning is priced")
+        other = f"{TEACHER} {values[TEACHER]}" if TEACHER in values else f"{LOSS} {loss or 'is not there'}"
+        launch.problems.append(f"{other}: of its recipes only supervised fine-tuning is priced")
         return
     settings |= {"num_microbatches": 1, "packing": False, "loss_chunks": whole(launch, values, CHUNKS) or parts}
     take(launch, values, COUNTS)
