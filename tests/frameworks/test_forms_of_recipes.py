@@ -221,3 +221,25 @@ def test_accelerators_that_a_sourced_script_names_are_said(tmp_path: Path) -> No
         f"source ./setup.sh\n{GAUDI}--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1\n"
     )
     assert read_launch(read_files([str(path)])).launch.family == "Trainium"
+
+
+@pytest.mark.parametrize("packed", ["true", "false"])
+def test_of_several_data_sets_of_torchtune_all_are_packed_or_none(packed: str) -> None:
+    one = "dataset: {_component_: torchtune.datasets.alpaca_dataset, packed: true}"
+    several = f"dataset: [{{_component_: mine.one, packed: {packed}}}, {{_component_: mine.other, packed: {packed}}}]"
+    assert asked("x.yaml", TUNE.replace(one, several), gpus=8).settings["packing"] is (packed == "true")
+
+
+def test_overrides_of_megatron_bridge_without_a_degree_leave_the_plan_to_the_recipe() -> None:
+    text = "train: {micro_batch_size: 1, global_batch_size: 8}\nmodel: {seq_length: 4096%s}\noptimizer: {lr: 1.0e-4}\n"
+    with pytest.raises(InvalidFile, match="its own settings are in the recipe's Python"):
+        read_launch([File("own.yaml", (text % "").encode())], 8, "llama3-8b")
+    launch = read_launch([File("own.yaml", (text % ", context_parallel_size: 2").encode())], 8, "llama3-8b").launch
+    left = "tensor_model_parallel_size, pipeline_model_parallel_size 1, which the recipe may have otherwise"
+    assert left in launch.assumed
+
+
+def test_a_program_of_nemo_2_without_a_recipe_is_refused_as_one() -> None:
+    text = b"from nemo.collections import llm\nllm.train(model=llm.GPTModel(llm.GPTConfig(num_layers=6)))\n"
+    with pytest.raises(InvalidFile, match="a program of NeMo 2 with no call of pretrain_recipe"):
+        read_launch([File("train.py", text)])

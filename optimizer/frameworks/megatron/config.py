@@ -359,8 +359,8 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     if flags:
         names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
-    left = [name for name in ("--micro-batch-size", *(DEGREES if is_recipe(values) else ())) if name not in paths]
-    if is_recipe(values) and not {*DEGREES} - {*left}:
+    left = [name for name in ("--micro-batch-size", *DEGREES) if name not in paths]
+    if not {*DEGREES} - {*left}:
         launch.problems.append(OWN_SETTINGS)
     elif left:
         names = ", ".join(name[2:].replace("-", "_") for name in left)

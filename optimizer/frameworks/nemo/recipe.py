@@ -17,7 +17,7 @@ from optimizer.base.errors import InputError
 from optimizer.frameworks.config.python import DEEPEST, OPEN, ConfigCall, Leaf, Reader, bare, place
 
 IMPORTS = re.compile(r"^\s*(?:from|import)\s+(?:nemo\.collections\b.*|nemo_run\b)", re.MULTILINE)
-MAKES = re.compile(r"\b(?:pretrain|finetune)_recipe\b|\bllm\.(?:pretrain|finetune)\b")
+MAKES = re.compile(r"\b(?:pretrain|finetune)_recipe\b|\bllm\.(?:pretrain|finetune|train)\b")
 LONGEST, MOST = 100_000, 1_000  # characters, calls of its own functions
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.nemo", "recipes.toml")
 RECIPES: Mapping[str, Mapping[str, Any]] = TABLES["recipes"]

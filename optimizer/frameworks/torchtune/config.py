@@ -38,7 +38,7 @@ SECTION = "optimizer"  # names a component by itself on a command
 TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
 # Losses of plain fine-tuning, and of how many parts of the tokens each has the logits in turn unless told.
 SUPERVISED: Mapping[str, int] = {"CrossEntropyLoss": 1, "CEWithChunkedOutputLoss": 8, "LinearCrossEntropyLoss": 8}
-CHUNKS = "loss.num_output_chunks"
+CHUNKS, DATA = "loss.num_output_chunks", "dataset"
 # How tensors are split; with the mesh of releases after 0.6.1 their sequences are too, and experts like all weights.
 TENSOR_PLAN, MESH = "tensor_parallel_plan", ("data_parallel_shard_dim", "data_parallel_replicate_dim")
 QUANTISED = "model.quantize_base"
@@ -101,7 +101,12 @@ def read(launch: Launch, values: Values) -> None:
     note_dtype(launch, values, DTYPE)
     if settings.get("dtype") == "bf16":
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
-    known = [MODEL, DTYPE, HOSTED, CHUNKS, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
+    several = values.get(DATA)
+    packs = values
+    if isinstance(several, list):  # of data sets
+        packs = {f"{DATA}.packed": any(isinstance(each, Mapping) and each.get("packed") is True for each in several)}
+    known = [MODEL, DTYPE, HOSTED, CHUNKS, *COUNTS.values(), *_method(launch, values)]
+    known += note_packing(launch, packs)
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
     spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
     if model := next(filter(None, map(named, spellings)), ""):
