@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
@@ -237,6 +238,21 @@ def test_overrides_of_megatron_bridge_without_a_degree_leave_the_plan_to_the_rec
     launch = read_launch([File("own.yaml", (text % ", context_parallel_size: 2").encode())], 8, "llama3-8b").launch
     left = "tensor_model_parallel_size, pipeline_model_parallel_size 1, which the recipe may have otherwise"
     assert left in launch.assumed
+
+
+@pytest.mark.parametrize(("more", "etp"), [("", 1), (", expert_tensor_parallel_size: 4", 4)])
+def test_experts_of_megatron_bridge_are_whole_under_tensor_parallelism(more: str, etp: int) -> None:
+    degrees = "tensor_model_parallel_size: 4, expert_model_parallel_size: 2"
+    text = f"train: {{micro_batch_size: 1, global_batch_size: 8}}\nmodel: {{recipe: qwen3_30b_a3b, {degrees}{more}}}\n"
+    assert asked("own.yaml", text, gpus=8).plan.etp == etp
+
+
+def test_a_patch_of_megatron_bridge_leaves_no_key_to_the_recipe() -> None:
+    text = f"{launches.BRIDGE}  # all\n".replace("model:", "model:\n  recompute_granularity: full")
+    source = read_launch([File("own.yaml", text.encode())], 64)
+    change = FlagChange(flag="model.recompute_granularity", before="full", after="null")
+    (texts,) = source.edited((change,))
+    assert b"\n  recompute_granularity: null\n" in texts["own.yaml"]
 
 
 def test_a_program_of_nemo_2_without_a_recipe_is_refused_as_one() -> None:

@@ -208,8 +208,12 @@ class FlagLaunch(ConfigLaunch):
         return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
-        """The file with these keys."""
-        yield from super().edited(tuple(replace(c, after=None if c.after == "null" else c.after) for c in changes))
+        """The file with these keys; those of Megatron-Bridge stay, for a key that is gone is as the recipe has it."""
+        if self.launch.program != BRIDGE:
+            changes = tuple(
+                replace(change, after=None if change.after == "null" else change.after) for change in changes
+            )
+        yield from super().edited(changes)
 
 
 def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], list[str], list[str]]:
@@ -338,7 +342,8 @@ def _ending(values: Mapping[str, Any], key: str) -> Any:
 def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
     """What overrides leave to the recipe: its distributed optimizer, overlaps where it pretrains, its degrees.
 
-    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py, scripts/training/run_recipe.py.
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py, models/transformer_config.py,
+    scripts/training/run_recipe.py.
     """
     recipe = str(values.get("recipe", ""))
     tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
@@ -349,7 +354,8 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
     alone = tunes or (DDP[0] in paths and DDP[0] not in has)
     usual = DDP[2:] if tunes else DDP
-    flags = [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
+    flags = [_flag(ETP, "1")] if EP in has and ETP not in paths else []
+    flags += [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
     off = [path for path in SHARDS if values.get(path) is False]
     if len(off) == 1 and DDP[2] not in has:
         flags.append(_flag(DDP[2]))
@@ -357,7 +363,7 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
             f"{off[0]} false is overruled by the other of {' and '.join(SHARDS)}, which recipes have on"
         )
     if flags:
-        names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
+        names = ", ".join(flag.name[2:].replace("-", "_") + " 1" * (flag.name == ETP) for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
     left = [name for name in ("--micro-batch-size", *DEGREES) if name not in paths]
     if not {*DEGREES} - {*left}:
@@ -437,6 +443,8 @@ DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-opt
 # Its distributed optimizer runs where one of these is on. Source: NVIDIA-NeMo/Megatron-Bridge v0.6.0,
 # src/megatron/bridge/training/config.py, _validate_and_sync_distributed_optimizer_settings.
 SHARDS = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
+# Of which Megatron-Bridge has the second as 1 where nothing says more.
+EP, ETP = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
 TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
 OWN_SETTINGS = (
