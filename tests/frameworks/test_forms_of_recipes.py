@@ -259,3 +259,19 @@ def test_a_program_of_nemo_2_without_a_recipe_is_refused_as_one() -> None:
     text = b"from nemo.collections import llm\nllm.train(model=llm.GPTModel(llm.GPTConfig(num_layers=6)))\n"
     with pytest.raises(InvalidFile, match="a program of NeMo 2 with no call of pretrain_recipe"):
         read_launch([File("train.py", text)])
+
+
+@pytest.mark.parametrize("key", ["exp_avg_dtype: torch.%s", "exp_avg_dtype: {_target_: torch.%s}"])
+@pytest.mark.parametrize(("written", "size"), [("bfloat16", 2), ("float32", 4), ("uint8", 1)])
+def test_formats_of_the_moments_by_their_names_in_pytorch(key: str, written: str, size: int) -> None:
+    own = f"optimizer:\n  use_precision_aware_optimizer: true\n  {key % written}\n"
+    launch = read_launch([File("own.yaml", f"{launches.BRIDGE}\n{own}".encode())], 64).launch
+    assert launch.settings["optimizer_bytes"] == 8 + size
+
+
+@pytest.mark.parametrize(("value", "said"), [("null", True), ("0", True), ("1", False)])
+def test_heads_of_further_tokens_that_a_config_leaves_out_are_said(value: str, said: bool) -> None:
+    degrees = "tensor_model_parallel_size: 4, expert_model_parallel_size: 8"
+    text = f"train: {{micro_batch_size: 1, global_batch_size: 64}}\nmodel: {{{degrees}, mtp_num_layers: {value}}}\n"
+    launch = read_launch([File("own.yaml", text.encode())], 64, "nemotron-3-super-120b-a12b").launch
+    assert any("further tokens" in each for each in launch.unpriced) == said

@@ -68,6 +68,8 @@ SWITCHES = {
 TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
+TARGET = "._target_"
+MTP = "mtp_num_layers"
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
@@ -223,7 +225,8 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
     paths: dict[str, str] = {}
     others: list[str] = []
     for path, value in values.items():
-        key = path.rpartition(".")[2]
+        own = path.removesuffix(TARGET) if str(value).startswith("torch.") else path  # as Megatron-Bridge saves formats
+        key = own.rpartition(".")[2]
         name = ALIASES.get(key) or INVERTED.get(key) or f"--{key.replace('_', '-')}"
         if name not in FLAGS and key not in (*ALIASES, *INVERTED) and name not in COUNTED_ENDS:
             others.append(path)
@@ -326,6 +329,9 @@ def read(
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
+    mtp = [path for path, value in values.items() if path.endswith(MTP) and not value]
+    if shown and shown.mtp_layers and mtp:
+        launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 

@@ -388,8 +388,10 @@ class _Program(Reader):
             return self.grown(node.func.value, given, names)
         self.started += [one for one in self.made_here for each in given if each is one and last in ("run", "add")]
         if last not in HARMLESS and any(map(self.is_recipe, (*given, *entries.values()))):
-            if planned := [name for name in entries if PLANNED.fullmatch(name)]:
-                told = ", ".join(planned)
+            planned = [name for name in entries if PLANNED.fullmatch(name)]
+            numbers = [each.value for each in given if isinstance(each, Leaf) and type(each.value) is int]
+            if planned or len(numbers) > 2:
+                told = ", ".join(planned) or "numbers"
                 raise InputError(f"{called} sets {told} of the recipe and is not read: set its values after it")
             self.unread.append(f"what {called} does to the recipe")
         return ConfigCall(last, given, entries)
@@ -408,6 +410,7 @@ class _Program(Reader):
         """The recipe of this name, made with arguments."""
         row = RECIPES.get(name)
         if row is None:
+            name = name or "that only a run would tell"
             raise InputError(f"NeMo 2's recipe {name} is none of those whose values are known: {', '.join(RECIPES)}")
         faster = given.get("performance_mode", Leaf(False))
         if not isinstance(faster, Leaf) or (faster.value and name not in FASTER):
