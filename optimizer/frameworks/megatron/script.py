@@ -57,6 +57,7 @@ NOTHING_TRAINS = (
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
 ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
+GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
@@ -307,10 +308,12 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
 
 
 def note_asked_device(launch: Launch, data: bytes) -> None:
-    """Note the device that the lines name which ask the batch system for something."""
+    """Note the device that the lines name which ask the batch system for something, or the type that is none."""
     lines = [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(BATCH)]
     if device := device_in(" ".join(lines)):
         launch.say("device", device, lines[0].split()[0])
+    elif kind := next(filter(None, map(GPU_TYPE.search, lines)), None):
+        launch.family = kind[1]
 
 
 def training_command(reading: ScriptRun) -> Command | None:
