@@ -22,7 +22,7 @@ from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, Script
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.machines import LAUNCHER
+from optimizer.frameworks.machines import LAUNCHER, included
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
@@ -383,7 +383,7 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
     if any(text.endswith(SINGLE) for text in texts):
         return {"nodes": 1, "gpus_per_node": 1}
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
-    return {name: int(value) for name, value in options if name and is_count(value)}
+    return {name: int(value) for name, value in options if name and is_count(value)} | included(texts)
 
 
 def primus_section(texts: Sequence[str]) -> str:

@@ -19,7 +19,15 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
+from optimizer.frameworks.machines import (
+    BATCH,
+    LAUNCHER,
+    batch_options,
+    batch_variables,
+    device_in,
+    included,
+    step_options,
+)
 from optimizer.frameworks.megatron.flag_names import (
     LENGTHS,
     MEGATRON,
@@ -184,6 +192,8 @@ def bash_launch(
     asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
+    taken = included(command.texts)
+    asked |= {name: (number, "--include", Piece(str(number))) for name, number in taken.items()}
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one
