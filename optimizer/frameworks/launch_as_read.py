@@ -176,6 +176,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
         unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"
         launch.assumed.append(seen if job.tower.image_tokens else unseen)
+    elif model.tower is not None and (controls.model or "model" in launch.written):
+        launch.unpriced.append(f"the vision tower of {model.name}: neither its weights nor its passes")
     if plan.micro_batch > job.largest_micro_batch:
         job = job.with_limits(max_micro_batch=plan.micro_batch)
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share

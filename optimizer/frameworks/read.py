@@ -359,14 +359,15 @@ def _keyed_launch(
     gpus = gpus or machines.get("gpus") or (machines["tasks"] if machines.get("tasks", 1) > 1 else None)
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
-    if known and not keys.section and LITGPT not in keys.values:  # flags of other programs are no keys of their config
-        given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
-        keys = replace(keys, given=given)
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
     nodes, each = machines.get("nodes", 1), machines.get("gpus_per_node", 0)
+    configured = source.launch.settings.get("nodes")
+    if configured and configured != command.machines.get("nodes", configured):  # options go before a launcher's config
+        source.launch.settings["nodes"] = nodes
+        source.launch.settings.pop("gpus_per_node", None)
     if nodes > 1 and nodes * each == gpus and "nodes" not in source.launch.settings:
         source.launch.settings |= {"nodes": nodes, "gpus_per_node": each}
     if gpus is not None and named_gpus is None and "gpus" not in source.launch.written:

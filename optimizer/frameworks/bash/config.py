@@ -44,6 +44,9 @@ PROGRAM = re.compile(
     r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|\w+_(?:single_device|distributed)|"
     rf"{RUNNER.pattern})$"
 )
+STARTING = re.compile(
+    r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher"
+)  # modules that start another program
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
 PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
 PRIMUS_SECTION = "modules.{}_trainer.overrides."
@@ -154,6 +157,7 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
         after = words[place + 1] if place + 1 < len(words) else ()
+        started = started and not (text == "-m" and STARTING.match(text_of(after)))
         if not started or unknown_in(word):
             continue
         if match := ASSIGNED.match(text):

@@ -195,7 +195,8 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
         launch.say("every", int(text), flag.written)
         if int(text) > 1 and launch.settings.get("first_dense"):
             launch.unpriced.append(f"{flag.written} {text} behind {launch.written['first_dense']}")
-        launch.settings.setdefault("first_dense", 0)
+        if "first_dense" not in launch.settings:
+            launch.say("first_dense", 0, flag.written)
         return
     pattern: list[str] = []
     for part in text.strip("()").split("+"):
