@@ -123,3 +123,22 @@ def test_mindspeed_counts_dense_layers_and_shared_experts(dense: int, shared: in
     assert model.experts is not None
     assert (model.experts.first_dense_layers, model.experts.shared_ffn_hidden) == (dense, shared * 1408)
     assert model.params == pytest.approx(params, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "unpriced", "assumed"),
+    [
+        ("--moe-token-dispatcher-type allgather", True, False),
+        ("--moe-token-dispatcher-type alltoall", False, False),
+        ("", False, True),
+    ],
+)
+def test_a_dispatcher_that_gathers_is_named(words: str, unpriced: bool, assumed: bool) -> None:
+    shape = (
+        "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
+        "--vocab-size 32000 --num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 8 --bf16 "
+        "--micro-batch-size 1 --global-batch-size 8"
+    )
+    launch = launched(f"torchrun --nproc_per_node 8 pretrain_gpt.py {shape} {words}").launch
+    assert any("allgather" in sentence for sentence in launch.unpriced) == unpriced
+    assert any("allgather" in sentence for sentence in launch.assumed) == assumed

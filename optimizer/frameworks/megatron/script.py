@@ -189,11 +189,13 @@ def bash_launch(
     launch = Launch(program=MEGATRON)
     note_sources(launch, reading)
     options = step_options((*command.starter, *command.texts), options)
-    asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
+    asked: dict[str, tuple[int, str, Piece]] = {
+        name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options
+    }
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
-    taken = included(command.texts)
-    asked |= {name: (number, "--include", Piece(str(number))) for name, number in taken.items()}
+    for name, number in included(command.texts).items():
+        asked[name] = number, "--include", Piece(str(number))
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one

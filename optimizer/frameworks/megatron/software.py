@@ -25,6 +25,7 @@ BYTES_OF: Mapping[str, int] = {
     **{"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1},
     **{"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2, "uint8": 1},
 }
+GATHERING = "allgather"  # tokens of all ranks to each. Source: NVIDIA/Megatron-LM, megatron/training/arguments.py
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
 KERNELS: Mapping[str, str] = {"unfused": "unfused", "local": "unfused", "flash": "flash", "fused": "flash"}
 ON = ("1", "true")
@@ -89,6 +90,10 @@ def _dispatcher(launch: Launch, last: Mapping[str, Flag]) -> None:
     kind, backend = map(last.get, DISPATCHING)
     if kind is None or kind.value != "flex" or not spread:
         launch.say("dispatcher", DISPATCHERS[0], kind.written if kind and kind.value != "flex" else "")
+        if kind is not None and kind.value == GATHERING and spread:
+            launch.unpriced.append(f"{kind.written} {GATHERING}, which is priced as {DISPATCHERS[0]}")
+        elif kind is None and spread and launch.program == MEGATRON:
+            launch.assumed.append(f"{DISPATCHERS[0]}, not the {GATHERING} of Megatron-LM without {DISPATCHING[0]}")
         return
     launch.say("dispatcher", backend.value if backend else "deepep", (backend or kind).written)
     if launch.settings["dispatcher"] not in DISPATCHERS[1:]:
