@@ -34,10 +34,12 @@ class Launch:
         problems: sentences, for which the launch is refused.
         leaves: every value of the files as it is written, by file and by key or flag.
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
+        length: tokens of a sequence where that is a guess, for the head of a report; 0 where they are told.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         following: what the program makes of a plan's settings that no file states, None for nothing.
         drives: the key that puts on drives what else lies in the host's memory, "" where none does.
         fixed: settings that none of these files can state otherwise.
+        splits_sequences: whether the program splits sequences wherever it splits tensors.
         lacks: why its program may not have a key that no file gives, "" where it surely has it.
         clashes: why its program refuses values together, by key, "" where it takes them.
     """
@@ -53,10 +55,12 @@ class Launch:
     problems: list[str] = field(default_factory=list)
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
+    length: int = 0
     family: str = ""
     drives: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()
+    splits_sequences: bool = False
     lacks: Callable[[str], str] = lambda key: ""
     clashes: Callable[[Mapping[str, Any]], str] = lambda values: ""
 

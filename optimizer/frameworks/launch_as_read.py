@@ -92,6 +92,11 @@ class LaunchAsRead:
     settings: Mapping[str, Any]
     stack: Any
 
+    @property
+    def splits_sequences(self) -> bool:
+        """Whether the program splits sequences wherever it splits tensors."""
+        return self.framework.sequence_parallel or self.launch.splits_sequences
+
 
 def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRead:
     """The question that a launch asks; what was assumed is added to it.
@@ -122,7 +127,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.assumed.append(f"{software or launch.program} behaves as the stack {stack.name} (--stack)")
     settings["seq_len"] = controls.seq_len or settings.get("seq_len") or min(model.max_seq_len, LONGEST)
     if not (controls.seq_len or launch.settings.get("seq_len")):
-        launch.assumed.append(f"sequences of {settings['seq_len']:,} tokens (--seq-len)")
+        launch.length = settings["seq_len"]
+        launch.assumed.append(f"sequences of {launch.length:,} tokens (--seq-len)")
         launch.unpriced += [f"{name}, which may be the length" for name in launch.ignored if LENGTH.search(name)]
     settings["gpus"] = gpus
     if "packing" in settings and not controls.lengths:
@@ -170,6 +176,8 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
         unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"
         launch.assumed.append(seen if job.tower.image_tokens else unseen)
+    elif model.tower is not None and (controls.model or "model" in launch.written):
+        launch.unpriced.append(f"the vision tower of {model.name}: neither its weights nor its passes")
     if plan.micro_batch > job.largest_micro_batch:
         job = job.with_limits(max_micro_batch=plan.micro_batch)
     share = settings["blocks"] / cluster.device.sms if "blocks" in settings else Knobs().comm_sm_share
@@ -255,7 +263,8 @@ def _machine(launch: Launch, controls: Controls) -> Cluster:
         why = f"{launch.written[named_by]} names {site or device}" if named_by in launch.written else "not told"
         launch.assumed.append(f"cluster {cluster.name} of {cluster.device.name}, {why} (--cluster, --device)")
         launch.machine = "" if site or device else cluster.name
-        untold = f"{launch.family}, whose kind is not told (--device)"
+        none = "no device that is known" if launch.family.startswith("gpu:") else "whose kind is not told"
+        untold = f"{launch.family}, {none} (--device)"
         if launch.machine and launch.family and untold not in launch.unpriced:
             launch.unpriced.append(untold)
     nodes = launch.settings.get("nodes", 1)

@@ -147,6 +147,30 @@ def batch_variables(options: Mapping[str, tuple[int, str, Piece]]) -> dict[str, 
     return known
 
 
+def included(texts: Sequence[str]) -> dict[str, int]:
+    """Nodes and GPUs of the devices that DeepSpeed's launcher is to take, {} where it says of a host none.
+
+    Source: deepspeedai/DeepSpeed, deepspeed/launcher/runner.py (--include, parse_resource_filter).
+
+    >>> included("deepspeed --include localhost:4,5,6,7 train.py".split()), included(["deepspeed", "-i=a:0,1@b:0,1"])
+    ({'nodes': 1, 'gpus_per_node': 4}, {'nodes': 2, 'gpus_per_node': 2})
+    >>> included(["deepspeed", "--include", "a@b", "x.py"]), included("python x.py --include localhost:0".split())
+    ({}, {})
+    """
+    names = [text.rpartition("/")[2] for text in texts]
+    if not {"deepspeed", "deepspeed.launcher.runner"} & {*names}:
+        return {}
+    pairs = (
+        text.partition("=") if "=" in text else (text, "", after)
+        for text, after in zip(texts, [*texts[1:], ""], strict=True)
+    )
+    stated = next((value.strip("\"'") for name, _, value in pairs if name in ("-i", "--include")), "")
+    slots = [host.partition(":")[2].split(",") for host in stated.split("@")]
+    if not all(all(map(is_count, each)) for each in slots) or len({*map(len, slots)}) != 1:
+        return {}
+    return {"nodes": len(slots), "gpus_per_node": len(slots[0])}
+
+
 def device_in(text: str) -> str:
     """The device that a text names, "" for none. 40 and 80 GB versions are told apart where the text does.
 

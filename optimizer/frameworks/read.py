@@ -12,6 +12,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
 from optimizer.frameworks.bash.config import (
+    LITGPT,
     QUIET,
     SUBCOMMAND,
     TrainingCommand,
@@ -183,7 +184,7 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
         if device := device_in(folders):
             launch.say("device", device, "a folder")
         else:
-            launch.family = family_in(f"{folders} {programs}")
+            launch.family = family_in(f"{folders} {programs}") or launch.family
     launch.leaves = dict(source.leaves)
     costly = dict(unpriced(launch.program, launch.ignored, launch.leaves))
     launch.unpriced += costly.values()
@@ -237,6 +238,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
+    marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
+    source.launch.family = source.launch.family or family_in(marks)
     return source
 
 
@@ -271,6 +274,8 @@ def _script_launch(
         lying = [_file(str(place)) for place in places]
         named = tuple(map(config_of, lying))
         named += _followed(lying, named, script)
+    if with_config and LITGPT in with_config.keys.values and with_config.configs and not (configs or named):
+        raise InvalidFile(script.name, [_absent(script, with_config.configs)])
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
@@ -348,18 +353,23 @@ def _keyed_launch(
     machines = {name: value for name, (value, *_) in asked.items()} | dict(command.machines)
     if "gpus_per_node" not in machines and machines.get("tasks_per_node", 1) > 1:
         machines["gpus_per_node"] = machines["tasks_per_node"]
-    if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines):
+    several = machines.get("tasks", 1) > machines.get("gpus_per_node", 0) or "nodes" in " ".join(command.opened)
+    if gpus is None and "gpus_per_node" in machines and ("nodes" in machines or command.machines or not several):
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
     gpus = gpus or machines.get("gpus") or (machines["tasks"] if machines.get("tasks", 1) > 1 else None)
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
     keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
-    if known and not keys.section:  # flags of the program itself are no keys of its config
-        given = tuple(one for one in keys.given if one.written != "--" or "." in one.key or one.key in known)
-        keys = replace(keys, given=given)
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
         raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
+    nodes, each = machines.get("nodes", 1), machines.get("gpus_per_node", 0)
+    configured = source.launch.settings.get("nodes")
+    if configured and configured != command.machines.get("nodes", configured):  # options go before a launcher's config
+        source.launch.settings["nodes"] = nodes
+        source.launch.settings.pop("gpus_per_node", None)
+    if nodes > 1 and nodes * each == gpus and "nodes" not in source.launch.settings:
+        source.launch.settings |= {"nodes": nodes, "gpus_per_node": each}
     if gpus is not None and named_gpus is None and "gpus" not in source.launch.written:
         source.launch.assumed.append(f"{gpus} GPU{'s' * (gpus > 1)}, as {script.name} starts (--gpus)")
     source.launch.assumed += [f"{each.name}, which {script.name} names, was read" for each in named]
@@ -457,7 +467,8 @@ def config_of(file: File) -> ConfigFile:
     try:
         functions = config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:
-        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+        why = refused((), IMPORTED.findall(file.text)) or f"not Python: {' '.join(str(error).split())}"
+        raise InvalidFile(file.name, [why]) from None
     if file.part and file.part not in functions:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
     if not functions and is_script(file.text):

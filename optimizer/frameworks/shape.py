@@ -69,6 +69,8 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
         if "vocab" not in settings:
             launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
         launch.assumed.append(f"model {model.name}, which has this shape (--model)")
+        if model.experts and model.experts.shared_ffn_hidden and "shared_ffn" not in values:
+            launch.assumed.append(f"shared experts as {model.name} has them: no word tells any (--model)")
         return _with_own(model, settings)
     if "vocab" not in settings:
         launch.assumed.append(f"vocabulary of {values['vocab']:,} tokens (--model)")
@@ -162,12 +164,15 @@ def _experts(values: Mapping[str, Any]) -> Experts | None:
 def _same(model: Model, values: Mapping[str, Any]) -> bool:
     mla = "kv_rank" in values
     names = [name for name in SAME if not (name == "kv_heads" and (mla or model.mla))]
+    if model.mla and any(values.get(name, own) != own for name, own in vars(model.mla).items()):
+        return False
     if values.get("experts", 0) > 1:
         experts = model.experts
         width = values.get("expert_ffn", values["ffn_hidden"])
         if experts is None or (experts.count, experts.ffn_hidden) != (values["experts"], width):
             return False
-        if values.get("top_k", experts.top_k) != experts.top_k:
+        stated = {name: values[name] for name in ("top_k", "shared_ffn", "first_dense", "every") if name in values}
+        if any(getattr(experts, PARTS["experts"][name]) != size for name, size in stated.items()):
             return False
         names.remove("ffn_hidden")
     elif model.experts is not None:

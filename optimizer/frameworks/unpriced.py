@@ -19,6 +19,13 @@ USUAL: Mapping[str, Sequence[str]] = TABLES["usual"]
 LIKE: Mapping[str, str] = TABLES["like"]
 FREE: Mapping[str, Sequence[str]] = TABLES["free"]
 MODEL = re.compile(r"(?:^|[._])model(?:_name)?(?:_or_path|_id|_path)?$")  # keys that name weights
+# What is trained of a model, as keys call it and as one word of a value does.
+PARTS = re.compile(
+    r"lora|peft|adapter|freeze|frozen|low_rank|tunable|trainable|(?:^|[._])tun(?:e|ing)(?:_|$)|tun\w*_(?:type|mode|method)$|only_train|train_only"
+)
+ADAPTERS = re.compile(
+    r"(?:\w+[-_])?(?:q?lora|[dv]ora|adalora|ia3|p_?tuning|adapters?|projector|frozen|freeze)(?:[-_]\w+)?", re.IGNORECASE
+)
 QUANTISED = re.compile(r"[-_/](?:awq|gptq|aqlm|hqq|gguf|int[48]|[48]bit)(?![a-z0-9])", re.IGNORECASE)
 
 
@@ -89,9 +96,23 @@ def costs(program: str, name: str, value: str) -> bool:
         return not any(map(among, own))
     if any(word in path for word in SECTIONS):
         return not among(pattern for pattern in FREE["every"] if "." not in pattern and pattern != "*_path*")
-    if not among(NAMES) and not any(word in key for word in WORDS):
+    if not among(NAMES) and not any(word in key for word in WORDS) and not ADAPTERS.fullmatch(value):
         return False
     return not among(FREE["every"]) and not any(map(among, own))
+
+
+def trains(program: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """Keys that say which parts of a model are trained, or by what, whatever program has them.
+
+    >>> list(trains("DeepSpeed", {"tune_mm_llm": False, "tuning": "lora", "mode": "qlora", "run_name": "lora-1"}))
+    ['tune_mm_llm', 'tuning', 'mode']
+    >>> list(trains("DeepSpeed", {"use_lora": False, "tuning_type": "full", "freeze_llm": None, "seed": 1}))
+    []
+    """
+    for name, value in ((name, _text(value)) for name, value in values.items()):
+        told = PARTS.search(name.rpartition(".")[2].replace("-", "_").lower()) or ADAPTERS.fullmatch(value)
+        if told and costs(program, name, value):
+            yield name
 
 
 def _text(value: Any) -> str:

@@ -56,7 +56,7 @@ def improve(question: LaunchAsRead, *, flex_batch: bool = False) -> Improvement:
     if question.settings.get("cuda_graphs"):
         able = np.flatnonzero(capturable(question.job.model, near))
         near, counts = near.take(able), counts[able]
-    if question.framework.sequence_parallel:
+    if question.splits_sequences:
         does = np.flatnonzero(near.sequence_parallel == (near.tp > 1))
         near, counts = near.take(does), counts[does]
     ones = _singles(question, current, near, counts)
@@ -246,7 +246,7 @@ def best_edit(question: LaunchAsRead, current: State) -> Edit | None:
     plan = best.plan
     if plan.layers_per_stage and is_even(plan, job.model.layers):
         plan = replace(plan, layers_per_stage=())
-    if question.framework.sequence_parallel:
+    if question.splits_sequences:
         plan = replace(plan, sequence_parallel=plan.tp > 1)
     if best.knobs.offload and "offload" in question.framework.settable:  # by the distributed optimizer alone
         plan = replace(plan, zero_stage=max(1, plan.zero_stage))
@@ -261,7 +261,7 @@ def _spared(question: LaunchAsRead, after: State) -> State:
     """The best plan without the changes that gain nothing: each taken back where the step stays as fast and fits."""
     before = question.plan
     for name in ("zero_stage", "sequence_parallel", "shard", "etp"):
-        fixed = question.framework.sequence_parallel or after.plan.tp == 1
+        fixed = question.splits_sequences or after.plan.tp == 1
         hosted = after.knobs.offload > 0
         if (name == "sequence_parallel" and fixed) or (name == "zero_stage" and hosted):
             continue

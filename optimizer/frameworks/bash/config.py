@@ -22,7 +22,7 @@ from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, Script
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.machines import LAUNCHER
+from optimizer.frameworks.machines import LAUNCHER, included
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
@@ -31,25 +31,30 @@ CONFIGS = re.compile(
     r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))/?$"
 )
 # Flags and keys whose files are no configs.
-DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template)[\w.-]*(?:=|$)")
+DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
 VISIBLE, EACH = "CUDA_VISIBLE_DEVICES", {"deepspeed", "llamafactory-cli", "llamafactory.cli"}
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
-FUNCTION, MODULE = "--config", "--module"
+FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_device.py")
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(
-    rf"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|\w+_(?:single_device|distributed)|{RUNNER.pattern})$"
+    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|\w+_(?:single_device|distributed)|"
+    rf"{RUNNER.pattern})$"
 )
+STARTING = re.compile(
+    r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher"
+)  # modules that start another program
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
 PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
 PRIMUS_SECTION = "modules.{}_trainer.overrides."
 PRIMUS_OPTIONS = ("config", "exp", "data_path", "backend_path", "export_config")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
-SUBCOMMAND, UNSLOTH = "swift", "unsloth"
+SUBCOMMAND, UNSLOTH, LITGPT = "swift", "unsloth", "litgpt"
+LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 # TRL's commands and the scripts of the same names, by the loss of each.
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
@@ -152,6 +157,7 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
         after = words[place + 1] if place + 1 < len(words) else ()
+        started = started and not (text == "-m" and STARTING.match(text_of(after)))
         if not started or unknown_in(word):
             continue
         if match := ASSIGNED.match(text):
@@ -309,9 +315,17 @@ def subcommand(texts: Sequence[str]) -> Iterator[Given]:
     ['dpo']
     >>> [one.key for one in subcommand(["python", "unsloth-cli.py"])]
     ['unsloth']
+    >>> [(one.key, one.value) for one in subcommand("litgpt finetune_lora meta-llama/Llama-3.2-1B --devices 2".split())]
+    [('litgpt', 'finetune_lora'), ('checkpoint_dir', 'meta-llama/Llama-3.2-1B')]
     """
     if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
         yield Given(UNSLOTH, "true", None, "--")
+    for place, (one, other) in enumerate(pairwise(texts), 2):
+        if match := LITGPT_COMMAND.match(one + other):
+            yield Given(LITGPT, match[1], None, "")
+            key = "model_name" if match[1].startswith("pretrain") else "checkpoint_dir"
+            yield from (Given(key, text, None, "") for text in texts[place : place + 1] if not text.startswith("-"))
+            return
     pairs = [f"{one.rpartition('/')[2]} {other}" for one, other in pairwise(texts)]
     trainers = [match[1] for text in (*texts, *pairs) if (match := TRAINERS.match(text))]
     yield from (Given(TRAINER, name, None, "--") for name in trainers[:1])
@@ -365,9 +379,15 @@ def _seen(command: Command, reading: ScriptRun) -> dict[str, int]:
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:
-    """Nodes and GPUs in the options of a launcher."""
+    """Nodes and GPUs in the options of a launcher; of torchtune's recipes for one device it has none.
+
+    >>> _machines("torchrun --nproc-per-node=8 train.py".split()), _machines(["tune", "run", "full_single_device"])
+    ({'gpus_per_node': 8}, {'nodes': 1, 'gpus_per_node': 1})
+    """
+    if any(text.endswith(SINGLE) for text in texts):
+        return {"nodes": 1, "gpus_per_node": 1}
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
-    return {name: int(value) for name, value in options if name and is_count(value)}
+    return {name: int(value) for name, value in options if name and is_count(value)} | included(texts)
 
 
 def primus_section(texts: Sequence[str]) -> str:

@@ -189,6 +189,8 @@ class _Walker(Words):
         kind = node.type
         if kind in BODIES or kind == "ERROR":
             for child in node.named_children:
+                if kind == "program" and child.type == "command" and self.text(child).split()[0] == "exit":
+                    return
                 self.run(child, depth + 1)
         elif kind == "list":
             self.joined(node, depth)

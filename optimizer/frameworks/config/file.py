@@ -106,8 +106,13 @@ class ConfigFile:
     @cached_property
     def values(self) -> dict[str, Any]:
         """The same with references to other values and defaults filled in."""
+        return self.under({})
+
+    def under(self, over: Mapping[str, Any]) -> dict[str, Any]:
+        """The same where other files say these values, by path, over those that its own refer to."""
         known: dict[str, Any] = {}
-        return {path: _meant(_resolved(value, self.leaves, path, known)) for path, value in self.leaves.items()}
+        leaves = {**self.leaves, **over}
+        return {path: _meant(_resolved(value, leaves, path, known)) for path, value in self.leaves.items()}
 
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The config with one value set, added where it is not there, or taken out where it is None.

@@ -12,7 +12,7 @@ from optimizer.base.content import content
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.precedence import OPEN, merged
-from optimizer.frameworks.config.yaml_edit import scalar
+from optimizer.frameworks.config.yaml_edit import NULL, scalar
 from optimizer.frameworks.launch import LARGEST_COUNT, FlagChange, Launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -101,6 +101,8 @@ def _text(value: Any) -> str | None:
 
 def _value(text: str) -> Any:
     """What a text stands for, a list as `scalar` writes it."""
+    if text == scalar(NULL):
+        return NULL
     return json.loads(text) if text.startswith('["') else plain(text)
 
 

@@ -42,6 +42,10 @@ RANKS: Mapping[str, int] = {
     **dict.fromkeys(("tuner_type", "train_type", "sft_type", "finetuning_type"), 8),
     "peft._target_": 32,
 }
+PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapters that no switch turns on
+# Of optimum-habana's programs, whose adapters no switch turns on either. Source: huggingface/optimum-habana,
+# examples/trl/sft.py and examples/language-modeling/run_lora_clm.py.
+HABANA, HABANA_RANK = "use_habana", 8
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
@@ -147,6 +151,8 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         ["optimizer"] if "optimizer" in stated and note_optimizer(launch, stated["optimizer"], at["optimizer"]) else []
     )
     adapts = stated.get("peft") is True or at["rank"] == "peft.dim"  # overrides of a recipe that has adapters
+    adapts |= (at["rank"], at["targets"], at["peft"]) == PLAIN_LORA
+    adapts |= bool(at["targets"]) and HABANA in values and stated.get("peft") is not False
     method = str(stated.get("method") or (LORA if adapts else FULL)).lower()
     method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
@@ -168,7 +174,7 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         if not targets and at["peft"] in PEFT and not at["targets"]:
             targets = PEFT_TARGETS
             launch.assumed.append("adapters on q and v, PEFT's default: no key says on what")
-        rank = stated.get("rank", RANKS.get(at["method"], RANK))
+        rank = stated.get("rank", HABANA_RANK if HABANA in values else RANKS.get(at["method"], RANK))
         if not at["rank"]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")
         train = f"{method}:{rank}" + (f":{targets}" if targets else "")

@@ -38,8 +38,12 @@ def ordered(configs: Iterable[ConfigFile]) -> tuple[ConfigFile, ...]:
 def merged(configs: Iterable[ConfigFile]) -> dict[str, Any]:
     """Everything that configs say: of a path in several the value of the last kind that does not leave it open."""
     values: dict[str, Any] = {}
-    for config in ordered(configs):
-        values |= {path: value for path, value in config.values.items() if value not in OPEN or path not in values}
+    listed = ordered(configs)
+    for place, config in enumerate(listed):
+        later = (item for other in listed[place + 1 :] for item in other.leaves.items())
+        over = {path: value for path, value in later if value not in OPEN}
+        own = config.under(over) if over and "${" in config.text else config.values
+        values |= {path: value for path, value in own.items() if value not in OPEN or path not in values}
     return values
 
 

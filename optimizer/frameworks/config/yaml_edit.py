@@ -17,6 +17,7 @@ COLON = re.compile(r"\s*:")
 BEFORE_VALUE = re.compile(r"\s*:\s*(?:&\S+\s+|(\*[^\s,\[\]{}]+))?")  # what stands before a value, or an alias for it
 BEHIND = re.compile(r"(?:\n[ \t]*(?:#[^\n]*)?)+$")  # comments and blank lines behind a block
 WORD = re.compile(r"[A-Za-z_][\w./-]*$")
+NULL = object()  # no value, written out: what takes a config over its own defaults takes a key that is gone for those
 STEP = 2  # blanks by which a section is indented where the file has none
 
 
@@ -67,7 +68,11 @@ def scalar(value: Any, before: str = "", strict: bool = True) -> str:
 
     >>> scalar(True), scalar(8), scalar("full"), scalar("full", "none", False), scalar(True, "False", False)
     ('true', '8', '"full"', 'full', 'True')
+    >>> scalar(NULL)
+    'null'
     """
+    if value is NULL:
+        return "null"
     if not strict and isinstance(value, bool) and before[:1].isupper():
         return str(value)
     if not strict and isinstance(value, str) and before[:1] != '"' and WORD.match(value):

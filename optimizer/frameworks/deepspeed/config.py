@@ -25,6 +25,7 @@ from optimizer.frameworks.config.method import (
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
+from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
 from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
@@ -200,7 +201,10 @@ def read(launch: Launch, values: Values) -> None:
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
             launch.settings.setdefault("packing", values.get(LLAMA_FACTORY[0]) == "pt")
     elif CHAT not in values and "train" not in launch.settings:
-        launch.assumed.append("all weights are trained: these files name no adapters, and are of no program known here")
+        told = ", ".join(trains(launch.program, values))
+        none = "these files name no adapters, and are of no program known here"
+        why = f"whatever {told} may say, which no program known here has" if told else none
+        launch.assumed.append(f"all weights are trained: {why}")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:

@@ -1,7 +1,7 @@
-"""litgpt's configs in YAML: FSDP of Lightning Fabric, sharded in each node when it pretrains and everywhere else.
+"""litgpt's configs in YAML and its commands: FSDP of Lightning Fabric, in each node when it pretrains, else everywhere.
 
-Source of the keys and defaults: Lightning-AI/litgpt, litgpt/pretrain.py, litgpt/finetune/full.py and lora.py
-(strategies, precisions), litgpt/args.py.
+Source of the keys and defaults: Lightning-AI/litgpt, litgpt/__main__.py, litgpt/pretrain.py, litgpt/finetune/full.py
+and lora.py (strategies, precisions), litgpt/args.py.
 """
 
 from __future__ import annotations
@@ -14,34 +14,53 @@ from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
-from optimizer.job.method import LORA, QLORA, RANK
+from optimizer.job.method import LORA, QLORA
 from optimizer.job.plan import Plan
 
 COUNTS: Mapping[str, str] = key_tables("litgpt")["counts"]
 ADAPTERS: Mapping[str, str] = key_tables("litgpt")["adapters"]
 NAMES, OPTIMIZERS = ("model_name", "checkpoint_dir", "model_config.name"), ("optimizer.class_path", "optimizer")
 PRECISION, QUANTISED, LORA_RANK, TOKENS = "precision", "quantize", "lora_r", "train.max_tokens"
-BASES: Mapping[str, str] = {"bnb.nf4": "nf4", "bnb.nf4-dq": "nf4", "bnb.int8": "int8"}
+BASES: Mapping[str, str] = {
+    **dict.fromkeys(("bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq"), "nf4"),
+    **dict.fromkeys(("bnb.int8", "bnb.int8-training"), "int8"),
+}
+COMMAND = "litgpt"  # names the one that runs
+ADAPTED, COMMANDS = ("finetune", "finetune_lora"), ("pretrain", "finetune", "finetune_lora", "finetune_full")
+ADAPTED_UNASKED, RANK_UNASKED = ("lora_query", "lora_value"), 8
+# What commands take where nothing says it: of pretraining, and of fine-tuning.
+USUAL: Mapping[bool, Mapping[str, int]] = {
+    False: {"micro_batch": 4, "global_batch": 512},
+    True: {"micro_batch": 1, "global_batch": 16, "nodes": 1, "gpus_per_node": 1},
+}
 UNSET = ("shard", "zero_stage", "recompute", "reduce_overlap", "gather_overlap", "bucket")  # what no key says
 
 
 def recognised(values: Values) -> bool:
-    """Whether a YAML is litgpt's."""
-    return "train.micro_batch_size" in values and "train.max_seq_length" in values
+    """Whether a YAML or a command is litgpt's."""
+    return COMMAND in values or {"train.micro_batch_size", "train.max_seq_length"} <= values.keys()
 
 
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
-    settings = launch.settings
-    take(
-        launch,
-        values,
-        {name: key for name, key in COUNTS.items() if not (name in ("nodes", "gpus_per_node") and "gpus" in settings)},
-    )
-    if "gpus_per_node" not in settings:
-        settings.pop("nodes", None)
-    gpus = settings.get("gpus") or settings.get("nodes", 1) * settings.get("gpus_per_node", 1)
-    tunes = "checkpoint_dir" in values
+    settings, command = launch.settings, str(values.get(COMMAND, ""))
+    if command and command not in COMMANDS:
+        launch.problems.append(f"litgpt {command}: of its commands only {', '.join(COMMANDS)} are priced")
+        return
+    take(launch, values, COUNTS)
+    tunes = "checkpoint_dir" in values or command.startswith("finetune")
+    usual = USUAL[tunes] if command else {}
+    missing = {name: value for name, value in usual.items() if COUNTS[name] not in values}
+    settings |= missing
+    if missing:
+        said = ", ".join(f"{COUNTS[name]} {value}" for name, value in missing.items())
+        launch.assumed.append(f"{said}: litgpt's own")
+    stated = settings.get("nodes", 1) * settings.get("gpus_per_node", 0)
+    gpus = settings.get("gpus") or stated or 1
+    if stated != gpus:  # the user, or what starts the processes, says otherwise
+        for name in ("nodes", "gpus_per_node"):
+            settings.pop(name, None)
+            launch.written.pop(name, None)
     settings |= {"recompute": "full" if tunes and gpus > 1 else "none", "fsdp": True}
     settings["zero_stage"] = 3 if gpus > 1 else 0
     if not tunes and settings.get("nodes", 1) > 1:
@@ -54,7 +73,7 @@ def read(launch: Launch, values: Values) -> None:
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     if isinstance(values.get(TOKENS), int):
         launch.say("tokens", values[TOKENS], TOKENS)
-    known = [PRECISION, TOKENS, *COUNTS.values(), *_method(launch, values)]
+    known = [COMMAND, PRECISION, TOKENS, *COUNTS.values(), *_method(launch, values)]
     path = next((path for path in NAMES if isinstance(values.get(path), str)), "")
     if model := named(str(values.get(path, ""))):
         launch.say("model", model, path)
@@ -68,12 +87,12 @@ def read(launch: Launch, values: Values) -> None:
 
 def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     """Note the adapters; the keys that say them."""
-    if LORA_RANK not in values:
+    if values[COMMAND] not in ADAPTED if COMMAND in values else LORA_RANK not in values:
         return ()
-    targets = "+".join(words for key, words in ADAPTERS.items() if values.get(key))
+    targets = "+".join(words for key, words in ADAPTERS.items() if values.get(key, key in ADAPTED_UNASKED))
     base = BASES.get(str(values.get(QUANTISED)), "")
     method = QLORA if base else LORA
-    launch.say("train", f"{method}:{values[LORA_RANK] or RANK}:{targets or 'q+v'}", LORA_RANK)
+    launch.say("train", f"{method}:{values.get(LORA_RANK) or RANK_UNASKED}:{targets or 'q+v'}", LORA_RANK)
     if base:
         launch.say("base", base, QUANTISED)
     return (LORA_RANK, *ADAPTERS, *((QUANTISED,) if base else ()))

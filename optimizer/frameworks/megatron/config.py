@@ -68,6 +68,8 @@ SWITCHES = {
 TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
+TARGET = "._target_"
+MTP = "mtp_num_layers"
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
@@ -208,8 +210,12 @@ class FlagLaunch(ConfigLaunch):
         return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
-        """The file with these keys."""
-        yield from super().edited(tuple(replace(c, after=None if c.after == "null" else c.after) for c in changes))
+        """The file with these keys; those of Megatron-Bridge stay, for a key that is gone is as the recipe has it."""
+        if self.launch.program != BRIDGE:
+            changes = tuple(
+                replace(change, after=None if change.after == "null" else change.after) for change in changes
+            )
+        yield from super().edited(changes)
 
 
 def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], list[str], list[str]]:
@@ -219,7 +225,8 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
     paths: dict[str, str] = {}
     others: list[str] = []
     for path, value in values.items():
-        key = path.rpartition(".")[2]
+        own = path.removesuffix(TARGET) if str(value).startswith("torch.") else path  # as Megatron-Bridge saves formats
+        key = own.rpartition(".")[2]
         name = ALIASES.get(key) or INVERTED.get(key) or f"--{key.replace('_', '-')}"
         if name not in FLAGS and key not in (*ALIASES, *INVERTED) and name not in COUNTED_ENDS:
             others.append(path)
@@ -322,6 +329,9 @@ def read(
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
+    mtp = [path for path, value in values.items() if path.endswith(MTP) and not value]
+    if shown and shown.mtp_layers and mtp:
+        launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 
@@ -338,7 +348,8 @@ def _ending(values: Mapping[str, Any], key: str) -> Any:
 def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[str, str]) -> list[Flag]:
     """What overrides leave to the recipe: its distributed optimizer, overlaps where it pretrains, its degrees.
 
-    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py, scripts/training/run_recipe.py.
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes/common.py, models/transformer_config.py,
+    scripts/training/run_recipe.py.
     """
     recipe = str(values.get("recipe", ""))
     tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
@@ -349,7 +360,8 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
     alone = tunes or (DDP[0] in paths and DDP[0] not in has)
     usual = DDP[2:] if tunes else DDP
-    flags = [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
+    flags = [_flag(ETP, "1")] if EP in has and ETP not in paths else []
+    flags += [_flag(name) for name in usual if name not in paths and not (alone and name == DDP[1])]
     off = [path for path in SHARDS if values.get(path) is False]
     if len(off) == 1 and DDP[2] not in has:
         flags.append(_flag(DDP[2]))
@@ -357,10 +369,10 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
             f"{off[0]} false is overruled by the other of {' and '.join(SHARDS)}, which recipes have on"
         )
     if flags:
-        names = ", ".join(flag.name[2:].replace("-", "_") for flag in flags)
+        names = ", ".join(flag.name[2:].replace("-", "_") + " 1" * (flag.name == ETP) for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
-    left = [name for name in ("--micro-batch-size", *(DEGREES if is_recipe(values) else ())) if name not in paths]
-    if is_recipe(values) and not {*DEGREES} - {*left}:
+    left = [name for name in ("--micro-batch-size", *DEGREES) if name not in paths]
+    if not {*DEGREES} - {*left}:
         launch.problems.append(OWN_SETTINGS)
     elif left:
         names = ", ".join(name[2:].replace("-", "_") for name in left)
@@ -381,6 +393,8 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
         if key in ("precision", "mixed_precision") or path == "mixed_precision":
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
+            if "32" in text and not name:
+                continue
             flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
         elif key == "fp8" and value:
@@ -435,6 +449,8 @@ DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-opt
 # Its distributed optimizer runs where one of these is on. Source: NVIDIA-NeMo/Megatron-Bridge v0.6.0,
 # src/megatron/bridge/training/config.py, _validate_and_sync_distributed_optimizer_settings.
 SHARDS = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer")
+# Of which Megatron-Bridge has the second as 1 where nothing says more.
+EP, ETP = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
 TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
 OWN_SETTINGS = (

@@ -19,7 +19,15 @@ from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun,
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import FlagChange, Launch
-from optimizer.frameworks.machines import BATCH, LAUNCHER, batch_options, batch_variables, device_in, step_options
+from optimizer.frameworks.machines import (
+    BATCH,
+    LAUNCHER,
+    batch_options,
+    batch_variables,
+    device_in,
+    included,
+    step_options,
+)
 from optimizer.frameworks.megatron.flag_names import (
     LENGTHS,
     MEGATRON,
@@ -57,6 +65,7 @@ NOTHING_TRAINS = (
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
 ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
+GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
@@ -180,9 +189,13 @@ def bash_launch(
     launch = Launch(program=MEGATRON)
     note_sources(launch, reading)
     options = step_options((*command.starter, *command.texts), options)
-    asked = {name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options}
+    asked: dict[str, tuple[int, str, Piece]] = {
+        name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options
+    }
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
+    for name, number in included(command.texts).items():
+        asked[name] = number, "--include", Piece(str(number))
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one
@@ -307,10 +320,12 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
 
 
 def note_asked_device(launch: Launch, data: bytes) -> None:
-    """Note the device that the lines name which ask the batch system for something."""
+    """Note the device that the lines name which ask the batch system for something, or the type that is none."""
     lines = [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(BATCH)]
     if device := device_in(" ".join(lines)):
         launch.say("device", device, lines[0].split()[0])
+    elif kind := next(filter(None, map(GPU_TYPE.search, lines)), None):
+        launch.family = kind[1]
 
 
 def training_command(reading: ScriptRun) -> Command | None:

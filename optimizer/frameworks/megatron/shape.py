@@ -31,6 +31,7 @@ TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
 OF_CHECKPOINT, CHECKPOINTS = "--use-checkpoint-args", ("--load", "--pretrained-checkpoint", "--checkpoint")
 MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
 DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
+SHARED = "--n-shared-experts"  # of MindSpeed-LLM, each as wide as the others: features_manager/moe/shared_expert.py
 SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
@@ -44,6 +45,7 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--num-query-groups", "kv_heads", whole_number),
     ("--num-key-value-heads", "kv_heads", whole_number),
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
+    (SHARED, "shared_ffn", lambda launch, flag: _shared(launch, flag)),
     ("--moe-router-score-function", "router", lambda _, flag: flag.value if flag.value != "softmax" else None),
     ("--window-size", "window", lambda _, flag: _window(flag.value)),
     ("--window-attn-skip-freq", "window_every", lambda launch, flag: _skips(launch, flag)),
@@ -153,6 +155,12 @@ def _vocabulary(name: str) -> int | None:
     return preset_model(preset).vocab if preset else None
 
 
+def _shared(launch: Launch, flag: Flag) -> int | None:
+    """The width of so many shared experts, each as wide as one that is routed to."""
+    width = launch.settings.get("expert_ffn", launch.settings.get("ffn_hidden", 0))
+    return (whole_number(launch, flag) or 0) * width or None
+
+
 def _window(text: str) -> int:
     """Tokens of a window that is given by those before and after a token.
 
@@ -185,7 +193,10 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
     text = "".join(flag.values).replace(" ", "").strip("\"'")
     if is_count(text):
         launch.say("every", int(text), flag.written)
-        launch.say("first_dense", 0, flag.written)
+        if int(text) > 1 and launch.settings.get("first_dense"):
+            launch.unpriced.append(f"{flag.written} {text} behind {launch.written['first_dense']}")
+        if "first_dense" not in launch.settings:
+            launch.say("first_dense", 0, flag.written)
         return
     pattern: list[str] = []
     for part in text.strip("()").split("+"):

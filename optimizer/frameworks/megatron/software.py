@@ -20,20 +20,32 @@ from optimizer.job.stack import FP8_RECIPES
 from optimizer.job.variables import DISPATCHERS
 
 STATES = ("--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype")
-BYTES_OF: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+# Bytes of number formats as Megatron-LM's flags have them, and as PyTorch calls them behind "torch.".
+BYTES_OF: Mapping[str, int] = {
+    **{"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1},
+    **{"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2, "uint8": 1},
+}
+GATHERING = "allgather"  # tokens of all ranks to each. Source: NVIDIA/Megatron-LM, megatron/training/arguments.py
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
 KERNELS: Mapping[str, str] = {"unfused": "unfused", "local": "unfused", "flash": "flash", "fused": "flash"}
+ON = ("1", "true")
 # Parts of MoE layers by the scopes that capture them; the router's holds the shared experts.
 # Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, cuda_graph_scope.
 SCOPES: Mapping[str, tuple[str, ...]] = {"attn": ("attention",), "moe_router": ("router", "shared_experts")}
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
     ("--attention-backend", "attention", lambda _, flag: KERNELS.get(flag.value)),
+    ("--use-fused-sdpa-with-recompute", "attention", lambda _, flag: "flash" if flag.value.lower() in ON else None),
     ("--cuda-graph-impl", "cuda_graphs", lambda _, flag: flag.value != "none"),
     ("--fp8-recipe", "fp8_recipe", lambda _, flag: flag.value if flag.value in FP8_RECIPES else None),
-    ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if flag.value in ("bf16", "fp16") else None),
+    ("--main-grads-dtype", "grad_bytes", lambda _, flag: 2 if _bytes(flag) == 2 else None),
     ("--ddp-bucket-size", "bucket_params", lambda launch, flag: whole_number(launch, flag) or None),
 )
+
+
+def _bytes(flag: Flag) -> int:
+    """Bytes of the number format that a flag names, those of fp32 where it is none that is known."""
+    return BYTES_OF.get(flag.value.rpartition(".")[2], 4)
 
 
 def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
@@ -49,7 +61,7 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     if launch.program == MEGATRON and "--fp16" in last and FP32_GRADIENTS not in last:
         launch.say("grad_bytes", 2, last["--fp16"].written)
     if "--use-precision-aware-optimizer" in last and any(name in last for name in STATES):
-        sizes = [BYTES_OF.get(last[name].value, 4) if name in last else 4 for name in STATES]
+        sizes = [_bytes(last[name]) if name in last else 4 for name in STATES]
         first = next(name for name in STATES if name in last)
         launch.say("optimizer_bytes", sum(sizes), last[first].written)
     if "--optimizer-cpu-offload" in last and "--optimizer-offload-fraction" in last:
@@ -78,6 +90,10 @@ def _dispatcher(launch: Launch, last: Mapping[str, Flag]) -> None:
     kind, backend = map(last.get, DISPATCHING)
     if kind is None or kind.value != "flex" or not spread:
         launch.say("dispatcher", DISPATCHERS[0], kind.written if kind and kind.value != "flex" else "")
+        if kind is not None and kind.value == GATHERING and spread:
+            launch.unpriced.append(f"{kind.written} {GATHERING}, which is priced as {DISPATCHERS[0]}")
+        elif kind is None and spread and launch.program == MEGATRON:
+            launch.assumed.append(f"{DISPATCHERS[0]}, not the {GATHERING} of Megatron-LM without {DISPATCHING[0]}")
         return
     launch.say("dispatcher", backend.value if backend else "deepep", (backend or kind).written)
     if launch.settings["dispatcher"] not in DISPATCHERS[1:]:

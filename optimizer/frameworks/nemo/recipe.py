@@ -17,7 +17,7 @@ from optimizer.base.errors import InputError
 from optimizer.frameworks.config.python import DEEPEST, OPEN, ConfigCall, Leaf, Reader, bare, place
 
 IMPORTS = re.compile(r"^\s*(?:from|import)\s+(?:nemo\.collections\b.*|nemo_run\b)", re.MULTILINE)
-MAKES = re.compile(r"\b(?:pretrain|finetune)_recipe\b|\bllm\.(?:pretrain|finetune)\b")
+MAKES = re.compile(r"\b(?:pretrain|finetune)_recipe\b|\bllm\.(?:pretrain|finetune|train)\b")
 LONGEST, MOST = 100_000, 1_000  # characters, calls of its own functions
 TABLES: Mapping[str, Any] = content("optimizer.frameworks.nemo", "recipes.toml")
 RECIPES: Mapping[str, Mapping[str, Any]] = TABLES["recipes"]
@@ -63,6 +63,8 @@ COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt},
     **{ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
 }
+# Arguments of functions that set the plan of a recipe.
+PLANNED = re.compile(r"num_nodes|num_gpus\w*|[mg]bs|(micro|global)_batch_size|(tp|pp|cp|ep)_size|\w+_parallel\w*_size")
 WIDE = "grad_reduce_in_fp32"  # of the plugin, which sets that of `ddp` too
 # Calls that are given a recipe and do not change it.
 HARMLESS = ("run", "add", "print", "pprint", "str", "repr", "len", "isinstance", "Config", "Partial", "dump", "info")
@@ -386,6 +388,11 @@ class _Program(Reader):
             return self.grown(node.func.value, given, names)
         self.started += [one for one in self.made_here for each in given if each is one and last in ("run", "add")]
         if last not in HARMLESS and any(map(self.is_recipe, (*given, *entries.values()))):
+            planned = [name for name in entries if PLANNED.fullmatch(name)]
+            numbers = [each.value for each in given if isinstance(each, Leaf) and type(each.value) is int]
+            if planned or len(numbers) > 2:
+                told = ", ".join(planned) or "numbers"
+                raise InputError(f"{called} sets {told} of the recipe and is not read: set its values after it")
             self.unread.append(f"what {called} does to the recipe")
         return ConfigCall(last, given, entries)
 
@@ -403,6 +410,7 @@ class _Program(Reader):
         """The recipe of this name, made with arguments."""
         row = RECIPES.get(name)
         if row is None:
+            name = name or "that only a run would tell"
             raise InputError(f"NeMo 2's recipe {name} is none of those whose values are known: {', '.join(RECIPES)}")
         faster = given.get("performance_mode", Leaf(False))
         if not isinstance(faster, Leaf) or (faster.value and name not in FASTER):

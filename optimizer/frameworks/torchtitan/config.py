@@ -81,12 +81,20 @@ KEYS = (
 # Of releases in Python, since 0.3 with classes for checkpoints of activations: these capture graphs unless told not to.
 UNGRAPHED, CLASSES = "training.disable_cuda_graphs", re.compile(r"\b(?:Full|Selective)AC\b|disable_cuda_graphs")
 UNPIPED, FLEXIBLE = ("qwen3", "gpt_oss"), ("deepseek_v3",)
+OWN = ("job", "parallelism", "experimental", "activation_checkpoint", "metrics", "float8", "comm")
 COUNTED = re.compile(r"\b(\d+)\s+(?:([A-Z]\d+)\s+)?GPUs?\b")
 
 
 def recognised(values: Values) -> bool:
-    """Whether a TOML is torchtitan's."""
-    return any(path in values for path in (*LOCAL, FLAVOR, LENGTH, LOCAL_TOKENS, LONGEST))
+    """Whether a TOML is torchtitan's: by keys that no other program has, or by names of its sections beside them.
+
+    >>> recognised({"training.batch_size": 8, "model.n_layers": 28}), recognised({"training.seq_len": 8, "job.x": 1})
+    (False, True)
+    """
+    if any(path in values for path in (FLAVOR, LOCAL[0], LOCAL_TOKENS, LONGEST)):
+        return True
+    own = any(path.partition(".")[0] in OWN or path in (NAME, CONVERTERS) for path in values)
+    return own and any(path in values for path in (LOCAL[1], LENGTH))
 
 
 def _names(value: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """torchtune's recipes in YAML: FSDP 2 on all GPUs, weights and Adam's moments in the number format of the run.
 
 Source of the keys and defaults: pytorch/torchtune, recipes/full_finetune_distributed.py,
-recipes/lora_finetune_distributed.py and recipes/configs.
+recipes/lora_finetune_distributed.py and recipes/configs; torchtune/models/llama3 and llama4, _parallelism.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.catalog import preset_model
 from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
@@ -19,6 +20,7 @@ from optimizer.frameworks.config.launch import (
     rest,
     take,
     tied,
+    whole,
     written_keys,
 )
 from optimizer.frameworks.config.method import note_optimizer, note_packing
@@ -34,7 +36,11 @@ COMPONENT = "_component_"
 MODEL, OPTIMIZER, LOSS = (f"{section}.{COMPONENT}" for section in ("model", "optimizer", "loss"))
 SECTION = "optimizer"  # names a component by itself on a command
 TEACHER, QUANTISER = f"teacher_model.{COMPONENT}", f"quantizer.{COMPONENT}"
-SUPERVISED = ("torchtune.modules.loss.", "torch.nn.")  # where losses of plain fine-tuning are
+# Losses of plain fine-tuning, and of how many parts of the tokens each has the logits in turn unless told.
+SUPERVISED: Mapping[str, int] = {"CrossEntropyLoss": 1, "CEWithChunkedOutputLoss": 8, "LinearCrossEntropyLoss": 8}
+CHUNKS, DATA = "loss.num_output_chunks", "dataset"
+# How tensors are split; with the mesh of releases after 0.6.1 their sequences are too, and experts like all weights.
+TENSOR_PLAN, MESH = "tensor_parallel_plan", ("data_parallel_shard_dim", "data_parallel_replicate_dim")
 QUANTISED = "model.quantize_base"
 HOSTED = "fsdp_cpu_offload"  # weights, gradients and states on the host
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
@@ -63,10 +69,12 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says."""
     settings, loss = launch.settings, str(values.get(LOSS, ""))
-    if OPTIMIZER not in values or TEACHER in values or not loss.startswith(SUPERVISED):
-        launch.problems.append(f"{LOSS} {loss or 'is not there'}: of its recipes only supervised fine-tuning is priced")
+    parts = SUPERVISED.get(loss.rpartition(".")[2])
+    if OPTIMIZER not in values or TEACHER in values or parts is None:
+        other = f"{TEACHER} {values[TEACHER]}" if TEACHER in values else f"{LOSS} {loss or 'is not there'}"
+        launch.problems.append(f"{other}: of its recipes only supervised fine-tuning is priced")
         return
-    settings |= {"num_microbatches": 1, "packing": False}
+    settings |= {"num_microbatches": 1, "packing": False, "loss_chunks": whole(launch, values, CHUNKS) or parts}
     take(launch, values, COUNTS)
     note_keys(launch, values, KEYS)
     settings["fsdp"] = True
@@ -79,6 +87,10 @@ def read(launch: Launch, values: Values) -> None:
     )
     # Recipes of adapters split nothing but data, and others only what their configurations name.
     launch.fixed += tuple(name for name in ("tp", "cp") if COUNTS[name] not in values)
+    if not any(path.startswith(TENSOR_PLAN) for path in values):
+        launch.fixed += ("tp",)
+    launch.splits_sequences = any(path in values for path in MESH)
+    settings["sequence_parallel"] = launch.splits_sequences and settings.get("tp", 1) > 1
     if settings.get("gpus") == 1:
         settings["zero_stage"] = 0
     if values.get(HOSTED) is True:
@@ -89,11 +101,19 @@ def read(launch: Launch, values: Values) -> None:
     note_dtype(launch, values, DTYPE)
     if settings.get("dtype") == "bf16":
         settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
-    known = [MODEL, DTYPE, HOSTED, *COUNTS.values(), *_method(launch, values), *note_packing(launch, values)]
+    several = values.get(DATA)
+    packs = values
+    if isinstance(several, list):  # of data sets
+        packs = {f"{DATA}.packed": any(isinstance(each, Mapping) and each.get("packed") is True for each in several)}
+    known = [MODEL, DTYPE, HOSTED, CHUNKS, *COUNTS.values(), *_method(launch, values)]
+    known += note_packing(launch, packs)
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
     spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])
     if model := next(filter(None, map(named, spellings)), ""):
         launch.say("model", model, MODEL)
+        if preset_model(model).experts:
+            settings["etp"] = settings.get("tp", 1)
+            launch.fixed += ("tp", "etp")
     else:
         launch.unknown_model(MODEL, name)
     chosen = next((key for key in (SECTION, OPTIMIZER) if isinstance(values.get(key), str)), OPTIMIZER)

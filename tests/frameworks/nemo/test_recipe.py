@@ -145,6 +145,12 @@ def test_what_is_not_followed_is_not_priced(line: str, costs: str) -> None:
         (within("for n in (1, 2):\n        recipe.data.micro_batch_size = n"), "micro_batch_size: only a run"),
         (within("recipe.data = fdl.build(data)"), "data is what build makes, without seq_length, global_batch_size"),
         (within("recipe.trainer.strategy = own()"), "trainer.strategy is what own makes"),
+        (
+            within("recipe = tuned(recipe, num_nodes=4, tp_size=n)"),
+            "tuned sets num_nodes, tp_size of the recipe",
+        ),
+        (within("tuned(recipe, 4, 8, 2)"), "tuned sets numbers of the recipe"),
+        (START.replace("llm.llama3_8b.pretrain", "pretrain"), "recipe that only a run would tell"),
         (START.replace("run.run(recipe", "run.run(configured()); run.run(recipe"), "with several recipes"),
         (within("other = llm.llama3_8b.pretrain_recipe()").replace("run.run", "go"), "with several recipes"),
         (START.replace("llm.llama3_8b.pretrain_recipe(", "made("), "no function that makes a config"),
