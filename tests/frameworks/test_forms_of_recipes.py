@@ -275,3 +275,49 @@ def test_heads_of_further_tokens_that_a_config_leaves_out_are_said(value: str, s
     text = f"train: {{micro_batch_size: 1, global_batch_size: 64}}\nmodel: {{{degrees}, mtp_num_layers: {value}}}\n"
     launch = read_launch([File("own.yaml", text.encode())], 64, "nemotron-3-super-120b-a12b").launch
     assert any("further tokens" in each for each in launch.unpriced) == said
+
+
+BRIDGED = (
+    "torchrun --nproc_per_node 8 pretrain_llama3_8b.py model.tensor_model_parallel_size=1 train.micro_batch_size=1 "
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "dtype", "recipe"),
+    [
+        ("mixed_precision=bf16_with_nvfp4_mixed", "fp4", None),
+        ("mixed_precision=bf16_with_mxfp8_mixed", "fp8", "mxfp8"),
+        ("+precision_config=bf16_with_fp8_current_scaling_mixed", "fp8", "tensorwise"),
+        ("precision_config=bf16_mixed", "bf16", None),
+    ],
+)
+def test_mixed_precisions_of_megatron_bridge_by_name(named: str, dtype: str, recipe: str | None) -> None:
+    launch = read_launch([File("run.sh", f"{BRIDGED}{named}".encode())], None, "llama3-8b").launch
+    assert (launch.settings["dtype"], launch.settings.get("fp8_recipe")) == (dtype, recipe)
+
+
+def test_a_value_that_hangs_on_what_a_command_prints_is_said() -> None:
+    chosen = 'CC=$(query)\nif [ "$CC" -ge 89 ]; then MBS=4; LOGS=a; else MBS=2; LOGS=b; fi\n'
+    launch = read_launch(
+        [File("run.sh", f"{chosen}{BRIDGED}train.micro_batch_size=$MBS".encode())], 8, "llama3-8b"
+    ).launch
+    assert [each for each in launch.assumed if "only a run" in each] == [
+        'MBS = 2: only a run would tell whether [ "$CC" -ge 89 ] holds'
+    ]
+
+
+def test_a_recipe_of_torchtune_by_its_path() -> None:
+    script = "tune run --nproc_per_node 1 own/full_finetune_single_device --config x.yaml"
+    assert question({"run.sh": script, "x.yaml": TUNE}).job.gpus == 1
+
+
+def test_a_model_of_its_own_in_torchtune_is_the_reason() -> None:
+    with pytest.raises(InvalidFile, match="mine_moe is no model that is known"):
+        asked("x.yaml", TUNE.replace("torchtune.models.llama3_1.llama3_1_8b", "mine.mine_moe"), gpus=8)
+
+
+@pytest.mark.parametrize(("more", "gpus"), [({}, 4), ({"gpus": 8}, 8)])
+def test_a_config_of_litgpt_without_nodes_has_one(more: dict[str, Any], gpus: int) -> None:
+    text = "checkpoint_dir: meta-llama/Llama-2-7b-hf\ndevices: 4\nprecision: bf16-true\ntrain:\n"
+    text += "  global_batch_size: 64\n  micro_batch_size: 4\n  max_seq_length: 512\n"
+    assert asked("full.yaml", text, **more).job.gpus == gpus

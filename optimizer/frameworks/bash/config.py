@@ -41,7 +41,7 @@ FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_d
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(
-    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|\w+_(?:single_device|distributed)|"
+    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|(?:.*/)?\w+_(?:single_device|distributed)|"
     rf"{RUNNER.pattern})$"
 )
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.

@@ -67,6 +67,12 @@ SWITCHES = {
 }
 TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
+# Marks in the names of Megatron-Bridge's mixed precisions, and how operands of 8 bits get their scales there.
+SCALES: Mapping[str, str] = {
+    **{"fp8_delayed": "delayed", "fp8_current": "tensorwise"},
+    **{"mxfp8": "mxfp8", "fp8_subchannel": "blockwise"},
+}
+PRECISION = ("precision", "mixed_precision", "precision_config")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 TARGET = "._target_"
 MTP = "mtp_num_layers"
@@ -390,13 +396,16 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
     flags: list[Flag] = []
     for path in list(others):
         key, value = path.rpartition(".")[2], values[path]
-        if key in ("precision", "mixed_precision") or path == "mixed_precision":
+        if key in PRECISION:
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
             if "32" in text and not name:
                 continue
             flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
+            flags += [_flag("--fp4-format", "e2m1")] if "fp4" in text else []
+            scales = next((recipe for mark, recipe in SCALES.items() if mark in text), "")
+            flags += [_flag("--fp8-recipe", scales)] if scales and "--fp8-recipe" not in has else []
         elif key == "fp8" and value:
             flags.append(_flag("--fp8-format", "hybrid"))
         elif path.endswith("optim.name"):
