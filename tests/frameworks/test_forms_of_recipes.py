@@ -321,3 +321,44 @@ def test_a_config_of_litgpt_without_nodes_has_one(more: dict[str, Any], gpus: in
     text = "checkpoint_dir: meta-llama/Llama-2-7b-hf\ndevices: 4\nprecision: bf16-true\ntrain:\n"
     text += "  global_batch_size: 64\n  micro_batch_size: 4\n  max_seq_length: 512\n"
     assert asked("full.yaml", text, **more).job.gpus == gpus
+
+
+def test_names_that_read_cuts_a_text_into() -> None:
+    cut = "for C in 2,1 4,2; do\nIFS=',' read -r TP CP <<< \"$C\"\n"
+    text = f"{cut}{BRIDGED}model.tensor_model_parallel_size=$TP model.context_parallel_size=$CP\ndone\n"
+    found = read_launch([File("run.sh", text.encode())], 8, "llama3-8b").launch
+    assert (found.settings["tp"], found.settings["cp"]) == (2, 1)
+
+
+def test_a_comment_behind_an_option_of_a_batch_script_asks_for_nothing() -> None:
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus-per-node=8  # 4 of GB200\n{TUNED}\n"
+    assert "device" not in question({"run.sh": script, "x.yaml": TUNE}).settings
+
+
+@pytest.mark.parametrize("scheme", ["lora", "dora"])
+def test_the_scheme_of_a_command_of_megatron_bridge(scheme: str) -> None:
+    text = f"{BRIDGED}--recipe llama3_8b_peft_config --peft_scheme {scheme}"
+    launch = read_launch([File("run.sh", text.encode())], 8, "llama3-8b").launch
+    assert launch.settings["train"] == f"{scheme}:32"
+    assert "peft_scheme" not in launch.ignored
+
+
+def test_a_teacher_of_megatron_bridge_is_refused() -> None:
+    text = "train: {micro_batch_size: 1}\nmodel: {tensor_model_parallel_size: 2, teacher: {seq_length: 4}}\n"
+    with pytest.raises(InvalidFile, match="learns from another is not priced"):
+        read_launch([File("own.yaml", text.encode())], 8, "llama3.2-1b")
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        ('bash -c "$CMD"', 'bash -c "$CMD {}"'),
+        ('eval "$CMD"', 'eval "$CMD" {}'),
+    ],
+)
+def test_keys_are_added_where_they_reach_the_program(command: str, after: str) -> None:
+    text = f'CMD="{BRIDGED}model.tensor_model_parallel_size=1"\nsrun {command}\n'
+    source = read_launch([File("run.sh", text.encode())], 8, "llama3-8b")
+    change = FlagChange(flag="model.recompute_granularity", before=None, after="full")
+    (texts,) = source.edited((change,))
+    assert texts["run.sh"].decode().endswith(after.format("model.recompute_granularity=full") + "\n")

@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.flags import Flag, flags_of, flat
-from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
+from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of, unknown_in
 from optimizer.frameworks.bash.words import Words
 
 MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
@@ -273,6 +273,9 @@ class _Walker(Words):
         elif called == "read" or called == "unset":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
+            text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
+            if text is not None and text.named_children:
+                self.seen.variables |= _parted(words, self.scalar(text.named_children[0]), environment.get("IFS", " "))
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
             words = [self.expanded(word) if inner_script else word for word in words]
@@ -460,6 +463,19 @@ def ours_alone(piece: Piece) -> Piece:
 def back(piece: Piece) -> Piece:
     """A piece when our own text is read again: without places in the other file."""
     return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start < 0))
+
+
+def _parted(words: Sequence[Word], text: Word, sign: str) -> dict[str, list[Word]]:
+    """What `read -r` of names makes of a text, cut at a sign; nothing where it says more, or the text is open.
+
+    >>> _parted([(Piece(word),) for word in "read -r TP PP".split()], (Piece("2,4"),), ",")
+    {'TP': [(Piece(text='2', sites=(), unknown=''),)], 'PP': [(Piece(text='4', sites=(), unknown=''),)]}
+    """
+    names = [text_of(word) for word in words[1:] if text_of(word) != "-r"]
+    if unknown_in(text) or not names or any(name.startswith("-") for name in names):
+        return {}
+    values = text_of(text).split(sign.strip() or None, len(names) - 1)
+    return {name: [(Piece(value.strip()),)] for name, value in zip(names, values, strict=False)}
 
 
 def _assigned(node: Any) -> list[str]:

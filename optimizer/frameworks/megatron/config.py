@@ -75,7 +75,7 @@ SCALES: Mapping[str, str] = {
 PRECISION = ("precision", "mixed_precision", "precision_config")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 TARGET = "._target_"
-MTP = "mtp_num_layers"
+MTP, TEACHER = "mtp_num_layers", "teacher"
 STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
@@ -322,6 +322,8 @@ def read(
         if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
             launch.say("grad_bytes", 4, wide)
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
+    if program == BRIDGE and values.get(SCHEME) in TUNED:
+        method += (SCHEME,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
     whole = str(_ending(values, SCHEME) or "").lower() == "none"
@@ -335,6 +337,8 @@ def read(
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
+    if taught := next((path for path in values if TEACHER in path.split(".")), ""):
+        launch.problems.append(f"{taught}: a model that learns from another is not priced")
     mtp = [path for path, value in values.items() if path.endswith(MTP) and not value]
     if shown and shown.mtp_layers and mtp:
         launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
@@ -359,8 +363,9 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     """
     recipe = str(values.get("recipe", ""))
     tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
-    if TUNED.get(tunes):
-        launch.say("train", TUNED[tunes], "mode" if "mode" in values else "recipe")
+    scheme = str(values.get(SCHEME, "")).lower()
+    if train := TUNED.get(scheme) or TUNED.get(tunes):
+        launch.say("train", train, SCHEME if scheme in TUNED else "mode" if "mode" in values else "recipe")
     if tunes and "--seq-length" not in paths:
         launch.assumed.append("sequences of 2,048 tokens, which the recipe may have otherwise")
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
