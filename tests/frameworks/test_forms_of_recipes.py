@@ -362,3 +362,23 @@ def test_keys_are_added_where_they_reach_the_program(command: str, after: str) -
     change = FlagChange(flag="model.recompute_granularity", before=None, after="full")
     (texts,) = source.edited((change,))
     assert texts["run.sh"].decode().endswith(after.format("model.recompute_granularity=full") + "\n")
+
+
+def test_a_recipe_of_megatron_bridge_that_fine_tunes_has_adapters() -> None:
+    launch = read_launch([File("run.sh", f"{BRIDGED}--recipe llama3_8b_finetune_config".encode())], 8).launch
+    assert (launch.settings["model"], launch.settings["train"]) == ("llama3-8b", "lora:32")
+    assert "adapters of rank 32, which the recipe may have otherwise" in launch.assumed
+
+
+@pytest.mark.parametrize(("step", "said"), [("vlm_step", True), ("gpt_step", False)])
+def test_a_step_of_megatron_bridge_with_images_is_said(step: str, said: bool) -> None:
+    script = f"{BRIDGED}--recipe llama3_8b_sft_config --step_func {step}"
+    launch = read_launch([File("run.sh", script.encode())], 8).launch
+    assert (f"step_func {step}" in lacking(launch)) == said
+
+
+@pytest.mark.parametrize("program", ["rm", "dpo", "knowledge_distillation"])
+def test_programs_of_nemo_aligner_that_are_no_fine_tuning_are_refused(program: str) -> None:
+    text = f"trainer: {{devices: 8, {program}: {{max_steps: 9}}}}\nmodel: {{micro_batch_size: 1, seq_length: 4096}}\n"
+    with pytest.raises(InvalidFile, match="NeMo-Aligner"):
+        read_launch([File("x.yaml", text.encode())], 8, "llama3-8b")

@@ -76,7 +76,7 @@ PRECISION = ("precision", "mixed_precision", "precision_config")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 TARGET = "._target_"
 MTP, TEACHER = "mtp_num_layers", "teacher"
-STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
+STEM = re.compile(r"_(pretrain|sft|peft|finetune)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
         "modules.pre_trainer.model",
@@ -362,10 +362,13 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     scripts/training/run_recipe.py.
     """
     recipe = str(values.get("recipe", ""))
-    tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
     scheme = str(values.get(SCHEME, "")).lower()
-    if train := TUNED.get(scheme) or TUNED.get(tunes):
-        launch.say("train", train, SCHEME if scheme in TUNED else "mode" if "mode" in values else "recipe")
+    named = (word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word)
+    tunes = scheme if scheme in TUNED else next(named, "")
+    if TUNED.get(tunes):
+        launch.say("train", TUNED[tunes], SCHEME if tunes == scheme else "mode" if "mode" in values else "recipe")
+        if "peft.dim" not in values:
+            launch.assumed.append("adapters of rank 32, which the recipe may have otherwise")
     if tunes and "--seq-length" not in paths:
         launch.assumed.append("sequences of 2,048 tokens, which the recipe may have otherwise")
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
@@ -466,7 +469,8 @@ SHARDS = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"
 # Of which Megatron-Bridge has the second as 1 where nothing says more.
 EP, ETP = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
-TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
+# What recipes that fine-tune train; those of the last name are of older releases.
+TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32", "finetune": "lora:32"}
 OWN_SETTINGS = (
     "its own settings are in the recipe's Python: give the run_config.yaml that a run of it writes beside its "
     "checkpoints, or its degrees as overrides"
