@@ -353,7 +353,8 @@ def test_a_teacher_of_megatron_bridge_is_refused() -> None:
     ("command", "after"),
     [
         ('bash -c "$CMD"', 'bash -c "$CMD {}"'),
-        ('eval "$CMD"', 'eval "$CMD" {}'),
+        ('eval "$CMD"', 'eval "$CMD {}"'),
+        ("eval $CMD", "eval $CMD {}"),
     ],
 )
 def test_keys_are_added_where_they_reach_the_program(command: str, after: str) -> None:

@@ -210,10 +210,11 @@ def _reach(words: Sequence[Word]) -> Site:
 def _inner(texts: Sequence[str]) -> bool:
     """Whether a command is the text of another shell, whose quotes hold all that reaches the program.
 
-    >>> _inner(["srun", "bash", "-c", "python", "train.py"]), _inner(["eval", "python", "train.py", "-c"])
+    >>> _inner(["srun", "bash", "-c", "python", "train.py"]), _inner(["bash", "train.sh", "-c"])
     (True, False)
     """
-    return any(before in SHELLS and INLINE.match(text) for before, text in pairwise(texts))
+    shells = (before in SHELLS and INLINE.match(text) for before, text in pairwise(texts))
+    return any(shells) or not {"eval", "ssh"}.isdisjoint(texts)
 
 
 def _behind(data: bytes, reach: Site) -> int:
