@@ -56,9 +56,9 @@ def read(launch: Launch, values: Values) -> None:
     stated = settings.get("nodes", 1) * settings.get("gpus_per_node", 0)
     gpus = settings.get("gpus") or stated or 1
     if missing:
-        said = ", ".join(f"{COUNTS[name]} {value}" for name, value in missing.items())
+        keys = ", ".join(f"{COUNTS[name]} {value}" for name, value in missing.items())
         other = f", where {gpus} GPUs are priced" if 0 < stated != gpus else ""
-        launch.assumed.append(f"{said}: litgpt's own{other}")
+        launch.assumed.append(f"{keys}: litgpt's own{other}")
     if stated != gpus:  # the user, or what starts the processes, says otherwise
         for name in ("nodes", "gpus_per_node"):
             settings.pop(name, None)
