@@ -275,3 +275,111 @@ def test_heads_of_further_tokens_that_a_config_leaves_out_are_said(value: str, s
     text = f"train: {{micro_batch_size: 1, global_batch_size: 64}}\nmodel: {{{degrees}, mtp_num_layers: {value}}}\n"
     launch = read_launch([File("own.yaml", text.encode())], 64, "nemotron-3-super-120b-a12b").launch
     assert any("further tokens" in each for each in launch.unpriced) == said
+
+
+BRIDGED = (
+    "torchrun --nproc_per_node 8 pretrain_llama3_8b.py model.tensor_model_parallel_size=1 train.micro_batch_size=1 "
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "dtype", "recipe"),
+    [
+        ("mixed_precision=bf16_with_nvfp4_mixed", "fp4", None),
+        ("mixed_precision=bf16_with_mxfp8_mixed", "fp8", "mxfp8"),
+        ("+precision_config=bf16_with_fp8_current_scaling_mixed", "fp8", "tensorwise"),
+        ("precision_config=bf16_mixed", "bf16", None),
+    ],
+)
+def test_mixed_precisions_of_megatron_bridge_by_name(named: str, dtype: str, recipe: str | None) -> None:
+    launch = read_launch([File("run.sh", f"{BRIDGED}{named}".encode())], None, "llama3-8b").launch
+    assert (launch.settings["dtype"], launch.settings.get("fp8_recipe")) == (dtype, recipe)
+
+
+def test_a_value_that_hangs_on_what_a_command_prints_is_said() -> None:
+    chosen = 'CC=$(query)\nif [ "$CC" -ge 89 ]; then MBS=4; LOGS=a; else MBS=2; LOGS=b; fi\n'
+    launch = read_launch(
+        [File("run.sh", f"{chosen}{BRIDGED}train.micro_batch_size=$MBS".encode())], 8, "llama3-8b"
+    ).launch
+    assert [each for each in launch.assumed if "only a run" in each] == [
+        'MBS = 2: only a run would tell whether [ "$CC" -ge 89 ] holds'
+    ]
+
+
+def test_a_recipe_of_torchtune_by_its_path() -> None:
+    script = "tune run --nproc_per_node 1 own/full_finetune_single_device --config x.yaml"
+    assert question({"run.sh": script, "x.yaml": TUNE}).job.gpus == 1
+
+
+def test_a_model_of_its_own_in_torchtune_is_the_reason() -> None:
+    with pytest.raises(InvalidFile, match="mine_moe is no model that is known"):
+        asked("x.yaml", TUNE.replace("torchtune.models.llama3_1.llama3_1_8b", "mine.mine_moe"), gpus=8)
+
+
+@pytest.mark.parametrize(("more", "gpus"), [({}, 4), ({"gpus": 8}, 8)])
+def test_a_config_of_litgpt_without_nodes_has_one(more: dict[str, Any], gpus: int) -> None:
+    text = "checkpoint_dir: meta-llama/Llama-2-7b-hf\ndevices: 4\nprecision: bf16-true\ntrain:\n"
+    text += "  global_batch_size: 64\n  micro_batch_size: 4\n  max_seq_length: 512\n"
+    assert asked("full.yaml", text, **more).job.gpus == gpus
+
+
+def test_names_that_read_cuts_a_text_into() -> None:
+    cut = "for C in 2,1 4,2; do\nIFS=',' read -r TP CP <<< \"$C\"\n"
+    text = f"{cut}{BRIDGED}model.tensor_model_parallel_size=$TP model.context_parallel_size=$CP\ndone\n"
+    found = read_launch([File("run.sh", text.encode())], 8, "llama3-8b").launch
+    assert (found.settings["tp"], found.settings["cp"]) == (2, 1)
+
+
+def test_a_comment_behind_an_option_of_a_batch_script_asks_for_nothing() -> None:
+    script = f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus-per-node=8  # 4 of GB200\n{TUNED}\n"
+    assert "device" not in question({"run.sh": script, "x.yaml": TUNE}).settings
+
+
+@pytest.mark.parametrize("scheme", ["lora", "dora"])
+def test_the_scheme_of_a_command_of_megatron_bridge(scheme: str) -> None:
+    text = f"{BRIDGED}--recipe llama3_8b_peft_config --peft_scheme {scheme}"
+    launch = read_launch([File("run.sh", text.encode())], 8, "llama3-8b").launch
+    assert launch.settings["train"] == f"{scheme}:32"
+    assert "peft_scheme" not in launch.ignored
+
+
+def test_a_teacher_of_megatron_bridge_is_refused() -> None:
+    text = "train: {micro_batch_size: 1}\nmodel: {tensor_model_parallel_size: 2, teacher: {seq_length: 4}}\n"
+    with pytest.raises(InvalidFile, match="learns from another is not priced"):
+        read_launch([File("own.yaml", text.encode())], 8, "llama3.2-1b")
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        ('bash -c "$CMD"', 'bash -c "$CMD {}"'),
+        ('eval "$CMD"', 'eval "$CMD {}"'),
+        ("eval $CMD", "eval $CMD {}"),
+    ],
+)
+def test_keys_are_added_where_they_reach_the_program(command: str, after: str) -> None:
+    text = f'CMD="{BRIDGED}model.tensor_model_parallel_size=1"\nsrun {command}\n'
+    source = read_launch([File("run.sh", text.encode())], 8, "llama3-8b")
+    change = FlagChange(flag="model.recompute_granularity", before=None, after="full")
+    (texts,) = source.edited((change,))
+    assert texts["run.sh"].decode().endswith(after.format("model.recompute_granularity=full") + "\n")
+
+
+def test_a_recipe_of_megatron_bridge_that_fine_tunes_has_adapters() -> None:
+    launch = read_launch([File("run.sh", f"{BRIDGED}--recipe llama3_8b_finetune_config".encode())], 8).launch
+    assert (launch.settings["model"], launch.settings["train"]) == ("llama3-8b", "lora:32")
+    assert "adapters of rank 32, which the recipe may have otherwise" in launch.assumed
+
+
+@pytest.mark.parametrize(("step", "said"), [("vlm_step", True), ("gpt_step", False)])
+def test_a_step_of_megatron_bridge_with_images_is_said(step: str, said: bool) -> None:
+    script = f"{BRIDGED}--recipe llama3_8b_sft_config --step_func {step}"
+    launch = read_launch([File("run.sh", script.encode())], 8).launch
+    assert (f"step_func {step}" in lacking(launch)) == said
+
+
+@pytest.mark.parametrize("program", ["rm", "dpo", "knowledge_distillation"])
+def test_programs_of_nemo_aligner_that_are_no_fine_tuning_are_refused(program: str) -> None:
+    text = f"trainer: {{devices: 8, {program}: {{max_steps: 9}}}}\nmodel: {{micro_batch_size: 1, seq_length: 4096}}\n"
+    with pytest.raises(InvalidFile, match="NeMo-Aligner"):
+        read_launch([File("x.yaml", text.encode())], 8, "llama3-8b")

@@ -18,7 +18,7 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
 from optimizer.frameworks.bash.edit import cut, replaced
 from optimizer.frameworks.bash.pieces import Site, Word, text_of, unknown_in
-from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, Command, ScriptRun
+from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, SHELLS, Command, ScriptRun
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
@@ -35,13 +35,14 @@ DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template|to[-_
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
+INLINE = re.compile(r"-[a-z]*c$")  # the option of a shell that runs a text
 VISIBLE, EACH = "CUDA_VISIBLE_DEVICES", {"deepspeed", "llamafactory-cli", "llamafactory.cli"}
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_device.py")
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(
-    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|\w+_(?:single_device|distributed)|"
+    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|(?:.*/)?\w+_(?:single_device|distributed)|"
     rf"{RUNNER.pattern})$"
 )
 STARTING = re.compile(
@@ -215,6 +216,16 @@ def _reach(words: Sequence[Word]) -> Site:
     return min((start for start, _ in sites), default=0), max((end for _, end in sites), default=0)
 
 
+def _inner(texts: Sequence[str]) -> bool:
+    """Whether a command is the text of another shell, whose quotes hold all that reaches the program.
+
+    >>> _inner(["srun", "bash", "-c", "python", "train.py"]), _inner(["bash", "train.sh", "-c"])
+    (True, False)
+    """
+    shells = (before in SHELLS and INLINE.match(text) for before, text in pairwise(texts))
+    return any(shells) or not {"eval", "ssh"}.isdisjoint(texts)
+
+
 def _behind(data: bytes, reach: Site) -> int:
     """The byte behind a value and the quote that closes it."""
     start, end = reach
@@ -272,7 +283,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             data.decode("utf-8", "replace"),
             "bash",
             given=given,
-            end=_behind(data, last) if keyed else 0,
+            end=(last[1] if _inner(texts) else _behind(data, last)) if keyed else 0,
             section=section,
         )
         candidate = TrainingCommand(

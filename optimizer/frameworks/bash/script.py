@@ -17,7 +17,7 @@ from typing import Any
 from optimizer.base.errors import InputError
 from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.flags import Flag, flags_of, flat
-from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of
+from optimizer.frameworks.bash.pieces import Piece, Word, known_text, text_of, unknown_in
 from optimizer.frameworks.bash.words import Words
 
 MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
@@ -27,6 +27,7 @@ MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 MOST_ROUNDS = 200  # of a loop over the arguments
 SOURCES = ("source", ".")
+OUTPUT = ("$(", "`")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
 JOINED = re.compile(rb"[|<>(&]\s*|\n")
 # <what people are to fill in>, which bash would take for two redirections, the second to what is on the next line.
@@ -111,6 +112,7 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
         walker.seen.variables |= _placed(arguments)
     walker.run(root, 0)
     walker.seen.broken = _first_error(root)
+    walker.seen.guesses += walker.hanging()
     return walker.seen
 
 
@@ -180,6 +182,7 @@ class _Walker(Words):
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = 0
         self.away = False  # in a file that is sourced
+        self.open: dict[str, list[str]] = {}  # variables that are set as a condition says that hangs on a command
 
     def run(self, node: Any, depth: int) -> None:
         """Read one statement."""
@@ -270,6 +273,9 @@ class _Walker(Words):
         elif called == "read" or called == "unset":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
+            text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
+            if text is not None and text.named_children:
+                self.seen.variables |= _parted(words, self.scalar(text.named_children[0]), environment.get("IFS", " "))
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
             words = [self.expanded(word) if inner_script else word for word in words]
@@ -366,6 +372,8 @@ class _Walker(Words):
         for child, is_condition in _parts(node):
             if is_condition:
                 taken = self.holds(child)
+                if not self.away and self.hangs(child):
+                    self.open[self.text(child).strip()] = _assigned(node)
             elif child.type in ("elif_clause", "else_clause"):
                 if taken:
                     return True
@@ -377,6 +385,25 @@ class _Walker(Words):
             elif taken:
                 self.run(child, depth + 1)
         return taken
+
+    def hangs(self, node: Any) -> bool:
+        """Whether only a run would tell if a condition holds, as a command does or prints something."""
+        if node.type in ("command_substitution", "pipeline") or (node.type == "command" and self.text(node) != "true"):
+            return True
+        if node.type == "variable_name":
+            pieces = [piece for word in self.seen.variables.get(self.text(node), []) for piece in word]
+            return any(piece.unknown.startswith(OUTPUT) for piece in pieces)
+        return any(map(self.hangs, node.named_children))
+
+    def hanging(self) -> Iterator[str]:
+        """What is guessed of variables that such conditions set and that a command has."""
+        commands = [each for each in self.seen.commands if not set(each.texts[:1]) & {*PRINTING}]
+        used = {site for each in commands for word in each.flat for piece in word for site in piece.sites[:1]}
+        for condition, names in self.open.items():
+            for name in names:
+                value = [piece for word in self.seen.variables.get(name, []) for piece in word]
+                if used.intersection(site for piece in value for site in piece.sites[:1]):
+                    yield f"{name} = {text_of(value)}: only a run would tell whether {condition} holds"
 
     def case(self, node: Any, depth: int) -> None:
         value = node.child_by_field_name("value")
@@ -436,6 +463,26 @@ def ours_alone(piece: Piece) -> Piece:
 def back(piece: Piece) -> Piece:
     """A piece when our own text is read again: without places in the other file."""
     return replace(piece, sites=tuple((-start - 1, -end - 1) for start, end in piece.sites if start < 0))
+
+
+def _parted(words: Sequence[Word], text: Word, sign: str) -> dict[str, list[Word]]:
+    """What `read -r` of names makes of a text, cut at a sign; nothing where it says more, or the text is open.
+
+    >>> _parted([(Piece(word),) for word in "read -r TP PP".split()], (Piece("2,4"),), ",")
+    {'TP': [(Piece(text='2', sites=(), unknown=''),)], 'PP': [(Piece(text='4', sites=(), unknown=''),)]}
+    """
+    names = [text_of(word) for word in words[1:] if text_of(word) != "-r"]
+    if unknown_in(text) or not names or any(name.startswith("-") for name in names):
+        return {}
+    values = text_of(text).split(sign.strip() or None, len(names) - 1)
+    return {name: [(Piece(value.strip()),)] for name, value in zip(names, values, strict=False)}
+
+
+def _assigned(node: Any) -> list[str]:
+    """Variables that are set somewhere below a node."""
+    below = [name for child in node.named_children for name in _assigned(child)]
+    name = node.child_by_field_name("name") if node.type == "variable_assignment" else None
+    return [*dict.fromkeys([*below, *([name.text.decode()] if name is not None else [])])]
 
 
 def _parts(node: Any) -> Iterator[tuple[Any, bool]]:

@@ -33,6 +33,7 @@ USUAL: Mapping[bool, Mapping[str, int]] = {
     False: {"micro_batch": 4, "global_batch": 512},
     True: {"micro_batch": 1, "global_batch": 16, "nodes": 1, "gpus_per_node": 1},
 }
+ONE_NODE: Mapping[str, int] = {"nodes": 1}  # of a config that says GPUs
 UNSET = ("shard", "zero_stage", "recompute", "reduce_overlap", "gather_overlap", "bucket")  # what no key says
 
 
@@ -49,14 +50,15 @@ def read(launch: Launch, values: Values) -> None:
         return
     take(launch, values, COUNTS)
     tunes = "checkpoint_dir" in values or command.startswith("finetune")
-    usual = USUAL[tunes] if command else {}
+    usual = USUAL[tunes] if command else ONE_NODE if "gpus_per_node" in settings else {}
     missing = {name: value for name, value in usual.items() if COUNTS[name] not in values}
     settings |= missing
-    if missing:
-        said = ", ".join(f"{COUNTS[name]} {value}" for name, value in missing.items())
-        launch.assumed.append(f"{said}: litgpt's own")
     stated = settings.get("nodes", 1) * settings.get("gpus_per_node", 0)
     gpus = settings.get("gpus") or stated or 1
+    if missing:
+        keys = ", ".join(f"{COUNTS[name]} {value}" for name, value in missing.items())
+        other = f", where {gpus} GPUs are priced" if 0 < stated != gpus else ""
+        launch.assumed.append(f"{keys}: litgpt's own{other}")
     if stated != gpus:  # the user, or what starts the processes, says otherwise
         for name in ("nodes", "gpus_per_node"):
             settings.pop(name, None)

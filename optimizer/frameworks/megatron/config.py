@@ -67,10 +67,16 @@ SWITCHES = {
 }
 TOKENS = ("--vocab-file", "--tokenizer-model")  # which a section of the data may have otherwise
 MISSING = re.compile(r"^--([\w-]+)(?= is missing)")
+# Marks in the names of Megatron-Bridge's mixed precisions, and how operands of 8 bits get their scales there.
+SCALES: Mapping[str, str] = {
+    **{"fp8_delayed": "delayed", "fp8_current": "tensorwise"},
+    **{"mxfp8": "mxfp8", "fp8_subchannel": "blockwise"},
+}
+PRECISION = ("precision", "mixed_precision", "precision_config")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 TARGET = "._target_"
-MTP = "mtp_num_layers"
-STEM = re.compile(r"_(pretrain|sft|peft)_(\w+_)?config$")  # what stands behind the model in a recipe's name
+MTP, TEACHER = "mtp_num_layers", "teacher"
+STEM = re.compile(r"_(pretrain|sft|peft|finetune)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
         "modules.pre_trainer.model",
@@ -316,6 +322,8 @@ def read(
         if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
             launch.say("grad_bytes", 4, wide)
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
+    if program == BRIDGE and values.get(SCHEME) in TUNED:
+        method += (SCHEME,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
     whole = str(_ending(values, SCHEME) or "").lower() == "none"
@@ -329,6 +337,8 @@ def read(
     latent = next((path for path in others if path.endswith("multi_latent_attention")), "")
     if shown and shown.mla and values.get(latent) is False:
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
+    if taught := next((path for path in values if TEACHER in path.split(".")), ""):
+        launch.problems.append(f"{taught}: a model that learns from another is not priced")
     mtp = [path for path, value in values.items() if path.endswith(MTP) and not value]
     if shown and shown.mtp_layers and mtp:
         launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
@@ -352,9 +362,13 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     scripts/training/run_recipe.py.
     """
     recipe = str(values.get("recipe", ""))
-    tunes = next((word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word), "")
+    scheme = str(values.get(SCHEME, "")).lower()
+    named = (word for word in TUNED if f"_{word}_" in recipe or values.get("mode") == word)
+    tunes = scheme if scheme in TUNED else next(named, "")
     if TUNED.get(tunes):
-        launch.say("train", TUNED[tunes], "mode" if "mode" in values else "recipe")
+        launch.say("train", TUNED[tunes], SCHEME if tunes == scheme else "mode" if "mode" in values else "recipe")
+        if "peft.dim" not in values:
+            launch.assumed.append("adapters of rank 32, which the recipe may have otherwise")
     if tunes and "--seq-length" not in paths:
         launch.assumed.append("sequences of 2,048 tokens, which the recipe may have otherwise")
     # Weights cannot be gathered under the forward pass where gradients are not reduced under the backward one.
@@ -390,13 +404,16 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
     flags: list[Flag] = []
     for path in list(others):
         key, value = path.rpartition(".")[2], values[path]
-        if key in ("precision", "mixed_precision") or path == "mixed_precision":
+        if key in PRECISION:
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
             if "32" in text and not name:
                 continue
             flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
+            flags += [_flag("--fp4-format", "e2m1")] if "fp4" in text else []
+            scales = next((recipe for mark, recipe in SCALES.items() if mark in text), "")
+            flags += [_flag("--fp8-recipe", scales)] if scales and "--fp8-recipe" not in has else []
         elif key == "fp8" and value:
             flags.append(_flag("--fp8-format", "hybrid"))
         elif path.endswith("optim.name"):
@@ -452,7 +469,8 @@ SHARDS = ("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"
 # Of which Megatron-Bridge has the second as 1 where nothing says more.
 EP, ETP = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
 DEGREES = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size")
-TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32"}  # what recipes that fine-tune train
+# What recipes that fine-tune train; those of the last name are of older releases.
+TUNED = {"sft": "", "lora": "lora:32", "dora": "dora:32", "peft": "lora:32", "finetune": "lora:32"}
 OWN_SETTINGS = (
     "its own settings are in the recipe's Python: give the run_config.yaml that a run of it writes beside its "
     "checkpoints, or its degrees as overrides"

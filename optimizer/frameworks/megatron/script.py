@@ -65,6 +65,7 @@ NOTHING_TRAINS = (
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
 ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
+COMMENT = re.compile(r"\s#")
 GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
@@ -322,6 +323,7 @@ def _but_open(problems: Sequence[str], data: bytes) -> list[str]:
 def note_asked_device(launch: Launch, data: bytes) -> None:
     """Note the device that the lines name which ask the batch system for something, or the type that is none."""
     lines = [line.decode("utf-8", "replace") for line in data.splitlines() if line.lstrip().startswith(BATCH)]
+    lines = [COMMENT.split(line)[0] for line in lines]
     if device := device_in(" ".join(lines)):
         launch.say("device", device, lines[0].split()[0])
     elif kind := next(filter(None, map(GPU_TYPE.search, lines)), None):

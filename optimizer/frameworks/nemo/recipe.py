@@ -391,8 +391,8 @@ class _Program(Reader):
             planned = [name for name in entries if PLANNED.fullmatch(name)]
             numbers = [each.value for each in given if isinstance(each, Leaf) and type(each.value) is int]
             if planned or len(numbers) > 2:
-                told = ", ".join(planned) or "numbers"
-                raise InputError(f"{called} sets {told} of the recipe and is not read: set its values after it")
+                what = ", ".join(planned) or "numbers"
+                raise InputError(f"{called} sets {what} of the recipe and is not read: set its values after it")
             self.unread.append(f"what {called} does to the recipe")
         return ConfigCall(last, given, entries)
 

@@ -63,7 +63,8 @@ KEYS = (
 
 def recognised(values: Values) -> bool:
     """Whether a YAML is a recipe of torchtune."""
-    return str(values.get(MODEL, "")).startswith("torchtune.")
+    parts = (str(value) for path, value in values.items() if path.endswith(COMPONENT))
+    return MODEL in values and any(part.startswith("torchtune.") for part in parts)
 
 
 def read(launch: Launch, values: Values) -> None:
