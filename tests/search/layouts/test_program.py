@@ -87,7 +87,8 @@ def every_cut(problem: LayoutProblem) -> StageShapes:
 @pytest.mark.parametrize("seed", range(cases(360, sample=32)))
 def test_the_program_finds_what_a_comparison_of_all_cuts_does(seed: int) -> None:
     problem = problem_of(seed)
-    best = shaped_layout(problem, fastest(problem, every_cut(problem)))
+    every = every_cut(problem)
+    best, cuts = shaped_layout(problem, fastest(problem, every)), set(map(tuple, every.counts.tolist()))
     effort = _Effort(seed=0, time_limit=None, effort=None)
     if best is None:
         with pytest.raises(Infeasible):
@@ -98,6 +99,7 @@ def test_the_program_finds_what_a_comparison_of_all_cuts_does(seed: int) -> None
         assert found is not None
         assert found.proven
         assert found.fits(problem)
+        assert found.layers_per_stage in cuts
         assert found.objective == pytest.approx(best.objective, rel=1e-5)
     with pytest.raises(Infeasible):
         list(effort.layouts(LayoutProgram(problem, best.objective * (1 - 1e-3))))
@@ -112,6 +114,12 @@ def test_the_least_memory_is_that_of_a_comparison_of_all_cuts(seed: int) -> None
     found = least_memory_layout(problem)
     assert found is not None
     assert max(found.memory) == pytest.approx(least, rel=2e-6)
+    cuts = set(map(tuple, every_cut(problem).counts.tolist()))
     assert max(least_memory_assignment(problem).memory) == pytest.approx(least, rel=1e-5)
     for room, fits in ((1 + 1e-6, True), (1 - 1e-4, False)):
-        assert (fitting_layout(replace(problem, usable=room * least)) is not None) is fits
+        fitting = fitting_layout(replace(problem, usable=room * least))
+        assert (fitting is not None) is fits
+        assert fitting is None or fitting.layers_per_stage in cuts
+    roomy = fitting_layout(problem)
+    assert roomy is not None
+    assert {roomy.layers_per_stage, found.layers_per_stage} <= cuts
