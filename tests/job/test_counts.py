@@ -9,6 +9,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.fields import FIELDS, PLACEHOLDERS
 from optimizer.job.job import Job
 from optimizer.job.lengths import LONGEST, Lengths, lengths_of, longest, quantile_text, quantiles_of
 from optimizer.job.model import Experts, LayerKind, SlidingWindow, repeated
@@ -267,3 +268,51 @@ def test_parameters_of_a_stack_have_these_bounds_and_defaults() -> None:
         **{"workspace": (0.0, 3000000000.0, 300000000.0), "logit_memory": (2.0, 24.0, 8.0)},
         **{"activation_factor": (0.5, 2.5, 1.0)},
     }
+
+
+def test_a_length_without_a_spread_is_all_of_them() -> None:
+    assert quantiles_of("900") == quantiles_of("900:0") == [(0.0, 900.0), (1.0, 900.0)]
+
+
+def test_biases_and_norms_of_attention_by_hand() -> None:
+    """32 query heads and 8 of keys and values, of 128 each."""
+    model = replace(load_model("llama3-8b"), attention_bias=False, qk_norm=False)
+    assert model.attention_vectors == 0
+    for changes, vectors in (
+        ({"attention_bias": True}, (32 + 8 + 8) * 128),
+        ({"attention_out_bias": True}, model.hidden),
+        ({"attention_sinks": True}, 32),
+        ({"qk_norm": True}, 2 * 128),
+        ({"qk_norm": True, "qk_norm_full": True}, (32 + 8) * 128),
+    ):
+        assert replace(model, **changes).attention_vectors == vectors
+
+
+def test_the_software_keeps_its_own_states_where_adamw_is_named() -> None:
+    usual = job(stack=load_stack("hf-2026"))
+    assert replace(usual, optimizer="adamw").state_bytes == usual.state_bytes == usual.stack.features.optimizer_bytes
+
+
+def test_any_launcher_may_cut_unevenly_and_recompute_by_stage() -> None:
+    own = load_stack("megatron-core")
+    less = replace(
+        own, features=replace(own.features, uneven_stages=False, recompute_by="all layers", tied_stages=False)
+    )
+    features = lifted(less).features
+    assert (features.uneven_stages, features.recompute_by, features.tied_stages) == (True, "stage", True)
+    assert {"uneven_stages", "recompute_by"} <= set(features.lifted)
+    assert "uneven_stages" not in lifted(own).features.lifted or not own.features.uneven_stages
+
+
+def test_a_field_says_what_it_means_in_a_file_and_in_help() -> None:
+    for each in FIELDS.values():
+        assert each.meaning
+        if each.listed:
+            assert each.meaning == each.listed
+        else:
+            assert each.meaning.lower() == each.help.rstrip(".").lower()
+            assert each.meaning[0] == each.help[0].lower()
+        if each.placeholder:
+            assert each.metavar == each.placeholder
+        elif not each.choices:
+            assert each.metavar == PLACEHOLDERS.get(each.kind)
