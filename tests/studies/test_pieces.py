@@ -11,27 +11,30 @@ import pytest
 
 from optimizer.answer.answer import Answer, Clash
 from optimizer.base.errors import InputError
-from optimizer.catalog import load_cluster, load_link
+from optimizer.catalog import device_names, load_cluster, load_device, load_link
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import LAYERS, Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.reports.report import Table
 from optimizer.search.why.comparison import pinned_job
 from optimizer.studies import best_use as best_use_module
-from optimizer.studies import cells, networks
-from optimizer.studies.best_use import BestUse, batches_near, best_use, counts_at_most
+from optimizer.studies import cells, fits, networks, timeline_report
+from optimizer.studies.best_use import BestUse, Use, batches_near, best_use, counts_at_most
 from optimizer.studies.cells import FITS, FORBIDDEN, FULL, Cell, _add, forbidding
 from optimizer.studies.communication import communication
+from optimizer.studies.communication_report import communication_report
 from optimizer.studies.fits import _plans
 from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
 from optimizer.studies.networks import needed_bandwidth, network, network_level, on_network
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
-from optimizer.studies.scaling_report import _gpus, _grown
+from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, throughput_chart
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
 from optimizer.studies.textbook import (
     CLAIMED,
     COUNTS,
+    GOOD,
     KINDS,
     LAB,
     PARAMS,
@@ -39,8 +42,10 @@ from optimizer.studies.textbook import (
     WEIGHT_BYTES,
     LabDesign,
     best_by_rule,
+    rule_of_thumb_mfu,
 )
-from optimizer.studies.timeline_report import MOST_PASSES, check_drawn
+from optimizer.studies.timeline import timeline_of
+from optimizer.studies.timeline_report import MOST_PASSES, check_drawn, pipeline_chart
 from optimizer.studies.traffic import _stage_gpus
 from tests.search.jobs import small_job
 
@@ -394,3 +399,135 @@ def test_the_document_s_numbers() -> None:
     assert CLAIMED == {8: 0.52, 64: 0.38, 512: 0.19}
     assert LabDesign(tp=16).slowdown == LAB.nvlink / LAB.infiniband > 1
     assert LabDesign().states == pytest.approx(PARAMS * STATE_BYTES / 32)
+
+
+def test_gain_is_over_what_was_asked_for() -> None:
+    use = Use(job=small_job(), worth=2.0)
+    assert BestUse(asked=use, best=replace(use, worth=3.0), tried=()).gain == 0.5
+    assert BestUse(asked=replace(use, worth=0.0), best=use, tried=()).gain == float("inf")
+
+
+def test_a_design_is_good_where_it_passes_with_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mfu, failures, good in ((GOOD, (), True), (GOOD - 1e-9, (), False), (0.5, ("memory",), False)):
+        monkeypatch.setattr(LabDesign, "mfu", mfu)
+        monkeypatch.setattr(LabDesign, "failures", failures)
+        assert LabDesign().good is good
+
+
+@pytest.mark.parametrize(
+    ("tp", "slower", "dp", "bubble", "kept"),
+    [
+        (1, 4.0, 1, 0.0, 1.0),
+        (4, 1.0, 1, 0.0, 0.9),
+        (4, 2.0, 1, 0.0, 0.8),
+        (1, 1.0, 4, 0.5, 0.48),
+        (4, 20.0, 1, 0.0, 0.0),
+    ],
+)
+def test_what_rules_of_thumb_leave(tp: int, slower: float, dp: int, bubble: float, kept: float) -> None:
+    """5 % less a doubling of tp, as many times as its network is slower, and 2 % a doubling of dp."""
+    found = rule_of_thumb_mfu(0.5, tp=tp, dp=dp, bubble=bubble, tp_slowdown=slower)
+    assert found == pytest.approx(0.5 * kept)
+
+
+def test_a_message_between_two_stages_has_one_sender() -> None:
+    rows = communication(small_job(16), Plan(tp=2, pp=2, dp=4, num_microbatches=12)).rows
+    for kind, several in (("point_to_point", False), ("all_reduce", True)):
+        row = next(row for row in rows if row.traffic.kind == kind)
+        senders = row.traffic.ranks if several else 1
+        assert row.total_volume == pytest.approx(row.traffic.in_total * senders * row.sent)
+
+
+def test_rows_of_what_is_sent_are_numbered_from_one() -> None:
+    study = communication(small_job(16), Plan(tp=2, dp=8, num_microbatches=6))
+    blocks = [block for part in communication_report(study).sections for block in part.blocks]
+    numbered = [block for block in blocks if isinstance(block, Table) and block.labels[0] == "#"]
+    assert len(numbered) == 3
+    for table in numbered:
+        assert {row[0] for row in table.rows} <= {*range(1, len(study.rows) + 1)}
+        assert table.rows[0][0] == 1
+
+
+def test_every_cell_has_its_best_plan_the_leanest_or_a_rule() -> None:
+    job = small_job(8, hbm=5e9)
+    found = cells.cells(job)
+    assert {cell.kind for cell in found} == {FITS, FULL, FORBIDDEN}
+    for cell in found:
+        assert (cell.plan is None) is (cell.kind == FORBIDDEN) is bool(cell.why)
+        if cell.plan is not None:
+            assert (cell.plan.tp, cell.plan.pp) == (cell.tp, cell.pp)
+        if cell.kind == FITS:
+            assert cell.value > 0
+        if cell.kind == FULL:
+            assert cell.reserved > safe_memory(job)
+    best = min((cell for cell in found if cell.kind == FITS), key=lambda cell: cell.value)
+    assert best.plan is not None
+    faster = replace(best.plan, micro_batch=1, num_microbatches=best.plan.micro_batch * best.plan.num_microbatches)
+    answered = {(cell.tp, cell.pp): cell for cell in cells.cells(job, (faster, best.value / 2))}
+    assert answered[best.tp, best.pp].value == best.value / 2
+    assert answered[best.tp, best.pp].plan == faster
+
+
+def test_no_card_is_the_smallest_where_none_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job(8)
+    monkeypatch.setattr(fits, "_least", lambda job, length: False)
+    assert fits.smallest_card(job) == ""
+    assert fits.longest_context(job) == 0
+    monkeypatch.setattr(fits, "_least", lambda job, length: job.cluster.device.memory >= 30e9)
+    large = [device for device in map(load_device, device_names()) if device.vendor in fits.CARDS]
+    able = [device.memory for device in large if device.memory >= 30e9 and job.dtype in device.peak_flops]
+    assert load_device(fits.smallest_card(job)).memory == min(able)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 37, 64])
+def test_the_longest_context_is_found_by_halving(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "_least", lambda job, length: length <= most * fits.STEP)
+    assert fits.longest_context(small_job(8)) == most * fits.STEP
+
+
+def test_the_longest_context_ends_where_nobody_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "_least", lambda job, length: True)
+    assert fits.longest_context(small_job(8)) == fits.MOST_LENGTH // fits.STEP * fits.STEP
+
+
+def test_measured_shares_and_throughput_without_loss_are_drawn() -> None:
+    first, second = point("best", 8, 10.0), point("best", 16, 6.25)
+    study = ScalingStudy(job=small_job(), mode="strong", points=(first, second))
+    drawn = {trace["name"]: trace for trace in scaling_chart(study, {8: 0.25, 16: 0.5}).figure["data"]}
+    assert list(drawn["measured"]["y"]) == [25.0, 50.0]
+    ideal = next(trace for trace in throughput_chart(study).figure["data"] if trace["name"] == "ideal")
+    assert list(ideal["y"]) == [10.0, 20.0]  # 100 tokens in 10 s, and twice as many
+
+
+@pytest.mark.parametrize(
+    ("planned", "priced", "fit"), [(True, True, True), (True, False, False), (False, False, False)]
+)
+def test_a_point_fits_with_a_plan_and_a_price(planned: bool, priced: bool, fit: bool, gpt3_answer: Answer) -> None:
+    answer = replace(
+        gpt3_answer, plan=gpt3_answer.plan if planned else None, estimate=gpt3_answer.estimate if priced else None
+    )
+    study = scaling(small_job(8), (8,), "strong", lambda job: answer)
+    found = next(each for each in study.points if each.note.startswith("no plan") or each.plan == gpt3_answer.plan)
+    assert (found.fits, found.note.startswith("no plan")) == (fit, not fit)
+
+
+@pytest.mark.parametrize(
+    ("vpp", "shades", "hover"), [(1, "dark and pale in turn", False), (2, "the later the virtual stage", True)]
+)
+def test_a_pipeline_is_drawn_from_its_first_second(vpp: int, shades: str, hover: bool) -> None:
+    schedule = "interleaved" if vpp > 1 else "1f1b"
+    plan = Plan(pp=2, vpp=vpp, dp=4, num_microbatches=4, schedule=schedule)
+    chart = pipeline_chart(timeline_of(small_job(8), plan))
+    assert shades in chart.words
+    assert chart.figure["layout"]["xaxis"]["range"][0] == 0
+    texts = [text for trace in chart.figure["data"] for text in trace["hovertext"]]
+    assert all(("virtual stage" in text) is hover for text in texts)
+    colours = {colour for trace in chart.figure["data"] for colour in trace["marker"]["color"]}
+    assert len(colours) == 4  # of two kinds of passes two each
+
+
+def test_passes_carry_their_numbers_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = timeline_of(small_job(8), Plan(pp=2, dp=4, num_microbatches=4))  # 16 passes
+    for most, labelled in ((16, True), (15, False)):
+        monkeypatch.setattr(timeline_report, "MOST_LABELS", most)
+        assert all(bool(trace["text"]) is labelled for trace in pipeline_chart(study).figure["data"])
