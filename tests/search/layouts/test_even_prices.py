@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
-from optimizer.job.plan import Knobs, Plans
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.problem import layer_costs, layout_problem, memory_problem
 from optimizer.search.layouts.solve.layout import even_layout
 from tests.search.layouts.test_close_bounds import JOBS, plans_of
 from tests.thorough import cases
@@ -36,3 +37,12 @@ def test_an_even_layout_is_priced_as_its_plan(name: str) -> None:
         assert layout.objective == pytest.approx(seconds, rel=1e-9), plan
         assert max(layout.memory) == pytest.approx(float(costs.reserved[0]), rel=1e-9), plan
         assert len(layout.stage_seconds) == plan.pp
+
+
+def test_where_only_memory_is_asked_nothing_takes_time(gpt3_job: Job) -> None:
+    plan = Plan(tp=8, pp=8, dp=16, num_microbatches=96, sequence_parallel=True)
+    problem = memory_problem(gpt3_job, plan, layer_costs(gpt3_job, plan).memory)
+    assert (problem.whole, problem.seconds, problem.hides, problem.hosted_price) == (0.0, 0.0, 0.0, 0.0)
+    layout = even_layout(problem)
+    assert (layout.objective, layout.pipeline, layout.slowest) == (0.0, 0.0, 0.0)
+    assert layout.memory == even_layout(layout_problem(gpt3_job, plan)).memory
