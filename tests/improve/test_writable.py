@@ -12,6 +12,7 @@ from optimizer.improve.patch import changes_of, patched
 from optimizer.improve.state import current_state
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.job.variables import VARIABLES
 from tests.frameworks.launches import SAMPLES
 from tests.improve.improvements import FILES, improve_once, improved, read
 from tests.thorough import cases
@@ -86,3 +87,17 @@ def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> N
     assert "recompute" in told
     assert flags_of(improvement, source).keys() == {id(edit) for edit in improvement.every}
     assert told in source.launch.unwritten
+
+
+def test_an_edit_without_one_of_its_changes_keeps_the_others() -> None:
+    _, question, improvement = improved("slurm")
+    edit = improvement.best
+    assert edit is not None
+    assert len(edit.changes) > 1
+    for change in edit.changes:
+        undone = writable._undone(question, edit, change.name)
+        gone = set(writable.SPLIT) if change.name in writable.SPLIT else {change.name}
+        assert [each.name for each in undone.changes] == [each.name for each in edit.changes if each.name not in gone]
+        for name in {*VARIABLES} & {*vars(question.plan)}:
+            expected = question.plan if name in gone else edit.after.plan
+            assert getattr(undone.after.plan, name) == getattr(expected, name)
