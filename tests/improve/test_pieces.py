@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from optimizer.catalog import load_model
+from optimizer.frameworks.launch import FlagChange
 from optimizer.improve import edits as edits_module
 from optimizer.improve import switches as switches_module
 from optimizer.improve.edits import _batches, _better, _other_batches, _ranked, _sure, ordered, unset
 from optimizer.improve.neighbours import _spaces, distances
-from optimizer.improve.patch import _otherwise, shown
+from optimizer.improve.patch import _otherwise, lost, shown
 from optimizer.improve.state import Edit, State, differences, edit_to, moved, state_of
 from optimizer.improve.switches import BUCKETS, bucketed, capturable, switches, useless
 from optimizer.job.plan import Plan, Plans
@@ -236,3 +238,26 @@ def test_files_that_would_run_otherwise_are_told_apart() -> None:
 
 def test_a_path_below_the_folder_stays_and_another_is_its_own_name(tmp_path: Path) -> None:
     assert (shown("a/b.sh"), shown("./b.sh"), shown(str(tmp_path / "b.sh"))) == ("a/b.sh", "b.sh", "b.sh")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "edited", "others"),
+    [
+        ({"a": 1, "b": 2}, {"a": 3, "b": 2}, "a", ""),
+        ({"a": 1, "b": 2}, {"a": 3, "b": 4}, "a", "b"),
+        ({"a": 1, "b": 2}, {"a": 3}, "a", "b"),
+        ({"a": 1}, {"a": 3, "b": None}, "a", ""),  # as good as nothing
+        ({"a": 1}, {"a": 1.0}, "b", "a"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4}, {}, "e", "a, b, c"),  # the first few
+        ({}, {"s.a": 1}, "s.a", ""),
+        ({"s": None}, {"s.a": 1}, "s.a", ""),  # the section comes with its key
+        ({"s.a": 1}, {"s.a": 2}, "s", ""),
+        ({"s.ab": 1}, {"s.ab": 2}, "s.a", "s.ab"),
+    ],
+)
+def test_what_an_edit_changes_besides_is_told(
+    before: dict[str, Any], after: dict[str, Any], edited: str, others: str
+) -> None:
+    launches: Any = [SimpleNamespace(leaves={"train.yaml": leaves}) for leaves in (before, after)]
+    told = lost(*launches, [FlagChange(flag=edited, before="1", after="2")])
+    assert told == (f"it would change {others} too; make it by hand" if others else "")
