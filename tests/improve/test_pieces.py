@@ -14,7 +14,7 @@ from optimizer.catalog import load_model
 from optimizer.frameworks.launch import FlagChange
 from optimizer.improve import edits as edits_module
 from optimizer.improve import switches as switches_module
-from optimizer.improve.edits import _batches, _better, _other_batches, _ranked, _sure, ordered, unset
+from optimizer.improve.edits import SPARED, _batches, _better, _other_batches, _ranked, _spared, _sure, ordered, unset
 from optimizer.improve.neighbours import _spaces, distances
 from optimizer.improve.patch import _otherwise, lost, shown
 from optimizer.improve.state import Edit, State, differences, edit_to, moved, state_of
@@ -261,3 +261,16 @@ def test_what_an_edit_changes_besides_is_told(
     launches: Any = [SimpleNamespace(leaves={"train.yaml": leaves}) for leaves in (before, after)]
     told = lost(*launches, [FlagChange(flag=edited, before="1", after="2")])
     assert told == (f"it would change {others} too; make it by hand" if others else "")
+
+
+@pytest.mark.parametrize("changes", [{"zero_stage": 0}, {"zero_stage": 1}, {"sequence_parallel": True}, {"shard": 2}])
+def test_what_gains_nothing_is_taken_back(changes: dict[str, Any]) -> None:
+    """Where the step is as fast without it, and fits."""
+    (name,) = changes
+    runs = replace(QUESTION.plan, **{name: 1 - changes[name] if name == "zero_stage" else 0})
+    question = replace(QUESTION, plan=runs)
+    before, after = state_of(question, runs), state_of(question, replace(runs, **changes))
+    back = before.fits and before.estimate.step_time <= after.estimate.step_time * (1 + SPARED)
+    spared = _spared(question, after)
+    assert getattr(spared.plan, name) == getattr(runs if back else after.plan, name)
+    assert spared.estimate.step_time <= after.estimate.step_time * (1 + SPARED)
