@@ -46,6 +46,11 @@ BASE = Plan(tp=4, pp=4, ep=4, vpp=2, dp=8, etp=4, num_microbatches=8, sequence_p
         ({}, {"ep": 1, "dispatcher": "deepep"}, 1, "ep"),
         ({"ep": 1}, {"ep": 2, "dispatcher": "deepep"}, 1, "ep"),
         ({"ep": 1}, {"ep": 1, "dispatcher": "deepep"}, 0, "dispatcher"),
+        ({"vpp": 1}, {"schedule": "zero-bubble"}, 1, ""),
+        ({"vpp": 1, "schedule": "zero-bubble"}, {"schedule": "1f1b"}, 1, ""),
+        ({"vpp": 1, "schedule": "zero-bubble"}, {"schedule": "dualpipe"}, 1, ""),
+        ({"vpp": 1}, {"schedule": "interleaved", "vpp": 2}, 1, "vpp"),  # which is why it interleaves
+        ({"schedule": "interleaved"}, {"schedule": "zero-bubble", "vpp": 1}, 2, "vpp"),
         ({}, {"dispatcher": "deepep"}, 1, "dispatcher"),
         ({}, {"schedule": "interleaved"}, 0, ""),  # by the virtual stages
         ({}, {"schedule": "zero-bubble"}, 1, ""),
