@@ -237,6 +237,8 @@ def test_files_that_would_run_otherwise_are_told_apart() -> None:
     assert _otherwise(read, same) == "the files would run cp 2, not 1; make it by hand"
     read = replace(QUESTION, settings={**QUESTION.settings, "gather_overlap": True})
     assert _otherwise(read, same).startswith("the files would run gather_overlap True, not False")
+    for share, said in ((0.0, ""), (0.5, "the files would run offload 0.5, not 0.0; make it by hand")):
+        assert _otherwise(replace(QUESTION, settings={**QUESTION.settings, "offload": share}), same) == said
     plain = edit_to(NOW, replace(NOW, plan=replace(NOW.plan, zero_stage=0)))
     assert _otherwise(replace(read, plan=replace(read.plan, zero_stage=0)), plain) == ""  # no weights are gathered
 
