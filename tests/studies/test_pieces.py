@@ -16,10 +16,12 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import LAYERS, Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.reports.charts.chart import Chart
 from optimizer.reports.report import Table
 from optimizer.search.why.comparison import pinned_job
 from optimizer.studies import best_use as best_use_module
 from optimizer.studies import cells, fits, networks, timeline_report
+from optimizer.studies import strategies_report as strategies_module
 from optimizer.studies.best_use import BestUse, Use, batches_near, best_use, counts_at_most
 from optimizer.studies.cells import FITS, FORBIDDEN, FULL, Cell, _add, forbidding
 from optimizer.studies.communication import communication
@@ -27,10 +29,11 @@ from optimizer.studies.communication_report import communication_report
 from optimizer.studies.fits import _plans
 from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
-from optimizer.studies.networks import needed_bandwidth, network, network_level, on_network
+from optimizer.studies.networks import bottleneck, needed_bandwidth, network, network_level, on_network
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
 from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, throughput_chart
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
+from optimizer.studies.strategies_report import networks_chart, strategies_report
 from optimizer.studies.textbook import (
     CLAIMED,
     COUNTS,
@@ -531,3 +534,38 @@ def test_passes_carry_their_numbers_where_they_are_few(monkeypatch: pytest.Monke
     for most, labelled in ((16, True), (15, False)):
         monkeypatch.setattr(timeline_report, "MOST_LABELS", most)
         assert all(bool(trace["text"]) is labelled for trace in pipeline_chart(study).figure["data"])
+
+
+def test_sizes_that_differ_by_orders_of_magnitude_are_drawn_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent, how often and with what energy; times and memory start from nothing."""
+    sizes = iter((1.0, 1000.0, 1000.0))
+    made = strategies_module.per_step
+    monkeypatch.setattr(strategies_module, "per_step", lambda study: dict.fromkeys(made(study), next(sizes)))
+    shown = strategies_report(small_job(8), compare(small_job(8), ("dp", "tp", "pp")))
+    charts = {block.name: block for part in shown.sections for block in part.blocks if isinstance(block, Chart)}
+    wide = {name for name, chart in charts.items() if chart.figure["layout"]["xaxis"].get("type") == "log"}
+    assert wide == {"bytes_per_gpu", "messages", "energy_j"}
+    assert charts.keys() - wide == {"communication_s", "time_s", "memory_bytes"}
+
+
+def test_numbers_of_passes_are_legible() -> None:
+    """Of some hundred passes each has its number, of a thousand none."""
+    for count, labelled in ((32, True), (64, False)):  # forward and backward passes on 8 stages
+        plan = Plan(pp=8, num_microbatches=count)
+        chart = pipeline_chart(timeline_of(replace(small_job(8), global_batch=count), plan))
+        assert all(bool(trace["text"]) is labelled for trace in chart.figure["data"])
+
+
+def test_networks_have_two_bars_each_in_a_chart_that_grows_with_them() -> None:
+    plan = Plan(tp=8, dp=2, num_microbatches=24, sequence_parallel=True)
+    job = small_job(16)
+    verdicts = bottleneck(job, plan, [network(name, job) for name in ("infiniband-ndr", "1 GB/s")])
+    one, two = networks_chart(verdicts[:1]), networks_chart(verdicts)
+    assert [len(trace["x"]) for trace in two.figure["data"]] == [2, 2]
+    heights = [chart.figure["layout"]["height"] for chart in (one, two)]
+    assert 1.2 < heights[1] / heights[0] < 2  # below a title that stays
+    ends = [max(value for trace in chart.figure["data"] for value in trace["x"]) for chart in (one, two)]
+    for chart, end in zip((one, two), ends, strict=True):
+        first, last = chart.figure["layout"]["xaxis"]["range"]
+        assert first == 0
+        assert end < last < 2 * end
