@@ -12,13 +12,16 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import GB
+from optimizer.calibration.calibrate import informed
 from optimizer.calibration.groups import MOST_FOLDS, _far_ends, _spread, folds, like_runs, plan_group, site_name
 from optimizer.calibration.known import _clusters, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.leave_out import _surrounded, devices_of, held_out, ranges_of, refitted
 from optimizer.calibration.link import fit_link, scaled_link
-from optimizer.calibration.rows.cluster import _node_speed
+from optimizer.calibration.rows import recipe
+from optimizer.calibration.rows.cluster import _node_speed, read_cluster
 from optimizer.calibration.rows.recipe import _described_sharding, _kernels, schedule
+from optimizer.calibration.rows.training import step_seconds
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words
@@ -371,3 +374,109 @@ def test_parts_are_left_out_by_a_step_to_the_others() -> None:
     )
     assert abs(left.errors[0]) >= 0.2
     assert left.part(np.array([False, True, False])).places.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("400 Gb/s", 50.0),  # a GPU's
+        ("400 Gb/s per node", 6.25),
+        ("400 Gbps", 6.25),  # as clouds sell it, by the node
+        ("300 Gbps", 37.5),
+        ("800 Gbps", 12.5),
+        ("900 Gb/s", 112.5),
+        ("1000 Gb/s", 15.625),  # more than a port has
+        ("1600 Gb/s", 25.0),
+        ("4 ports 400 Gb/s", 25.0),
+        ("2x 400 Gb/s per GPU", 100.0),
+        ("1x 400 Gb/s per GPU", 50.0),
+        ("50 GB/s", 50.0),
+        ("NDR", 50.0),
+        ("nothing", 0.0),
+    ],
+)
+def test_a_rate_is_a_gpus_or_a_nodes(text: str, rate: float) -> None:
+    """Of 8 GPUs [GB/s]."""
+    assert _node_speed(text, 8) / 1e9 == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("cells", "seconds"),
+    [
+        ({"samples_per_s": "4"}, 2.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "all GPUs"}, 32.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "per GPU"}, 4.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "a node"}, 0.0),
+        ({"samples_per_s": "4", "tokens_per_s": "1", "tokens_per_s_scope": "all"}, 2.0),
+        ({}, 0.0),
+    ],
+)
+def test_throughput_is_a_step_time(cells: dict[str, str], seconds: float) -> None:
+    """8 samples of 4,000 tokens on 8 GPUs."""
+    assert step_seconds(cells, 8, 32_000, 8) == seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, {"attention_efficiency"}),
+        ({"tp": 2}, {"attention_efficiency", "tp_overlap", "scale_up_efficiency"}),
+        ({"cp": 2}, {"attention_efficiency", "cp_overlap", "dp_overlap", "scale_up_efficiency"}),
+        ({"dp": 2}, {"attention_efficiency", "dp_overlap", "scale_up_efficiency"}),
+        ({"pp": 2}, {"attention_efficiency", "p2p_overlap", "scale_up_efficiency"}),
+        ({"ep": 2, "dp": 2}, {"attention_efficiency", "dp_overlap", "ep_overlap", "scale_up_efficiency"}),
+        (
+            {"dp": 16},
+            {"attention_efficiency", "dp_overlap", "scale_up_efficiency", "network_efficiency", "straggler"},
+        ),
+    ],
+)
+def test_parameters_of_what_a_run_does_are_fitted_to_it(changes: dict[str, Any], names: set[str]) -> None:
+    plan = Plan(**changes)
+    job = replace(small_job(), gpus=plan.gpus, global_batch=48)
+    decided = {
+        *("attention_efficiency", "score_passes", "tp_overlap", "dp_overlap", "p2p_overlap", "scale_up_efficiency"),
+        *("network_efficiency", "straggler", "cp_overlap", "ep_overlap", "expert_imbalance", "expert_efficiency"),
+        *("expert_host", "pipelined_collective"),
+    }
+    found = {*informed([row(job=job, plan=plan).run])}
+    assert found & decided == names
+    assert found - decided  # whatever the run
+    unfused = replace(job, stack=replace(job.stack, features=replace(job.stack.features, attention="unfused")))
+    assert {*informed([row(job=unfused, plan=plan).run])} & decided == names - {"attention_efficiency"} | {
+        "score_passes"
+    }
+
+
+@pytest.mark.parametrize(
+    ("samples", "pp", "vpp", "sizes"),
+    [(12, 1, 1, {1, 2, 4}), (7, 1, 1, {1}), (12, 2, 2, {1, 2}), (12, 4, 2, {1}), (6, 4, 2, {1})],
+)
+def test_usual_micro_batches_divide_the_samples(
+    samples: int, pp: int, vpp: int, sizes: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Powers of two, with whole rounds of an interleaved schedule; one sample where no other way is left."""
+    tried: list[Plan] = []
+
+    def last(job: Any, candidates: list[Plan]) -> Plan:
+        tried.extend(candidates)
+        return candidates[-1]
+
+    monkeypatch.setattr(recipe, "_fastest", last)
+    assumed: list[str] = []
+    plan = Plan(pp=pp, vpp=vpp, num_microbatches=samples, schedule="interleaved" if vpp > 1 else "1f1b")
+    best = recipe.in_usual_micro_batches(small_job(), plan, assumed)
+    assert {each.micro_batch for each in tried} == sizes
+    assert all(each.micro_batch * each.num_microbatches == samples for each in tried)
+    assert assumed == [f"micro_batch {best.micro_batch}"]
+
+
+def test_a_fabric_that_is_named_is_that_of_all_tiers_between_nodes() -> None:
+    row = {"gpu": "H100", "gpus": "64", "gpus_per_node": "8", "inter_link": "32x 100Gb/s EFA per node"}
+    cluster = read_cluster(row)
+    link = load_link("efa-v2")
+    assert len(cluster.tiers) > 1
+    assert [tier.link.name for tier in cluster.tiers[1:]] == [link.name] * (len(cluster.tiers) - 1)
+    assert cluster.tiers[0].link.name != link.name
+    assert cluster.tiers[1].link.latency == link.latency
+    assert cluster.tiers[1].link.bandwidth == pytest.approx(32 * 12.5e9 / 8)
