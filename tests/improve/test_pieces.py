@@ -14,8 +14,19 @@ from optimizer.catalog import load_model
 from optimizer.frameworks.launch import FlagChange
 from optimizer.improve import edits as edits_module
 from optimizer.improve import switches as switches_module
-from optimizer.improve.edits import SPARED, _batches, _better, _other_batches, _ranked, _spared, _sure, ordered, unset
-from optimizer.improve.neighbours import _spaces, distances
+from optimizer.improve.edits import (
+    SPARED,
+    _batches,
+    _better,
+    _no_worse,
+    _other_batches,
+    _ranked,
+    _spared,
+    _sure,
+    ordered,
+    unset,
+)
+from optimizer.improve.neighbours import _spaces, distances, neighbours
 from optimizer.improve.patch import _otherwise, lost, shown
 from optimizer.improve.state import Edit, State, differences, edit_to, moved, state_of
 from optimizer.improve.switches import BUCKETS, bucketed, capturable, switches, useless
@@ -94,6 +105,8 @@ def test_plans_are_in_the_order_of_their_gain_by_its_chance_and_then_of_memory()
     beyond = replace(NOW, estimate=replace(NOW.estimate, reserved=2 * most))
     # Where what runs does not fit, every plan that does is a gain, by its speed and its chance.
     assert ordered(beyond, np.array([step, 2 * step]), reserved[[2, 1]]).tolist() == [0, 1]
+    assert chance[0] < 1 / 1.2
+    assert ordered(beyond, np.array([step, 1.2 * step]), reserved[[0, 2]]).tolist() == [1, 0]
     leaner = np.array([0.5, 1.0, 1.1]) * NOW.estimate.reserved
     assert _sure(NOW, leaner).tolist() == [True, True, bool(chances(NOW.job, leaner)[2] >= 0.9)]
     assert _sure(NOW, reserved).tolist() == [False, True, True, False, False]
@@ -140,6 +153,8 @@ def test_batches_are_half_twice_and_four_times_where_the_stages_can_take_them() 
     assert counts(512) == [32, 128, 256]
     assert counts(48) == [12, 24]  # of 3 micro-batches four stages of virtual ones cannot be fed
     assert counts(48, vpp=1, schedule="1f1b") == [3, 12, 24]
+    assert counts(512, micro_batch=2) == [16, 64, 128]
+    assert counts(128, micro_batch=8, vpp=1, schedule="1f1b") == [1, 4, 8]
     assert counts(40, vpp=1, schedule="1f1b") == [10, 20]  # 20 sequences do not go to 8 replicas
 
 
@@ -281,3 +296,46 @@ def test_what_gains_nothing_is_taken_back(changes: dict[str, Any]) -> None:
     spared = _spared(question, after)
     assert getattr(spared.plan, name) == getattr(runs if back else after.plan, name)
     assert spared.estimate.step_time <= after.estimate.step_time * (1 + SPARED)
+
+
+def test_a_step_that_is_as_good_as_fast_is_no_worse() -> None:
+    def other(share: float, memory: float = 0.5) -> State:
+        own = {"step_time": share * NOW.estimate.step_time, "reserved": memory * NOW.job.usable_memory}
+        return replace(NOW, estimate=replace(NOW.estimate, **own))
+
+    for share, memory, taken in (
+        (0.9, 0.5, True),
+        (1 + SPARED / 2, 0.5, True),
+        (1 + 2 * SPARED, 0.5, False),
+        (0.9, 1.1, False),
+    ):
+        found = other(share, memory)
+        assert (_no_worse(NOW, found) is found) is taken
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_neighbours_are_all_plans_that_differ_in_so_many_settings(most: int) -> None:
+    near, counts = neighbours(QUESTION.job, QUESTION.plan, most)
+    bare = replace(QUESTION.plan, layers_per_stage=())
+    assert {*counts.tolist()} == {*range(1, most + 1)}
+    assert distances(bare, near).tolist() == counts.tolist()
+    every = Plans.joined(list(_spaces(QUESTION.job, QUESTION.plan)))
+    far = distances(QUESTION.plan, every)
+    assert len(near) == int(((far > 0) & (far <= most)).sum())
+    stages = [(plan.pp, plan.vpp) == (bare.pp, bare.vpp) for plan in near.plans()]
+    assert any(stages)
+    assert [plan.layers_per_stage == QUESTION.plan.layers_per_stage for plan in near.plans()] == stages
+
+
+@pytest.mark.parametrize(("tp", "always", "kept"), [(1, False, True), (2, False, False), (2, True, True)])
+def test_sequences_stay_split_where_nothing_else_is_possible(
+    tp: int, always: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without tensor parallelism, or by a program that always does so, it is no change of its own."""
+    asked: list[Plan] = []
+    monkeypatch.setattr(edits_module, "_restated", lambda question, state, plan, settings: asked.append(plan) or state)
+    runs = replace(QUESTION.plan, sequence_parallel=False)
+    after = replace(NOW, plan=replace(runs, tp=tp, dp=64 // tp, sequence_parallel=True), settings={}, usual={})
+    framework = replace(QUESTION.framework, sequence_parallel=always)
+    _spared(replace(QUESTION, plan=runs, framework=framework), after)
+    assert (asked == []) is kept
