@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, sqrt
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from optimizer.calibration.rows.recipe import _described_sharding, _kernels, sch
 from optimizer.calibration.rows.training import step_seconds
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
-from optimizer.calibration.settle import bound_words
+from optimizer.calibration.settle import bound_words, settled
 from optimizer.calibration.validation import PricedRun, Validation, _dominant, score, suspicion, worst
 from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
 from optimizer.catalog import load_cluster, load_link, load_stack
@@ -480,3 +481,58 @@ def test_a_fabric_that_is_named_is_that_of_all_tiers_between_nodes() -> None:
     assert cluster.tiers[0].link.name != link.name
     assert cluster.tiers[1].link.latency == link.latency
     assert cluster.tiers[1].link.bandwidth == pytest.approx(32 * 12.5e9 / 8)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 8.0])
+def test_runs_stand_apart_where_their_errors_differ_by_more_than_one_runs_noise(offset: float) -> None:
+    first = place(small_job(), Plan(dp=8), 0.4, "lab", TIME)
+    rows = [first, replace(first, size=tuple(offset + each for each in first.size))]
+    alike = likeness(TIME)
+    like = alike.covariance(Places.of(rows), Places.of(rows))
+    apart = like[0, 0] + like[1, 1] - 2 * like[0, 1]
+    assert len(_clusters(rows, alike, 2)) == (2 if apart > alike.noise**2 else 1)
+
+
+@pytest.mark.parametrize(
+    ("gone", "kept"),
+    [
+        ([("a",), ()], [("b", "c")]),
+        ([("a", "b", "c"), ()], [("b",)]),  # the best identified stays
+        ([("b",), ("a", "c"), ()], [("a", "c"), ("c",)]),
+        ([()], []),
+    ],
+)
+def test_what_the_runs_do_not_identify_goes_and_the_best_of_it_stays(
+    gone: list[tuple[str, ...]], kept: list[tuple[str, ...]]
+) -> None:
+    left, asked = iter(gone), []
+    spreads = {"a": 0.3, "b": 0.1, "c": 0.2}
+
+    def optimum() -> Any:
+        missing = next(left)
+        return SimpleNamespace(unidentified=lambda most: missing, spreads=spreads, at_bound={}, parameters={})
+
+    def fit(stack: Any, names: Any, begin: Any) -> Any:
+        asked.append(names)
+        return optimum()
+
+    stack = load_stack("megatron-core")
+    settled(fit, lambda fitted: fitted, stack, tuple(spreads), optimum(), 100)
+    assert asked == kept
+
+
+@pytest.mark.parametrize("layers", [11, 12, 13, 15, 16])
+def test_no_more_layers_are_recomputed_than_there_are(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Plan] = []
+
+    def last(job: Any, candidates: list[Plan]) -> Plan:
+        tried.extend(candidates)
+        return candidates[-1]
+
+    monkeypatch.setattr(recipe, "_fastest", last)
+    assumed: list[str] = []
+    job = small_job()
+    best = recipe.with_usual_layers(replace(job, model=replace(job.model, layers=layers)), Plan(dp=8), assumed)
+    step = recipe.RECOMPUTED_BY
+    assert [plan.recompute_first for plan in tried] == [0, *(n for n in range(1, layers + 1) if n % step == 0)]
+    assert assumed == [f"{best.recompute_first} layers recomputed"]
