@@ -50,7 +50,7 @@ from optimizer.studies.textbook import (
 from optimizer.studies.timeline import timeline_of
 from optimizer.studies.timeline_report import MOST_PASSES, check_drawn, pipeline_chart
 from optimizer.studies.traffic import _stage_gpus
-from tests.search.jobs import small_job
+from tests.search.jobs import DENSE, small_job
 
 ROOFS: dict[str, Any] = {"peak": 100.0, "memory_bandwidth": 10.0, "network_bandwidth": 1.0}
 
@@ -570,3 +570,15 @@ def test_networks_have_two_bars_each_in_a_chart_that_grows_with_them() -> None:
         first, last = chart.figure["layout"]["xaxis"]["range"]
         assert first == 0
         assert end < last < 2 * end
+
+
+def test_rows_of_more_than_16_stages_are_lower() -> None:
+    """A chart grows with its stages, and starts anew lower from 17 on."""
+    heights = []
+    for pp in (1, 2, 15, 16, 17, 18):
+        job = replace(small_job(pp), model=replace(DENSE, layers=pp), global_batch=4)
+        chart = pipeline_chart(timeline_of(job, Plan(pp=pp, num_microbatches=4)))
+        heights.append(chart.figure["layout"]["height"])
+    first, second, fifteen, sixteen, seventeen, eighteen = heights
+    assert first < second < seventeen < eighteen < fifteen < sixteen
+    assert sixteen - fifteen == second - first > eighteen - seventeen
