@@ -31,7 +31,7 @@ from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
 from optimizer.studies.networks import bottleneck, needed_bandwidth, network, network_level, on_network
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
-from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, throughput_chart
+from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, scaling_record, throughput_chart
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
 from optimizer.studies.strategies_report import networks_chart, strategies_report
 from optimizer.studies.textbook import (
@@ -382,6 +382,10 @@ def test_plans_of_data_parallelism_alone() -> None:
     assert all(plan.dp == 8 and plan.micro_batch * plan.num_microbatches == 6 for plan in _plans(job))
     assert {plan.zero_stage for plan in _plans(job)} == {*job.stack.features.zero_stages}
     assert {plan.zero_stage for plan in _plans(one)} == {min(job.stack.features.zero_stages)}
+    two = replace(job, gpus=2, global_batch=6)
+    assert {plan.zero_stage for plan in _plans(two)} == {*job.stack.features.zero_stages}
+    assert {plan.micro_batch for plan in _plans(two.with_limits(max_micro_batch=2))} == {1}
+    assert {plan.micro_batch for plan in _plans(two.with_limits(max_micro_batch=3))} == {1, 3}
     assert {plan.activation_offload for plan in _plans(job)} == {0}
     features = replace(job.stack.features, hosted_checkpoints=True)
     hosted = _plans(replace(job, stack=replace(job.stack, features=features)))
@@ -582,3 +586,27 @@ def test_rows_of_more_than_16_stages_are_lower() -> None:
     first, second, fifteen, sixteen, seventeen, eighteen = heights
     assert first < second < seventeen < eighteen < fifteen < sixteen
     assert sixteen - fifteen == second - first > eighteen - seventeen
+
+
+def test_rows_and_records_of_a_scaling_study_are_empty_without_a_plan(gpt3_answer: Answer) -> None:
+    with_plan = ScalingPoint(
+        series="best",
+        gpus=1024,
+        global_batch=1536,
+        tokens=gpt3_answer.job.tokens,
+        plan=gpt3_answer.plan,
+        estimate=gpt3_answer.estimate,
+        note="tight",
+    )
+    without = replace(with_plan, plan=None, estimate=None, note="no plan: memory")
+    study = ScalingStudy(job=gpt3_answer.job, mode="strong", points=(with_plan, without))
+    drawn = scaling_chart(study)
+    assert [row[0] for row in drawn.rows] == ["1,024", "1,024"]
+    assert drawn.rows[1][2:] == ("", "", "no plan: memory")
+    assert all(drawn.rows[0][2:])
+    assert drawn.rows[0][-1].endswith("; tight")
+    one, none = scaling_record(study, with_plan), scaling_record(study, without)
+    assert (one["speedup"], one["efficiency"], one["note"]) == (1.0, 1.0, "tight")
+    assert "speedup" not in none
+    assert none["note"] == "no plan: memory"
+    assert one.keys() > none.keys()
