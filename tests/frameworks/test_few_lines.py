@@ -216,3 +216,24 @@ def test_degrees_that_no_edit_of_a_program_changes_are_one_or_as_they_are() -> N
     only = [(each.name, name, some) for each in EVERY for name, some in each.only.items() if name in degrees]
     assert only
     assert [(program, name) for program, name, some in only if some not in ((), (1,))] == []
+
+
+@pytest.mark.parametrize(
+    ("files", "bucket", "overlap"),
+    [
+        ({"trainer.yaml": launches.TRAINER}, None, None),
+        ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 0}}'}, 1e9, None),
+        ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 1}}'}, 1e9, False),
+        ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 3}}'}, 1e9, True),
+        ({"trainer.yaml": launches.TRAINER, "ds.json": launches.DEEPSPEED}, 4e8, True),
+        ({"trainer.yaml": f"{launches.TRAINER}fsdp: full_shard auto_wrap\n"}, None, None),
+    ],
+)
+def test_buckets_and_overlap_of_deepspeed_where_its_config_is_there(
+    files: dict[str, str], bucket: float | None, overlap: bool | None
+) -> None:
+    """500 million elements of two bytes unless it says otherwise; communication overlaps under ZeRO-3."""
+    settings = read_launch([File(name, text.encode()) for name, text in files.items()], 8).launch.settings
+    assert settings.get("bucket") == bucket
+    if overlap is not None:
+        assert (settings["reduce_overlap"], settings["gather_overlap"]) == (overlap, overlap)
