@@ -26,11 +26,12 @@ from optimizer.frameworks.read import File, read_launch
 from optimizer.frameworks.software import widened
 from optimizer.frameworks.unsloth.script import script_values
 from optimizer.job.job import Job
+from optimizer.job.model import SlidingWindow
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features, Stack
 from tests.frameworks import launches
 from tests.frameworks.launches import NEMO_RECIPE
-from tests.search.jobs import DENSE, LATENT
+from tests.search.jobs import DENSE, LATENT, MIXTURE
 
 SIZES = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
     --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 """
@@ -237,3 +238,75 @@ def test_buckets_and_overlap_of_deepspeed_where_its_config_is_there(
     assert settings.get("bucket") == bucket
     if overlap is not None:
         assert (settings["reduce_overlap"], settings["gather_overlap"]) == (overlap, overlap)
+
+
+PLAIN = model_flags(replace(DENSE, kv_heads=12))
+LATENT_FLAGS = {
+    **{"--multi-latent-attention": None, "--no-rope-fusion": None, "--rope-type": "rope", "--qk-layernorm": None},
+    **{"--q-lora-rank": "384", "--kv-lora-rank": "128", "--qk-head-dim": "128", "--qk-pos-emb-head-dim": "64"},
+    "--v-head-dim": "128",
+}
+EXPERT_FLAGS = {
+    **{"--num-experts": "8", "--moe-router-topk": "2", "--moe-ffn-hidden-size": "1024", "--moe-grouped-gemm": None},
+    "--moe-layer-freq": "([0]*1+[1]*11)",
+}
+
+
+def experts(**changes: Any) -> dict[str, Any]:
+    assert MIXTURE.experts is not None
+    return {"experts": replace(MIXTURE.experts, **changes)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "less"),
+    [
+        ({"mla": LATENT.mla}, LATENT_FLAGS, ()),
+        (
+            {"mla": replace(LATENT.mla, q_rank=0) if LATENT.mla else None},
+            {flag: value for flag, value in LATENT_FLAGS.items() if flag != "--q-lora-rank"},
+            (),
+        ),
+        (experts(), EXPERT_FLAGS, ()),
+        (
+            experts(first_dense_layers=0),
+            {flag: value for flag, value in EXPERT_FLAGS.items() if flag != "--moe-layer-freq"},
+            (),
+        ),
+        (experts(first_dense_layers=0, every=2), {**EXPERT_FLAGS, "--moe-layer-freq": "([0,1]*6)"}, ()),
+        (experts(every=2), {**EXPERT_FLAGS, "--moe-layer-freq": "([0]*1+[0,1]*5+[0]*1)"}, ()),
+        (experts(shared_ffn_hidden=512), {**EXPERT_FLAGS, "--moe-shared-expert-intermediate-size": "512"}, ()),
+        (experts(shared_gate=True), {**EXPERT_FLAGS, "--moe-shared-expert-gate": None}, ()),
+        (experts(groups=4), EXPERT_FLAGS, ()),
+        (
+            experts(groups=4, group_limit=2),
+            {**EXPERT_FLAGS, "--moe-router-num-groups": "4", "--moe-router-group-topk": "2"},
+            (),
+        ),
+        (experts(router_bias=True), EXPERT_FLAGS, ()),  # of scores by sigmoid alone
+        (
+            {"window": SlidingWindow(size=128, global_every=4)},
+            {"--window-size": "128,0", "--window-attn-skip-freq": "4"},
+            (),
+        ),
+        ({"window": SlidingWindow(size=128, global_every=0)}, {"--window-size": "128,0"}, ()),
+        ({"mtp_layers": 1}, {"--mtp-num-layers": "1"}, ()),
+        ({"qk_norm": True}, {"--qk-layernorm": None}, ()),
+        ({"attention_bias": True}, {"--add-qkv-bias": None}, ()),
+        ({"attention_sinks": True}, {"--softmax-type": "learnable"}, ()),
+        ({"tied_embeddings": True}, {}, ("--untie-embeddings-and-output-weights",)),
+        ({"mlp_bias": True}, {}, ("--disable-bias-linear",)),
+    ],
+)
+def test_what_a_model_has_is_one_flag_each(
+    changes: dict[str, Any], more: dict[str, Any], less: tuple[str, ...]
+) -> None:
+    wanted = {flag: value for flag, value in {**PLAIN, **more}.items() if flag not in less}
+    assert model_flags(replace(DENSE, kv_heads=12, **changes)) == wanted
+
+
+def test_sequences_may_be_longer_than_the_model_was_made_for() -> None:
+    assert [model_flags(DENSE, length)["--max-position-embeddings"] for length in (0, 4096, 4097)] == [
+        "4096",
+        "4096",
+        "4097",
+    ]
