@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from typing import Any
@@ -14,6 +15,8 @@ from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.export_folder import exported
+from optimizer.frameworks.megatron.sbatch import environment
+from optimizer.frameworks.sbatch import MEETING
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
@@ -359,8 +362,8 @@ def parsed(name: str, text: str) -> Any:
     return shlex.split(text, comments=True) if name.endswith(".args") else YAML(typ="safe").load(text)
 
 
-def texts_of(stack: str, target: str, cluster: str, plan: Plan) -> dict[str, str]:
-    job = Job(
+def job_of(stack: str, target: str, cluster: str) -> Job:
+    return Job(
         model=load_model("llama3-8b"),
         cluster=load_cluster(cluster),
         stack=aimed(load_stack(stack), target),
@@ -368,6 +371,10 @@ def texts_of(stack: str, target: str, cluster: str, plan: Plan) -> dict[str, str
         seq_len=4096,
         global_batch=64,
     )
+
+
+def texts_of(stack: str, target: str, cluster: str, plan: Plan) -> dict[str, str]:
+    job = job_of(stack, target, cluster)
     estimate = price(job, Plans.of([plan]), Knobs()).estimate(0, job.tokens, job.gpus, 1.0)
     return dict(exported(Answer(status="optimal", job=job, plan=plan, estimate=estimate)).texts)
 
@@ -375,3 +382,25 @@ def texts_of(stack: str, target: str, cluster: str, plan: Plan) -> dict[str, str
 @pytest.mark.parametrize(("where", "plan", "name", "said"), DOCUMENTS)
 def test_a_file_says_all_of_this_and_no_more(where: tuple[str, str, str], plan: Plan, name: str, said: Any) -> None:
     assert parsed(name, texts_of(*where, plan)[name]) == said
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (("megatron-core", "megatron-lm", "dgx-h100"), "megatron-skypilot.yaml"),
+        (("megatron-core", "megatron-lm", "dgx-h100"), "megatron-pytorchjob.yaml"),
+        (("megatron-bridge-2025", "megatron-bridge", "dgx-h100"), "megatron-bridge-main.overrides"),
+        (("nemo-2024", "nemo", "dgx-h100"), "nemo_pretrain.py"),
+        (("primus-2025", "primus", "mi300x-8"), "primus.yaml"),
+    ],
+)
+def test_a_program_that_meets_otherwise_gets_the_other_variables_alone(where: tuple[str, str, str], name: str) -> None:
+    """Ranks meet by torchrun, by the operator or by the launcher; Slurm's names of hosts are of no use there."""
+    text = texts_of(*where, SPLIT)[name]
+    variables = environment(job_of(*where), SPLIT)
+    others = {key: value for key, value in variables.items() if key not in MEETING}
+    assert others
+    assert variables.keys() - others.keys() == MEETING.keys()
+    for key, value in others.items():
+        assert re.search(rf"{key}\W+(name\W+)?(value\W+)?{re.escape(value)}\b", text), key
+    assert "scontrol" not in text
