@@ -19,6 +19,7 @@ from optimizer.calibration.known import _clusters, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.leave_out import _surrounded, devices_of, held_out, ranges_of, refitted
 from optimizer.calibration.link import fit_link, scaled_link
+from optimizer.calibration.node_cluster import NodeCluster
 from optimizer.calibration.rows import recipe
 from optimizer.calibration.rows.cluster import _node_speed, read_cluster
 from optimizer.calibration.rows.recipe import _described_sharding, _kernels, schedule
@@ -536,3 +537,26 @@ def test_no_more_layers_are_recomputed_than_there_are(layers: int, monkeypatch: 
     step = recipe.RECOMPUTED_BY
     assert [plan.recompute_first for plan in tried] == [0, *(n for n in range(1, layers + 1) if n % step == 0)]
     assert assumed == [f"{best.recompute_first} layers recomputed"]
+
+
+@pytest.mark.parametrize(
+    ("nics", "own", "link", "ports"),
+    [
+        (8, False, "infiniband-ndr", "1"),
+        (4, False, "infiniband-ndr", "0.5"),
+        (0, False, "infiniband-ndr", "1"),
+        (2, True, "efa-v2", "0.25"),
+    ],
+)
+def test_a_node_has_the_network_of_its_preset_and_its_own_ports(nics: int, own: bool, link: str, ports: str) -> None:
+    node: Any = SimpleNamespace(gpus=[*range(8)], nearest_nics=lambda gpu: {gpu % nics} if nics else set())
+    usual = load_cluster("dgx-h100")
+    found = NodeCluster(name="its", node=node, usual=usual, network=load_link("efa-v2") if own else None)
+    text = "\n".join(found._network())
+    assert f'link = "{link}"' in text
+    assert text.endswith(f"ports_per_gpu = {ports}")
+    assert ("--network says another" in text) is not own
+    alone = replace(usual, tiers=usual.tiers[:1])
+    if not own:
+        with pytest.raises(InputError, match="no network between nodes"):
+            replace(found, usual=alone)._network()
