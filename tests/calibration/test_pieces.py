@@ -13,9 +13,10 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import GB
+from optimizer.calibration import known
 from optimizer.calibration.calibrate import informed
 from optimizer.calibration.groups import MOST_FOLDS, _far_ends, _spread, folds, like_runs, plan_group, site_name
-from optimizer.calibration.known import _clusters, known_error
+from optimizer.calibration.known import _clusters, knowing, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.leave_out import _surrounded, devices_of, held_out, ranges_of, refitted
 from optimizer.calibration.link import fit_link, scaled_link
@@ -560,3 +561,28 @@ def test_a_node_has_the_network_of_its_preset_and_its_own_ports(nics: int, own: 
     if not own:
         with pytest.raises(InputError, match="no network between nodes"):
             replace(found, usual=alone)._network()
+
+
+@pytest.mark.parametrize(("count", "kept"), [(1, 1), (60, 60), (61, 4)])
+def test_some_dozens_of_given_runs_count_each_and_more_are_thinned(
+    count: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = place(small_job(), Plan(dp=8), 0.4, "lab", TIME)
+    rows = tuple(replace(first, size=tuple(float(n) + each for each in first.size)) for n in range(count))
+    monkeypatch.setattr(known, "known_errors", lambda runs: rows)
+    stack = load_stack("megatron-core")
+    told = knowing(stack, [], "runs.csv")
+    assert len(told.known) - len(stack.known) == kept
+
+
+@pytest.mark.parametrize(("error", "right"), [(3.4, True), (-3.4, True), (3.41, False), (-3.41, False)])
+def test_thirty_times_what_is_predicted_is_a_mistake(
+    error: float, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = replace(place(small_job(), Plan(dp=8), 0.4, "lab", TIME), error=error)
+    monkeypatch.setattr(known, "known_errors", lambda runs: (row,))
+    if right:
+        assert knowing(load_stack("megatron-core"), [], "runs.csv").known[-1] == row
+    else:
+        with pytest.raises(InputError, match=r"runs\.csv: a run measured"):
+            knowing(load_stack("megatron-core"), [], "runs.csv")
