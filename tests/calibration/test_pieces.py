@@ -28,7 +28,7 @@ from optimizer.calibration.rows.training import step_seconds
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words, settled
-from optimizer.calibration.validation import PricedRun, Validation, _dominant, score, suspicion, worst
+from optimizer.calibration.validation import PricedRun, Validation, _dominant, _verdicts, score, suspicion, worst
 from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
 from optimizer.catalog import load_cluster, load_link, load_stack
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
@@ -586,3 +586,12 @@ def test_thirty_times_what_is_predicted_is_a_mistake(
     else:
         with pytest.raises(InputError, match=r"runs\.csv: a run measured"):
             knowing(load_stack("megatron-core"), [], "runs.csv")
+
+
+def test_verdicts_count_what_was_predicted_of_each_outcome() -> None:
+    counts = {(False, True): 4, (False, False): 3, (True, True): 2, (True, False): 1, (None, True): 5}
+    rows = [row(out_of_memory=failed, fits=fits) for (failed, fits), count in counts.items() for _ in range(count)]
+    assert _verdicts(rows) == Verdicts(
+        fits_predicted_fits=4, fits_predicted_oom=3, oom_predicted_fits=2, oom_predicted_oom=1
+    )
+    assert _verdicts(rows).runs == 10
