@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, sqrt
@@ -28,13 +29,14 @@ from optimizer.calibration.rows.training import step_seconds
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words, settled
+from optimizer.calibration.stack_file import stack_toml
 from optimizer.calibration.validation import PricedRun, Validation, _dominant, _verdicts, score, suspicion, worst
 from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
 from optimizer.catalog import load_cluster, load_link, load_stack
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.known import TIME, YOURS
 from optimizer.job.plan import Plan
-from optimizer.job.stack import PARAMETERS
+from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places, place
 from optimizer.objectives.network.protocols import quantities
@@ -595,3 +597,33 @@ def test_verdicts_count_what_was_predicted_of_each_outcome() -> None:
         fits_predicted_fits=4, fits_predicted_oom=3, oom_predicted_fits=2, oom_predicted_oom=1
     )
     assert _verdicts(rows).runs == 10
+
+
+def test_a_stack_is_written_with_what_it_has_and_no_more() -> None:
+    bare = tomllib.loads(stack_toml(Stack(name="mine")))
+    assert bare == {"name": "mine", "runs": 0, "features": {}, "parameters": {}, "residuals": {}, "provenance": {}}
+    launch = PARAMETERS["launch"]
+    whole = Stack(
+        name="mine",
+        parent="megatron-core",
+        runs=7,
+        devices=("h100",),
+        features=Features(zero_stages=(0, 1, 3), uneven_stages=False),
+        parameters={"launch": 6e-6},
+        fixed={"step_overhead": Fixed(value=0.25, why="as told")},
+        residuals={"mape": 0.0625},
+        ranges={"gpus": (8.0, 64.0)},
+        known=(place(small_job(), Plan(dp=8), 0.4, "lab", TIME),),
+    )
+    text = stack_toml(whole)
+    found = tomllib.loads(text)
+    (row,) = found.pop("known")
+    assert (row["site"], row["quantity"]) == ("lab", TIME)
+    assert found == {
+        **{"name": "mine", "parent": "megatron-core", "runs": 7, "devices": ["h100"]},
+        "features": {"zero_stages": [0, 1, 3], "uneven_stages": False},
+        "parameters": {"launch": 6e-6},
+        "fixed": {"step_overhead": {"value": 0.25, "why": "as told"}},
+        **{"residuals": {"mape": 0.0625}, "ranges": {"gpus": [8, 64]}, "provenance": {}},
+    }
+    assert f"launch = 6e-06  # {launch.unit}: {launch.meaning}" in text
