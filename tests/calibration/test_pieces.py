@@ -627,3 +627,14 @@ def test_a_stack_is_written_with_what_it_has_and_no_more() -> None:
         **{"residuals": {"mape": 0.0625}, "ranges": {"gpus": [8, 64]}, "provenance": {}},
     }
     assert f"launch = 6e-06  # {launch.unit}: {launch.meaning}" in text
+
+
+def test_an_error_is_what_the_ratio_is_off_one() -> None:
+    assert [each.error for each in (row(1.0, 1.5), row(2.0, 1.0), row(None, 1.0), row(1.0, None))] == [
+        0.5,
+        -0.5,
+        0.0,
+        0.0,
+    ]
+    rows = [row(1.0, 1.5), row(1.0, 0.5), row(None, 9.0), row(1.0, 1.1)]
+    assert worst(rows, 2) == [rows[1], rows[0]]  # half is farther than half as much again
