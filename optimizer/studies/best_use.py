@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
@@ -98,7 +99,7 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
     ((2048, 2016, 2112, 2088), (512,))
     """
     low, high = batch * (1.0 - share), batch * (1.0 + share)
-    near = [other for other in range(max(1, int(low)), int(high) + 1) if low <= other <= high and other != batch]
+    near = [other for other in range(max(1, ceil(low)), int(high) + 1) if other != batch]
     return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
 
 

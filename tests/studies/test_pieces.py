@@ -301,6 +301,10 @@ def test_batches_and_counts_end_where_they_may() -> None:
     assert batches_near(10, 0.2, 1) == (10, 9, 11, 8)
     assert set(batches_near(10, 0.1, 12)) == {9, 10, 11}
     assert batches_near(1, 0.5, 8) == (1,)
+    assert sorted(batches_near(10, 0.19, 1)) == [9, 10, 11]
+    assert sorted(batches_near(8, 0.125, 1)) == [7, 8, 9]
+    assert sorted(batches_near(8, 0.12, 1)) == [8]
+    assert sorted(batches_near(2, 0.99, 1)) == [1, 2, 3]
     assert counts_at_most(8, 8) == (8,)
     assert counts_at_most(9, 8) == (9, 8)
 
