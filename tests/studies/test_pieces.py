@@ -30,7 +30,14 @@ from optimizer.studies.fits import _plans
 from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
 from optimizer.studies.networks import bottleneck, needed_bandwidth, network, network_level, on_network
-from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
+from optimizer.studies.scaling import (
+    ScalingPoint,
+    ScalingStudy,
+    _data_parallel_plans,
+    data_parallel_point,
+    job_at,
+    scaling,
+)
 from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, scaling_record, throughput_chart
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
 from optimizer.studies.strategies_report import networks_chart, strategies_report
@@ -189,6 +196,10 @@ def test_data_parallelism_takes_the_least_stage_that_fits() -> None:
         least = data_parallel_point(job.with_limits(hbm=size)).plan
         assert least is not None
         assert (least.zero_stage, least.recompute) == (stage, recompute)
+    for most in (1, 2, 3):
+        tried = _data_parallel_plans(job.with_limits(max_micro_batch=most))
+        assert {plan.micro_batch for plan in tried} == {*range(1, most + 1)}
+        assert all(plan.micro_batch * plan.num_microbatches == 6 for plan in tried)
     odd = data_parallel_point(replace(job, global_batch=49))
     assert (odd.plan, odd.fits) == (None, False)
     assert odd.note == "49 sequences do not divide over 8 replicas"
