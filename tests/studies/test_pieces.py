@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -625,3 +626,21 @@ def test_rows_and_records_of_a_scaling_study_are_empty_without_a_plan(gpt3_answe
     assert "speedup" not in none
     assert none["note"] == "no plan: memory"
     assert one.keys() > none.keys()
+
+
+def test_a_scaling_study_tries_no_knobs_and_prices_no_risk_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answered(job: Job, **options: Any) -> Answer:
+        asked.append(options)
+        return Answer(status="infeasible", job=job)
+
+    monkeypatch.setattr("optimizer.search.plan.planner.plan", answered)
+    assert len(scaling(small_job(8), (8, 16), "strong").points) == 4
+    assert asked == [{"top": 1, "trials": 0, "priced_risk": False}] * 2
+
+
+def test_lengths_of_contexts_are_four_times_as_long_each() -> None:
+    assert all(length % fits.STEP == 0 for length in fits.LENGTHS)
+    assert [longer / shorter for shorter, longer in pairwise(fits.LENGTHS)] == [4.0] * (len(fits.LENGTHS) - 1)
+    assert fits.LENGTHS[-1] < fits.MOST_LENGTH
