@@ -310,3 +310,32 @@ def test_sequences_may_be_longer_than_the_model_was_made_for() -> None:
         "4096",
         "4097",
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "base", "key"),
+    [
+        ("use_peft: true\nload_in_4bit: true", "nf4", "load_in_4bit"),
+        ("use_peft: true\nload_in_8bit: true", "int8", "load_in_8bit"),
+        ("finetuning_type: lora\nquantization_bit: 4", "nf4", "quantization_bit"),
+        ("use_peft: true", None, None),
+    ],
+)
+def test_how_frozen_weights_are_stored_is_where_its_key_stands(keys: str, base: str | None, key: str | None) -> None:
+    launch = launch_of("trainer.yaml", f"{launches.TRAINER}{keys}\nlora_r: 8\n", 1)
+    assert launch.settings.get("base") == base
+    assert launch.written.get("base") == key
+
+
+@pytest.mark.parametrize(
+    ("clock", "seconds"),
+    [
+        *(("0:00:07", 7.0), ("0:02:07", 127.0), ("3:02:07", 10_927.0)),
+        *(("1 day, 3:02:07", 97_327.0), ("2 days, 0:00:00", 172_800.0)),
+    ],
+)
+def test_a_clock_has_days_hours_minutes_and_seconds(clock: str, seconds: float) -> None:
+    line = f"{{'loss': 0.5, 'current_steps': 10, 'total_steps': 90, 'elapsed_time': '{clock}'}}"
+    found = huggingface.LOG.read(line)
+    assert found is not None
+    assert (found.elapsed, found.step, found.last_step) == (seconds, 10, 90)
