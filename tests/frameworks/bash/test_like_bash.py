@@ -77,7 +77,7 @@ def test_arithmetic_is_that_of_bash() -> None:
         *random_ones,
         *(f"{one} {sign} {number}" for one, sign, number in product(("N", "M", "(-7)"), signs, (1, 2, 3))),
         *("N > 3 ? M : 1", "N > 4 ? M : 1", "N == 4 ? 1 : N == 5 ? 2 : 3", "N == 5 ? 1 : N == 4 ? 2 : 3", "-N"),
-        *("N * (M + 1) / 3", "-7 / -2", "7 / -2", "7 % -2", "-7 % 2"),
+        *("N * (M + 1) / 3", "-7 / -2", "7 / -2", "7 % -2", "-7 % 2", "N ** 0", "N << 0", "0 ** 2", "1 << 62"),
     ]
     told = theirs([f"( echo run $(( {each} )) ) 2>/dev/null || echo error" for each in every])
     triples = list(zip(every, ours([f"run $(( {each} ))" for each in every]), told, strict=True))
