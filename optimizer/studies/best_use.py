@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, gcd
 
 from optimizer.base.errors import InputError
+from optimizer.constraints.space import divisors
 from optimizer.job.job import Job
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.oracle import Tuning
@@ -145,4 +146,4 @@ def _smooth(number: int) -> bool:
 
 def _shared(batch: int, gpus: int) -> int:
     """How many numbers of data-parallel ranks divide both GPUs and batch."""
-    return sum(gpus % ranks == 0 and batch % ranks == 0 for ranks in range(1, min(batch, gpus) + 1))
+    return len(divisors(gcd(batch, gpus)))
