@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import exp, log, log1p
 
 import numpy as np
 
@@ -49,6 +49,11 @@ class PricedRun:
     def ratio(self) -> float | None:
         """Predicted over measured step time."""
         return self.step_time / self.run.step_time if self.step_time and self.run.step_time else None
+
+    @property
+    def error(self) -> float:
+        """The same less one; 0 where it is not known."""
+        return (self.ratio or 1.0) - 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +212,7 @@ def _choices(timed: Sequence[PricedRun]) -> list[tuple[FloatArray, FloatArray]]:
 def worst(rows: Sequence[PricedRun], count: int = 10) -> list[PricedRun]:
     """The clean rows farthest from their measurement, in log; the farthest first."""
     timed = [row for row in rows if row.clean and row.ratio]
-    return sorted(timed, key=lambda row: -abs(log(row.ratio or 1.0)))[:count]
+    return sorted(timed, key=lambda row: -abs(log1p(row.error)))[:count]
 
 
 def suspicion(row: PricedRun) -> str:

@@ -45,10 +45,7 @@ def validation_report(validation: Validation, file: str) -> Report:
         file: What the runs were read from.
     """
     overall = validation.overall
-    rows = [
-        (row.run.id, row.run.step_time, row.step_time, (row.ratio or 1.0) - 1.0, suspicion(row))
-        for row in worst(validation.rows)
-    ]
+    rows = [(row.run.id, row.run.step_time, row.step_time, row.error, suspicion(row)) for row in worst(validation.rows)]
     groups = [each for by, name in TITLES.items() for each in _groups(validation, by, name)]
     return Report(
         title=headline(validation),
@@ -95,7 +92,7 @@ def given_section(validation: Validation) -> list[Section]:
     rows: list[tuple[str, int, float, float, float]] = []
     for name, some in groups.items():
         errors = [abs((time or 0.0) / (row.run.step_time or 1.0) - 1.0) for row in some for time in (row.without,)]
-        given = [abs((row.ratio or 1.0) - 1.0) for row in some]
+        given = [abs(row.error) for row in some]
         covered = [row.interval.low <= (row.run.step_time or 0.0) <= row.interval.high for row in some if row.interval]
         rows.append((str(name), len(some), fmean(errors), fmean(given), fmean(covered)))
     rows.sort(key=lambda row: -row[1])
@@ -224,7 +221,7 @@ def scatter(validation: Validation) -> Chart:
     marks = [
         _points(drawn(rows, len(timed)), f"{name} ({len(rows):,})", index) for index, (name, rows) in enumerate(stacks)
     ]
-    within = sum(abs((row.ratio or 1.0) - 1.0) <= MARGIN for row in timed)
+    within = sum(abs(row.error) <= MARGIN for row in timed)
     shown = f" Every {step}th run is drawn." if (step := -(-len(timed) // MOST_POINTS)) > 1 else ""
     axis = {"type": "log", "exponentformat": "SI", "ticksuffix": "s"}
     return Chart(
@@ -240,7 +237,7 @@ def scatter(validation: Validation) -> Chart:
             yaxis={**axis, "title": {"text": "predicted step time"}},
         ),
         columns=("software stack", "runs", "median error", "within 20%"),
-        rows=tuple(_stack_row(name, [(row.ratio or 1.0) - 1.0 for row in rows]) for name, rows in stacks),
+        rows=tuple(_stack_row(name, [row.error for row in rows]) for name, rows in stacks),
     )
 
 
@@ -252,7 +249,7 @@ def _stack_row(name: str, errors: Sequence[float]) -> tuple[str, ...]:
 def drawn(rows: Sequence[PricedRun], of: int) -> Sequence[PricedRun]:
     """Those of the rows that the plot shows: all, or every so many by their error where there are too many to draw."""
     step = -(-of // MOST_POINTS)
-    return rows if step <= 1 else sorted(rows, key=lambda row: row.ratio or 1.0)[::step]
+    return rows if step <= 1 else sorted(rows, key=lambda row: row.error)[::step]
 
 
 def _points(rows: Sequence[PricedRun], name: str, index: int) -> Mapping[str, Any]:
@@ -272,7 +269,7 @@ def _pointer_text(row: PricedRun) -> str:
     of, plan = row.run.row, f"{row.run.plan.summary()}, " if row.run.plan else ""
     times = f"measured {cell(row.run.step_time, 's')}, predicted {cell(row.step_time, 's')}"
     machines = f"{of.get('gpus', '')} × {of.get('gpu', '')}"
-    return f"{row.run.id}: {of.get('model', '')}, {machines}, {plan}{times}, error {(row.ratio or 1.0) - 1.0:+.1%}"
+    return f"{row.run.id}: {of.get('model', '')}, {machines}, {plan}{times}, error {row.error:+.1%}"
 
 
 def _guides(measured: Sequence[float]) -> list[Mapping[str, Any]]:

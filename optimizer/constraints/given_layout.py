@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 
@@ -46,11 +45,8 @@ class GivenLayout:
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the stages, virtual stages and modes under which the layers can lie so."""
         if self.variable != LAYOUT:
-            values = [program.domains.get(name, (1,)) for name in ("pp", "vpp", "recompute")]
-            width = len(self.variables)
-            program.allow(
-                self.variables, sorted({row[:width] for row in product(*values) if self._possible(job, *row)}), literal
-            )
+            rows = program.combinations(self.variables)
+            program.allow(self.variables, [row for row in rows if self._possible(job, *row)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
@@ -69,7 +65,7 @@ class GivenLayout:
         if self.variable != RECOMPUTED or job.stack.features.recompute_by == BY_STAGE:
             return False
         stages = len(self.counts)
-        return not any(self._possible(job, stages, vpp, FULL) for vpp in range(1, job.model.layers // stages + 1))
+        return not any(self._possible(job, stages, vpp) for vpp in range(1, job.model.layers // stages + 1))
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
         """Nothing, or 1 where a plan cannot place its layers so."""
@@ -79,7 +75,7 @@ class GivenLayout:
         """Without it."""
         return job.without_pin(self.variable), f"drop {self.name}"
 
-    def _possible(self, job: Job, pp: int, vpp: int, recompute: int) -> bool:
+    def _possible(self, job: Job, pp: int, vpp: int, recompute: int = FULL) -> bool:
         if self.variable == LAYOUT:
             return True
         if self.variable == RECOMPUTED:
@@ -177,8 +173,9 @@ def _recomputed(job: Job, pp: int, vpp: int) -> Placement | None:
     if asked == _layers_of_stages(job, pp, vpp):
         return Placement()
     counts = virtual_stages(counts_of(job, LAYERS), job.model.layers, pp, vpp)
-    for first in range(1, max(counts) if by == BY_VIRTUAL_STAGE else 0):
-        if asked == tuple(sum(min(first, count) for count in counts[stage::pp]) for stage in range(pp)):
+    for first in range(1, max(counts)):
+        each = tuple(sum(min(first, count) for count in counts[stage::pp]) for stage in range(pp))
+        if by == BY_VIRTUAL_STAGE and asked == each:
             return Placement(first=first)
     return None
 

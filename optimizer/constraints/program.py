@@ -99,9 +99,8 @@ class Program:
         for name, column in columns.items():
             column = column[possible]
             values = different(column)
-            if len(values) < len(self.domains[name]):
-                self.restrict(name, values)
-            for value in values if len(values) > 1 else ():
+            self.restrict(name, values)
+            for value in values:
                 equal = self.variable(0, 1)
                 self.restrict(name, [value], equal)
                 self.restrict(name, values[values != value], ~equal)
@@ -139,7 +138,7 @@ class Program:
             digits.append((digit, 2**place))
             parts.append((part, 2**place))
             self.linear([(part, 1), (one, -1)], 0, 0, digit)
-            self.linear([(part, 1)], 0, 0, ~digit)
+            self.restrict(part, [0], ~digit)
         result = self.variable(0, most[0] * most[1])
         self.linear([*digits, (other, -1)], 0, 0)
         self.linear([*parts, (result, -1)], 0, 0)
@@ -275,7 +274,7 @@ class Program:
 
 def _interruptible(wrapper: Any, message: Any) -> Any:
     """The solver's answer, sought in a thread of its own: Python sees no Ctrl-C while it waits for another language."""
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor() as pool:
         answer = pool.submit(wrapper.solve, message)
         try:
             return answer.result()

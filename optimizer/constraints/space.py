@@ -66,7 +66,8 @@ def _degrees(job: Job, counts: IntArray) -> tuple[int, ...]:
     """Divisors of the numbers of GPUs; of several none beyond what the degrees and groups asked for may be."""
     if len(counts) == 1:
         return divisors(int(counts[0]))
-    most = max(WIDEST_TP, ceiling(job), job.seq_len // 256, job.model.layers, job.limits.ranges.get("shard", (0, 0))[1])
+    shards = job.limits.ranges.get("shard", ())
+    most = max(WIDEST_TP, ceiling(job), job.seq_len // 256, job.model.layers, *shards)
     return tuple(_dividing(counts, most))
 
 
@@ -81,13 +82,11 @@ def _sizes(job: Job, batches: IntArray | None) -> set[int]:
 def _dividing(counts: IntArray, most: int) -> Iterator[int]:
     """Numbers up to `most` that divide at least one of the counts.
 
-    >>> list(_dividing(np.array([6, 8]), 6))
-    [1, 2, 3, 4, 6]
+    >>> list(_dividing(np.array([6, 8]), 5))
+    [1, 2, 3, 4]
     """
-    largest = int(counts.max())
-    among = np.zeros(largest + 1, np.bool_)
-    among[counts] = True
-    return (number for number in range(1, min(most, largest) + 1) if among[number::number].any())
+    among = np.bincount(counts)
+    return (number for number in range(1, most + 1) if among[number::number].any())
 
 
 def _groups(job: Job, degrees: Iterable[int]) -> set[int]:

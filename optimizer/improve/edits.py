@@ -156,7 +156,7 @@ def ordered(current: State, seconds: FloatArray, reserved: FloatArray) -> Any:
     """Positions by worth: of those that fit what they gain times the chance that they do, then by memory."""
     chance = chances(current.job, reserved)
     gain = current.estimate.step_time / seconds - (1.0 if current.fits else 0.0)
-    worth = np.where(gain > 0, gain * chance, gain)
+    worth = np.minimum(gain, gain * chance)  # a loss weighs in full
     fits = reserved <= current.job.usable_memory
     return np.lexsort((np.where(fits, -worth, reserved), ~fits))
 

@@ -320,7 +320,7 @@ class Stack:
         features = self.features
         if not piped:
             return features.zero_stages
-        return features.piped_zero_stages or tuple(stage for stage in features.zero_stages if stage != 2)
+        return tuple(stage for stage in features.piped_zero_stages or features.zero_stages if stage != 2)
 
     @property
     def dispatchers(self) -> tuple[str, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil, gcd
 
 from optimizer.base.errors import InputError
+from optimizer.constraints.space import divisors
 from optimizer.job.job import Job
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.oracle import Tuning
@@ -98,7 +100,7 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
     ((2048, 2016, 2112, 2088), (512,))
     """
     low, high = batch * (1.0 - share), batch * (1.0 + share)
-    near = [other for other in range(max(1, int(low)), int(high) + 1) if low <= other <= high and other != batch]
+    near = [other for other in range(max(1, ceil(low)), int(high) + 1) if other != batch]
     return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
 
 
@@ -144,4 +146,4 @@ def _smooth(number: int) -> bool:
 
 def _shared(batch: int, gpus: int) -> int:
     """How many numbers of data-parallel ranks divide both GPUs and batch."""
-    return sum(gpus % ranks == 0 and batch % ranks == 0 for ranks in range(1, min(batch, gpus) + 1))
+    return len(divisors(gcd(batch, gpus)))

@@ -11,6 +11,7 @@ import numpy as np
 from optimizer.base.errors import InputError
 from optimizer.catalog.hardware import device_names, load_device
 from optimizer.constraints.rules.every import structural
+from optimizer.constraints.space import divisors
 from optimizer.job.job import Job
 from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan, Plans
@@ -160,7 +161,7 @@ def _allowed(job: Job) -> list[Plan]:
 def _plans(job: Job) -> list[Plan]:
     """Every plan of data parallelism alone; inputs of recomputed layers lie on the host too, where they can."""
     share, features = job.global_batch // job.gpus, job.stack.features
-    sizes = [size for size in range(1, min(share, job.largest_micro_batch) + 1) if share % size == 0]
+    sizes = [size for size in divisors(share) if size <= job.largest_micro_batch]
     stages = sorted(features.zero_stages) if job.gpus > 1 else [min(features.zero_stages)]
     return [
         Plan(

@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
+from optimizer.constraints.space import divisors
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
@@ -133,7 +134,7 @@ def _data_parallel_plans(job: Job) -> list[Plan]:
     share, rest = divmod(job.global_batch, job.gpus)
     if rest:
         return []
-    sizes = [size for size in range(1, min(share, job.largest_micro_batch) + 1) if share % size == 0]
+    sizes = [size for size in divisors(share) if size <= job.largest_micro_batch]
     features = job.stack.features
     return [
         Plan(dp=job.gpus, micro_batch=size, num_microbatches=share // size, zero_stage=stage, recompute=recompute)

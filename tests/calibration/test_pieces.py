@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, sqrt
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,23 +14,29 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import GB
+from optimizer.calibration import known
+from optimizer.calibration.calibrate import informed
 from optimizer.calibration.groups import MOST_FOLDS, _far_ends, _spread, folds, like_runs, plan_group, site_name
-from optimizer.calibration.known import _clusters, known_error
+from optimizer.calibration.known import _clusters, knowing, known_error
 from optimizer.calibration.least_squares import PRIOR_SPREAD, SCALE, Optimum, derivatives, solve
 from optimizer.calibration.leave_out import _surrounded, devices_of, held_out, ranges_of, refitted
 from optimizer.calibration.link import fit_link, scaled_link
-from optimizer.calibration.rows.cluster import _node_speed
+from optimizer.calibration.node_cluster import NodeCluster
+from optimizer.calibration.rows import recipe
+from optimizer.calibration.rows.cluster import _node_speed, read_cluster
 from optimizer.calibration.rows.recipe import _described_sharding, _kernels, schedule
+from optimizer.calibration.rows.training import step_seconds
 from optimizer.calibration.runs import Run
 from optimizer.calibration.scores import Verdicts, choice_of, errors_of
-from optimizer.calibration.settle import bound_words
-from optimizer.calibration.validation import PricedRun, Validation, _dominant, score, suspicion, worst
+from optimizer.calibration.settle import bound_words, settled
+from optimizer.calibration.stack_file import stack_toml
+from optimizer.calibration.validation import PricedRun, Validation, _dominant, _verdicts, score, suspicion, worst
 from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
 from optimizer.catalog import load_cluster, load_link, load_stack
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.known import TIME, YOURS
 from optimizer.job.plan import Plan
-from optimizer.job.stack import PARAMETERS
+from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places, place
 from optimizer.objectives.network.protocols import quantities
@@ -371,3 +379,262 @@ def test_parts_are_left_out_by_a_step_to_the_others() -> None:
     )
     assert abs(left.errors[0]) >= 0.2
     assert left.part(np.array([False, True, False])).places.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("400 Gb/s", 50.0),  # a GPU's
+        ("400 Gb/s per node", 6.25),
+        ("400 Gbps", 6.25),  # as clouds sell it, by the node
+        ("300 Gbps", 37.5),
+        ("800 Gbps", 12.5),
+        ("900 Gb/s", 112.5),
+        ("1000 Gb/s", 15.625),  # more than a port has
+        ("1600 Gb/s", 25.0),
+        ("4 ports 400 Gb/s", 25.0),
+        ("2x 400 Gb/s per GPU", 100.0),
+        ("1x 400 Gb/s per GPU", 50.0),
+        ("50 GB/s", 50.0),
+        ("NDR", 50.0),
+        ("nothing", 0.0),
+    ],
+)
+def test_a_rate_is_a_gpus_or_a_nodes(text: str, rate: float) -> None:
+    """Of 8 GPUs [GB/s]."""
+    assert _node_speed(text, 8) / 1e9 == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("cells", "seconds"),
+    [
+        ({"samples_per_s": "4"}, 2.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "all GPUs"}, 32.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "per GPU"}, 4.0),
+        ({"tokens_per_s": "1000", "tokens_per_s_scope": "a node"}, 0.0),
+        ({"samples_per_s": "4", "tokens_per_s": "1", "tokens_per_s_scope": "all"}, 2.0),
+        ({}, 0.0),
+    ],
+)
+def test_throughput_is_a_step_time(cells: dict[str, str], seconds: float) -> None:
+    """8 samples of 4,000 tokens on 8 GPUs."""
+    assert step_seconds(cells, 8, 32_000, 8) == seconds
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, {"attention_efficiency"}),
+        ({"tp": 2}, {"attention_efficiency", "tp_overlap", "scale_up_efficiency"}),
+        ({"cp": 2}, {"attention_efficiency", "cp_overlap", "dp_overlap", "scale_up_efficiency"}),
+        ({"dp": 2}, {"attention_efficiency", "dp_overlap", "scale_up_efficiency"}),
+        ({"pp": 2}, {"attention_efficiency", "p2p_overlap", "scale_up_efficiency"}),
+        ({"ep": 2, "dp": 2}, {"attention_efficiency", "dp_overlap", "ep_overlap", "scale_up_efficiency"}),
+        (
+            {"dp": 16},
+            {"attention_efficiency", "dp_overlap", "scale_up_efficiency", "network_efficiency", "straggler"},
+        ),
+    ],
+)
+def test_parameters_of_what_a_run_does_are_fitted_to_it(changes: dict[str, Any], names: set[str]) -> None:
+    plan = Plan(**changes)
+    job = replace(small_job(), gpus=plan.gpus, global_batch=48)
+    decided = {
+        *("attention_efficiency", "score_passes", "tp_overlap", "dp_overlap", "p2p_overlap", "scale_up_efficiency"),
+        *("network_efficiency", "straggler", "cp_overlap", "ep_overlap", "expert_imbalance", "expert_efficiency"),
+        *("expert_host", "pipelined_collective"),
+    }
+    found = {*informed([row(job=job, plan=plan).run])}
+    assert found & decided == names
+    assert found - decided  # whatever the run
+    unfused = replace(job, stack=replace(job.stack, features=replace(job.stack.features, attention="unfused")))
+    assert {*informed([row(job=unfused, plan=plan).run])} & decided == names - {"attention_efficiency"} | {
+        "score_passes"
+    }
+
+
+@pytest.mark.parametrize(
+    ("samples", "pp", "vpp", "sizes"),
+    [(12, 1, 1, {1, 2, 4}), (7, 1, 1, {1}), (12, 2, 2, {1, 2}), (12, 4, 2, {1}), (6, 4, 2, {1})],
+)
+def test_usual_micro_batches_divide_the_samples(
+    samples: int, pp: int, vpp: int, sizes: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Powers of two, with whole rounds of an interleaved schedule; one sample where no other way is left."""
+    tried: list[Plan] = []
+
+    def last(job: Any, candidates: list[Plan]) -> Plan:
+        tried.extend(candidates)
+        return candidates[-1]
+
+    monkeypatch.setattr(recipe, "_fastest", last)
+    assumed: list[str] = []
+    plan = Plan(pp=pp, vpp=vpp, num_microbatches=samples, schedule="interleaved" if vpp > 1 else "1f1b")
+    best = recipe.in_usual_micro_batches(small_job(), plan, assumed)
+    assert {each.micro_batch for each in tried} == sizes
+    assert all(each.micro_batch * each.num_microbatches == samples for each in tried)
+    assert assumed == [f"micro_batch {best.micro_batch}"]
+
+
+def test_a_fabric_that_is_named_is_that_of_all_tiers_between_nodes() -> None:
+    row = {"gpu": "H100", "gpus": "64", "gpus_per_node": "8", "inter_link": "32x 100Gb/s EFA per node"}
+    cluster = read_cluster(row)
+    link = load_link("efa-v2")
+    assert len(cluster.tiers) > 1
+    assert [tier.link.name for tier in cluster.tiers[1:]] == [link.name] * (len(cluster.tiers) - 1)
+    assert cluster.tiers[0].link.name != link.name
+    assert cluster.tiers[1].link.latency == link.latency
+    assert cluster.tiers[1].link.bandwidth == pytest.approx(32 * 12.5e9 / 8)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 8.0])
+def test_runs_stand_apart_where_their_errors_differ_by_more_than_one_runs_noise(offset: float) -> None:
+    first = place(small_job(), Plan(dp=8), 0.4, "lab", TIME)
+    rows = [first, replace(first, size=tuple(offset + each for each in first.size))]
+    alike = likeness(TIME)
+    like = alike.covariance(Places.of(rows), Places.of(rows))
+    apart = like[0, 0] + like[1, 1] - 2 * like[0, 1]
+    assert len(_clusters(rows, alike, 2)) == (2 if apart > alike.noise**2 else 1)
+
+
+@pytest.mark.parametrize(
+    ("gone", "kept"),
+    [
+        ([("a",), ()], [("b", "c")]),
+        ([("a", "b", "c"), ()], [("b",)]),  # the best identified stays
+        ([("b",), ("a", "c"), ()], [("a", "c"), ("c",)]),
+        ([()], []),
+    ],
+)
+def test_what_the_runs_do_not_identify_goes_and_the_best_of_it_stays(
+    gone: list[tuple[str, ...]], kept: list[tuple[str, ...]]
+) -> None:
+    left, asked = iter(gone), []
+    spreads = {"a": 0.3, "b": 0.1, "c": 0.2}
+
+    def optimum() -> Any:
+        missing = next(left)
+        return SimpleNamespace(unidentified=lambda most: missing, spreads=spreads, at_bound={}, parameters={})
+
+    def fit(stack: Any, names: Any, begin: Any) -> Any:
+        asked.append(names)
+        return optimum()
+
+    stack = load_stack("megatron-core")
+    settled(fit, lambda fitted: fitted, stack, tuple(spreads), optimum(), 100)
+    assert asked == kept
+
+
+@pytest.mark.parametrize("layers", [11, 12, 13, 15, 16])
+def test_no_more_layers_are_recomputed_than_there_are(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Plan] = []
+
+    def last(job: Any, candidates: list[Plan]) -> Plan:
+        tried.extend(candidates)
+        return candidates[-1]
+
+    monkeypatch.setattr(recipe, "_fastest", last)
+    assumed: list[str] = []
+    job = small_job()
+    best = recipe.with_usual_layers(replace(job, model=replace(job.model, layers=layers)), Plan(dp=8), assumed)
+    step = recipe.RECOMPUTED_BY
+    assert [plan.recompute_first for plan in tried] == [0, *(n for n in range(1, layers + 1) if n % step == 0)]
+    assert assumed == [f"{best.recompute_first} layers recomputed"]
+
+
+@pytest.mark.parametrize(
+    ("nics", "own", "link", "ports"),
+    [
+        (8, False, "infiniband-ndr", "1"),
+        (4, False, "infiniband-ndr", "0.5"),
+        (0, False, "infiniband-ndr", "1"),
+        (2, True, "efa-v2", "0.25"),
+    ],
+)
+def test_a_node_has_the_network_of_its_preset_and_its_own_ports(nics: int, own: bool, link: str, ports: str) -> None:
+    node: Any = SimpleNamespace(gpus=[*range(8)], nearest_nics=lambda gpu: {gpu % nics} if nics else set())
+    usual = load_cluster("dgx-h100")
+    found = NodeCluster(name="its", node=node, usual=usual, network=load_link("efa-v2") if own else None)
+    text = "\n".join(found._network())
+    assert f'link = "{link}"' in text
+    assert text.endswith(f"ports_per_gpu = {ports}")
+    assert ("--network says another" in text) is not own
+    alone = replace(usual, tiers=usual.tiers[:1])
+    if not own:
+        with pytest.raises(InputError, match="no network between nodes"):
+            replace(found, usual=alone)._network()
+
+
+@pytest.mark.parametrize(("count", "kept"), [(1, 1), (60, 60), (61, 4)])
+def test_some_dozens_of_given_runs_count_each_and_more_are_thinned(
+    count: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = place(small_job(), Plan(dp=8), 0.4, "lab", TIME)
+    rows = tuple(replace(first, size=tuple(float(n) + each for each in first.size)) for n in range(count))
+    monkeypatch.setattr(known, "known_errors", lambda runs: rows)
+    stack = load_stack("megatron-core")
+    told = knowing(stack, [], "runs.csv")
+    assert len(told.known) - len(stack.known) == kept
+
+
+@pytest.mark.parametrize(("error", "right"), [(3.4, True), (-3.4, True), (3.41, False), (-3.41, False)])
+def test_thirty_times_what_is_predicted_is_a_mistake(
+    error: float, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = replace(place(small_job(), Plan(dp=8), 0.4, "lab", TIME), error=error)
+    monkeypatch.setattr(known, "known_errors", lambda runs: (row,))
+    if right:
+        assert knowing(load_stack("megatron-core"), [], "runs.csv").known[-1] == row
+    else:
+        with pytest.raises(InputError, match=r"runs\.csv: a run measured"):
+            knowing(load_stack("megatron-core"), [], "runs.csv")
+
+
+def test_verdicts_count_what_was_predicted_of_each_outcome() -> None:
+    counts = {(False, True): 4, (False, False): 3, (True, True): 2, (True, False): 1, (None, True): 5}
+    rows = [row(out_of_memory=failed, fits=fits) for (failed, fits), count in counts.items() for _ in range(count)]
+    assert _verdicts(rows) == Verdicts(
+        fits_predicted_fits=4, fits_predicted_oom=3, oom_predicted_fits=2, oom_predicted_oom=1
+    )
+    assert _verdicts(rows).runs == 10
+
+
+def test_a_stack_is_written_with_what_it_has_and_no_more() -> None:
+    bare = tomllib.loads(stack_toml(Stack(name="mine")))
+    assert bare == {"name": "mine", "runs": 0, "features": {}, "parameters": {}, "residuals": {}, "provenance": {}}
+    launch = PARAMETERS["launch"]
+    whole = Stack(
+        name="mine",
+        parent="megatron-core",
+        runs=7,
+        devices=("h100",),
+        features=Features(zero_stages=(0, 1, 3), uneven_stages=False),
+        parameters={"launch": 6e-6},
+        fixed={"step_overhead": Fixed(value=0.25, why="as told")},
+        residuals={"mape": 0.0625},
+        ranges={"gpus": (8.0, 64.0)},
+        known=(place(small_job(), Plan(dp=8), 0.4, "lab", TIME),),
+    )
+    text = stack_toml(whole)
+    found = tomllib.loads(text)
+    (row,) = found.pop("known")
+    assert (row["site"], row["quantity"]) == ("lab", TIME)
+    assert found == {
+        **{"name": "mine", "parent": "megatron-core", "runs": 7, "devices": ["h100"]},
+        "features": {"zero_stages": [0, 1, 3], "uneven_stages": False},
+        "parameters": {"launch": 6e-6},
+        "fixed": {"step_overhead": {"value": 0.25, "why": "as told"}},
+        **{"residuals": {"mape": 0.0625}, "ranges": {"gpus": [8, 64]}, "provenance": {}},
+    }
+    assert f"launch = 6e-06  # {launch.unit}: {launch.meaning}" in text
+
+
+def test_an_error_is_what_the_ratio_is_off_one() -> None:
+    assert [each.error for each in (row(1.0, 1.5), row(2.0, 1.0), row(None, 1.0), row(1.0, None))] == [
+        0.5,
+        -0.5,
+        0.0,
+        0.0,
+    ]
+    rows = [row(1.0, 1.5), row(1.0, 0.5), row(None, 9.0), row(1.0, 1.1)]
+    assert worst(rows, 2) == [rows[1], rows[0]]  # half is farther than half as much again

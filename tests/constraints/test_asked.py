@@ -11,12 +11,12 @@ import pytest
 from optimizer.base.errors import InputError
 from optimizer.constraints.given_layout import given_layouts, with_assigned_layers
 from optimizer.constraints.pin_text import pins_of
-from optimizer.constraints.pins import Pin
+from optimizer.constraints.pins import Pin, pins
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL, Program
 from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
-from optimizer.constraints.rules.gpu_product import _others
+from optimizer.constraints.rules.gpu_product import GpuProduct, _others
 from optimizer.constraints.rules.memory import Memory
 from optimizer.constraints.rules.overlap_recompute import REPEATS
 from optimizer.constraints.rules.shard import Shard
@@ -49,6 +49,10 @@ def test_a_pin_goes_alone_where_it_is_dropped() -> None:
     assert (relaxed.limits.fixed, relaxed.limits.ranges, said) == ({"pp": 4}, {"dp": (1, 2)}, "drop fix tp=2")
     relaxed, said = Pin(name="range dp=1..2", variable="dp", low=1, high=2).relax(job, 1.0)
     assert (relaxed.limits.fixed, relaxed.limits.ranges) == ({"tp": 2, "pp": 4}, {})
+    twice = small_job(fixed={"tp": 2}, ranges={"tp": (2, 2)})
+    relaxed, _ = Pin(name="fix tp=2", variable="tp", low=2, high=2).relax(twice, 1.0)
+    assert (relaxed.limits.fixed, relaxed.limits.ranges) == ({}, {"tp": (2, 2)})
+    assert [(pin.low, pin.high) for pin in pins(relaxed)] == [(2, 2)]
 
 
 LAYOUTS: list[tuple[Features, dict[str, Any], Plan, bool]] = [
@@ -77,6 +81,8 @@ LAYOUTS: list[tuple[Features, dict[str, Any], Plan, bool]] = [
     (BY_STAGE, {"recompute_layers": "1,2"}, replace(FULL, recompute_layers=(2, 2), layers_per_stage=(6, 6)), False),
     (BY_STAGE, {"recompute_layers": "1,2", "layers_per_stage": "1,11"}, FULL, True),
     (BY_STAGE, {"recompute_layers": "2,2", "layers_per_stage": "1,11"}, FULL, False),
+    (BY_STAGE, {"recompute_layers": "4,3", "layers_per_stage": "2,4,4,2"}, replace(PIPED, recompute="full"), True),
+    (BY_STAGE, {"recompute_layers": "4,3", "layers_per_stage": "2,4,4,2"}, FULL, False),
     (BY_VIRTUAL, {"recompute_layers": "2,2"}, FULL, True),
     (BY_VIRTUAL, {"recompute_layers": "1,2"}, FULL, False),
     (BY_VIRTUAL, {"recompute_layers": "6,6"}, FULL, True),
@@ -248,6 +254,27 @@ def test_a_word_that_is_none_of_a_variable_is_told_with_what_there_is() -> None:
         with pytest.raises(InputError) as refused:
             pins_of(text)
         assert ("modules are joined by" in str(refused.value)) is modules
+    with pytest.raises(InputError, match=r"^recompute must be one of none, selective, full, but got 'some'; modules"):
+        pins_of("recompute=some")
+    with pytest.raises(
+        InputError, match=r"^cannot fix recompute=some: expected one of none, selective, full or modules"
+    ):
+        pins(small_job(fixed={"recompute": "some"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("tp=x", "an integer >= 1"),
+        ("tp=0", "an integer >= 1"),
+        ("zero_stage=4", "an integer from 0 to 3"),
+        ("zero_stage=-1", "an integer from 0 to 3"),
+    ],
+)
+def test_a_number_that_a_variable_cannot_have_is_told_with_its_ends(text: str, allowed: str) -> None:
+    name, _, value = text.partition("=")
+    with pytest.raises(InputError, match=f"^{name} must be {allowed}, but got '{value}'$"):
+        pins_of(text)
 
 
 def test_other_batches_and_numbers_of_gpus_end_where_they_are_looked_at() -> None:
@@ -260,3 +287,56 @@ def test_other_batches_and_numbers_of_gpus_end_where_they_are_looked_at() -> Non
     assert sorted(_others(4, 16, 8).tolist()) == [1, 2, 3, 4, 12, 16]
     assert sorted(_others(4, 9, 7).tolist()) == [1, 2, 3, 4, 5, 6, 8, 9]
     assert sorted(_others(4, 2, 1).tolist()) == [2]
+    assert sorted(_others(4, 23, 10).tolist()) == [1, 2, 3, 4, 7, 8, 9, 11, 12, 13, 16, 20]
+    with pytest.raises(ValueError, match="read-only"):
+        _others(4, 16, 6)[0] = 7  # others share it
+
+
+def test_what_moves_and_what_is_not_enough_is_told() -> None:
+    job, rule = small_job(12), GpuProduct()
+    assert rule.moved(job, replace(job, gpus=16)) == "12 -> 16 GPUs"
+    assert rule.moved(job, replace(job, gpus=16, global_batch=64)) == "12 -> 16 GPUs with a global batch of 64"
+    for gpus, near in ((4, False), (8, False), (12, True), (16, False)):
+        assert (", nor within a node of it, is enough" in rule.none(small_job(gpus))) is near
+
+
+def test_a_point_that_is_not_possible_is_false_and_the_others_say_their_values() -> None:
+    columns = {"tp": np.array([1, 2, 2]), "pp": np.array([1, 1, 4]), "dp": np.array([3, 3, 3])}
+    possible = np.array([True, True, False])
+    for place in range(3):
+        program = Program({"tp": (1, 2), "pp": (1, 4), "dp": (1, 3)})
+        program.hold(columns, possible)
+        program.minimise([(program.points[place], -1)])
+        values = program.solve().values
+        assert values is not None
+        assert bool(values[program.points[place]]) is bool(possible[place])
+        held = {name: values[program.index[name]] for name in columns}
+        assert held in [{name: int(column[row]) for name, column in columns.items()} for row in (0, 1)]
+        assert not possible[place] or held == {name: int(column[place]) for name, column in columns.items()}
+
+
+def test_what_the_solver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker, and Ctrl-C is Python's; what presolve and relaxation cost, only where they are wanted."""
+    from ortools.sat.python import cp_model_helper
+
+    told: list[Any] = []
+
+    class Wrapper(cp_model_helper.SolveWrapper):
+        def set_parameters(self, parameters: Any) -> None:
+            told.append(parameters)
+            super().set_parameters(parameters)
+
+    monkeypatch.setattr(cp_model_helper, "SolveWrapper", Wrapper)
+    program = Program({"tp": (1, 2)})
+    program.solve()
+    program.solve(3, 0.5, 0.25, relaxed=True)
+    program.solve(prepare=False, time_limit=0.0)
+    for each in told:
+        assert (each.num_workers, each.catch_sigint_signal) == (1, False)
+        assert (each.cp_model_probing_level, each.presolve_inclusion_work_limit) == (0, 0)
+    plain, relaxed, bare = told
+    assert (plain.random_seed, plain.cp_model_presolve, plain.linearization_level) == (0, True, 1)
+    assert (relaxed.random_seed, relaxed.cp_model_presolve, relaxed.linearization_level) == (3, True, 2)
+    assert (relaxed.max_time_in_seconds, relaxed.max_deterministic_time) == (0.5, 0.25)
+    assert (bare.cp_model_presolve, bare.symmetry_level, bare.linearization_level) == (False, 0, 0)
+    assert 0 < bare.max_time_in_seconds < 0.01  # none at all would be no limit

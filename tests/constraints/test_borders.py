@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,17 @@ from optimizer.base.units import GB
 from optimizer.constraints.given_layout import given_layouts, placements
 from optimizer.constraints.posted import allowed
 from optimizer.constraints.program import Program
+from optimizer.constraints.rule import FloatArray
 from optimizer.constraints.rules.context_parallel import ContextParallel
+from optimizer.constraints.rules.gpu_product import prime_factors
 from optimizer.constraints.rules.host_activations import HostActivations
 from optimizer.constraints.rules.memory import Memory
-from optimizer.constraints.space import domains
+from optimizer.constraints.space import divisors, domains
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.job.variables import SCHEDULES
-from optimizer.objectives.step.host_memory import node_memory
+from optimizer.objectives.step.host_memory import least_host_activations, least_weights_on_host, node_memory
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.proof import program_of
 from tests.constraints.test_cases import says
@@ -43,6 +47,7 @@ DOMAINS: dict[str, tuple[int, ...]] = {
 }
 EXPERTS = {"ep": (1, 2, 4, 8), "etp": (1, 2, 4, 8)}
 OVERLAPS, FSDP = Features(offers_overlap=True), Features(zero_stages=(0, 2, 3))
+HOSTED, MIRRORED = Features(hosted_checkpoints=True), Features(schedules=("1f1b", "interleaved", "dualpipe"))
 
 
 @pytest.mark.parametrize(
@@ -63,10 +68,22 @@ OVERLAPS, FSDP = Features(offers_overlap=True), Features(zero_stages=(0, 2, 3))
         (small_job(choices={"tp": (3, 8)}), {"tp": (1, 2, 3, 4, 8)}),
         (small_job(ranges={"activation_offload": (0, 60)}), {"activation_offload": (0, 25, 50, 60, 75, 100)}),
         (small_job(gpus=128), {"tp": (1, 2, 4, 8, 16, 32, 64)}),
+        (small_job(gpus=130), {"tp": (1, 2, 5, 10, 13, 26), "pp": (1, 2, 5, 10), "cp": (1, 2)}),
+        (replace(small_job(), train="frozen:layers.0-3"), {"pp": (1,)}),
+        (replace(small_job(features=HOSTED), train="lora"), {"activation_offload": (0, 100)}),
+        (replace(small_job(), train="lora"), {}),
+        (small_job(features=HOSTED), {}),
+        (small_job(features=MIRRORED), {}),
+        (small_job(features=MIRRORED, choices={"schedule": ("dualpipe",)}), {"schedule": (0, 1, 4)}),
     ],
 )
 def test_values_of_every_variable(job: Job, other: dict[str, tuple[int, ...]]) -> None:
     assert domains(job) == {**DOMAINS, **other}
+
+
+@pytest.mark.parametrize(("tokens", "least", "cp"), [(128, 1, (1,)), (512, 1, (1, 2)), (512, 1024, (1,))])
+def test_contexts_of_half_the_tokens_that_are_asked_for_and_256(tokens: int, least: int, cp: tuple[int, ...]) -> None:
+    assert domains(replace(small_job(min_cp_tokens=least), seq_len=tokens))["cp"] == cp
 
 
 def test_values_for_several_numbers_of_gpus_and_batches() -> None:
@@ -76,6 +93,16 @@ def test_values_for_several_numbers_of_gpus_and_batches() -> None:
         **DOMAINS,
         **{"tp": either, "pp": either, "cp": (1, 2, 3, 4), "micro_batch": sizes},
     }
+    shards = domains(small_job(ranges={"shard": (0, 96)}), gpus=np.array([192, 256]))["shard"]
+    assert shards == (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+
+
+def test_divisors_and_prime_factors_multiply_to_their_number() -> None:
+    for number in range(1, 150):
+        assert divisors(number) == tuple(each for each in range(1, number + 1) if number % each == 0)
+        factors = prime_factors(number)
+        assert prod(factors) == number
+        assert all(divisors(factor) == (1, factor) for factor in factors)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +136,43 @@ def test_activations_that_fill_the_host_exactly_fit() -> None:
     exactly = node_memory(job, on_host)
     for share, fits in ((1.0, True), (1 - 1e-6, False)):
         assert HostActivations().check(job.with_host_memory(share * exactly), plans).tolist() == [fits]
+
+
+def test_memory_of_the_host_is_asked_for_in_whole_modules() -> None:
+    """The least multiple of 16 GB with which the plan fits."""
+    job, rule = small_job(features=Features(activation_offload=True)).with_host_memory(1e9), HostActivations()
+    plans = Plans.of([Plan(pp=2, dp=4, micro_batch=12, activation_offload=share) for share in (75, 100)])
+    for place, required in enumerate(rule.required(job, plans).tolist()):
+        plan = plans.take([place])
+        assert required % (16 * GB) == 0
+        assert rule.check(rule.relax(job, required)[0], plan).all()
+        assert not rule.check(job.with_host_memory(required - 16 * GB), plan).any()
+
+
+@pytest.mark.parametrize(
+    ("features", "limits", "lifted"),
+    [
+        (Features(activation_offload=True), {}, False),
+        (Features(activation_offload=True), {"fixed": {"activation_offload": 50}}, True),
+        (Features(activation_offload=True), {"fixed": {"recompute": "full"}}, False),
+        (Features(activation_offload=True), {"fixed": {"tp": 2}}, False),
+        (Features(hosted_weights=True), {}, True),
+    ],
+)
+def test_a_host_takes_whatever_it_is_asked_to_take(features: Features, limits: dict[str, Any], lifted: bool) -> None:
+    job = small_job(features=features, **limits).with_host_memory(1e9)
+    assert HostActivations().lifted(job).cluster.host_memory == (0.0 if lifted else 1e9)
+
+
+def test_the_host_of_one_stage_has_its_weights_and_its_activations() -> None:
+    job = small_job(features=Features(activation_offload=True, hosted_weights=True))
+    for pp in (1, 2):
+        plan = Plan(pp=pp, dp=8 // pp, num_microbatches=6 * pp, zero_stage=3, activation_offload=100)
+        plans = Plans.of([plan])
+        (weights,), (activations,) = least_weights_on_host(job, plans), least_host_activations(job, plans)
+        assert min(weights, activations) > 0
+        (here,) = HostActivations()._on_host(job, plans)
+        assert here == (weights + activations if pp == 1 else max(weights, activations))
 
 
 @pytest.mark.parametrize(("rows", "value"), [([(3,)], 3), ([], None), ([(5,)], None)])
@@ -188,6 +252,35 @@ def test_a_layout_that_was_asked_for_says_so(features: Features, limits: dict[st
     assert rule.explain(job) == f"you asked for {sentence}"
 
 
+def test_a_plan_that_needs_all_that_is_safe_fits() -> None:
+    class Needs(Memory):
+        def required(self, job: Job, plans: Plans) -> FloatArray:
+            return safe_memory(job) * np.array([1.0, 1.0 + 1e-15])
+
+    plans = Plans.of([Plan(dp=8)] * 2)
+    assert Needs().check(small_job(), plans).tolist() == [True, False]
+
+
+def test_a_gpu_that_has_enough_is_offered() -> None:
+    rule, job = Memory(), small_job(hbm=80e9)
+    required = 1.5 * safe_memory(job)
+    relaxed, said = rule.relax(job, required)
+    assert said == f"HBM 80 -> {rule.size(job, required)} GB"
+    assert relaxed.limits.hbm == rule.size(job, required) * GB
+    assert rule.explain(small_job(hbm=2e9)) == "nothing is left of 2.0 GB beside 2.0 GB of context"
+
+
+def test_points_that_do_not_fit_in_memory_are_forbidden() -> None:
+    job, plans = small_job(), Plans.of([Plan(dp=8, num_microbatches=6), Plan(dp=4, pp=2, num_microbatches=12)])
+    for fits in ((True, False), (False, True)):
+        program = program_of(job, [], plans)
+        Memory(fits=np.array(fits)).post(job, program, program.literal("memory"))
+        program.enforce()
+        values = program.solve().values
+        assert values is not None
+        assert [bool(values[point]) for point in program.points] == list(fits)
+
+
 def test_points_whose_activations_do_not_fit_on_the_host_are_forbidden() -> None:
     """The second plan keeps activations there, which 1 GB does not take."""
     job = small_job(features=Features(activation_offload=True))
@@ -226,3 +319,5 @@ def test_layers_that_were_asked_for_are_told_with_their_stages(counts: str, stag
 def test_contexts_move_a_limit_from_two_ranks_on() -> None:
     plans = Plans.of([Plan(cp=cp) for cp in (1, 2, 4)])
     assert ContextParallel().required(small_job(), plans).tolist() == [0.0, 2 / 4096, 4 / 4096]
+    unfused = small_job(features=Features(attention="unfused"))
+    assert ContextParallel().required(unfused, plans).tolist() == [0.0, np.inf, np.inf]

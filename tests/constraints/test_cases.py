@@ -39,6 +39,7 @@ from optimizer.constraints.rules.sequence import Sequence
 from optimizer.constraints.rules.sequence_parallel import SequenceParallel
 from optimizer.constraints.rules.shard import Shard
 from optimizer.constraints.rules.tied_pipeline import TiedPipeline
+from optimizer.constraints.rules.together import Together
 from optimizer.constraints.rules.tp_scale_up import TpScaleUp
 from optimizer.constraints.rules.vocabulary import Vocabulary
 from optimizer.constraints.rules.zero_stage import ZeroStage
@@ -61,6 +62,10 @@ WHOLE = small_job(model=MIXTURE, features=Features(whole_experts=True))
 SHARES = small_job(model=MIXTURE, features=Features(context_shares=True))
 FSDP = small_job(features=Features(zero_stages=(0, 2, 3), piped_zero_stages=(0, 1)))
 ASKED = small_job(ranges={"shard": (0, 8)})
+ANY_STAGE = small_job(features=Features(zero_stages=(0, 1, 2, 3), piped_zero_stages=(0, 1, 2, 3)))
+NINE = small_job(model=replace(DENSE, layers=9))
+MODULE = small_job(features=Features(recompute_modules=("layernorm",)))
+PAIR, FEW = replace(JOB, train="lora", loss="dpo"), replace(JOB, train="lora", loss="kto")
 NO_SP = small_job(features=Features(sequence_parallel=False))
 SELECTIVE = small_job(features=Features(recompute=("none", "selective")))
 OFFLOADS = small_job(features=Features(activation_offload=True))
@@ -91,6 +96,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (KvHeads(), small_job(model=LATENT), {"tp": 3}),
     (MlpWidth(), JOB, {"tp": 3}),
     (Vocabulary(), PADDED, {"tp": 2}),  # 50,176: 0.35 %
+    (Vocabulary(), small_job(model=replace(DENSE, vocab=512), vocab_padding=1.0), {"tp": 8}),  # twice as many
     (Sequence(), JOB, {"cp": 8, "tp": 8, "sequence_parallel": True}),
     (Sequence(), ODD_LENGTH, {"tp": 8}),  # nobody splits it
     (ContextParallel(), CP, {"cp": 4}),
@@ -114,6 +120,7 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 2}),
     (Interleaving(), JOB, {"pp": 4, "vpp": 3, "num_microbatches": 8}),
     (Interleaving(), JOB, {"pp": 4, "num_microbatches": 7}),
+    (Interleaving(), small_job(max_vpp=2), {"pp": 4, "vpp": 2, "num_microbatches": 8}),
     (OfferedSchedule(), JOB, {"pp": 2, "vpp": 2, "schedule": "interleaved"}),
     (OfferedSchedule(), JOB, {"pp": 1}),
     (Bubble(), TIGHT, {"pp": 2, "num_microbatches": 4}),  # 1 of 5
@@ -121,12 +128,20 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (SequenceParallel(), JOB, {"tp": 2}),
     (ZeroStage(), FSDP, {"zero_stage": 2}),
     (ZeroStage(), FSDP, {"pp": 2, "zero_stage": 1}),
+    (ZeroStage(), ANY_STAGE, {"pp": 2, "zero_stage": 3}),
     (Shard(), ASKED, {"dp": 8, "shard": 4}),
+    (Shard(), ASKED, {"dp": 3, "shard": 1}),
     (Shard(), replace(FSDP, gpus=16), {"dp": 16, "shard": 8, "zero_stage": 3}),  # a node's
     (Shard(), replace(FSDP, gpus=16), {"dp": 8, "cp": 2, "shard": 8, "zero_stage": 3}),  # contexts count
     (Recompute(), SELECTIVE, {"recompute": "selective"}),
+    (Recompute(), MODULE, {"recompute": "layernorm"}),
     (ActivationOffload(), OFFLOADS, {"activation_offload": 50}),
     (OverlapAllToAll(), OVERLAPS, {"ep": 2, "overlap_exchange": True}),
+    (
+        OverlapAllToAll(),
+        replace(OVERLAPS, model=replace(MIXTURE, mtp_layers=1)),
+        {"ep": 2, "overlap_exchange": True, "dp": 2},
+    ),
     (OverlapPipeline(), OVERLAPS, {"pp": 2, "vpp": 2, "overlap_exchange": True}),
     (OverlapPipeline(), OVERLAPS, {"pp": 2, "schedule": "dualpipe", "overlap_exchange": True}),
     (OverlapRecompute(), OVERLAPS, {"recompute": "full"}),
@@ -138,6 +153,10 @@ HOLDS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "shard": 3}),  # nothing is shared
     (ContextShares(), SHARES, {"zero_stage": 1, "dp": 4, "ep": 4}),
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 3, "shard": 3}),  # all replicas, not a group of them
+    (ContextShares(), SHARES, {"cp": 2, "tp": 2, "zero_stage": 1, "dp": 2, "ep": 4, "etp": 2}),
+    (Together(), PAIR, {"micro_batch": 2}),
+    (Together(), PAIR, {"micro_batch": 4}),
+    (Together(), FEW, {"micro_batch": 3}),
     (TiedPipeline(), JOB, {"pp": 1}),
     (InBackward(), JOB, {"num_microbatches": 1}),
 )
@@ -158,7 +177,10 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (Layers(), JOB, {"pp": 13}),
     (Layers(), JOB, {"pp": 5, "vpp": 2}),
     (Layers(), JOB, {"pp": 4, "vpp": 2}),  # 14 places
+    (Layers(), JOB, {"pp": 7, "vpp": 2}),  # 14 places, two of which no layer fills
+    (Layers(), NINE, {"pp": 2, "vpp": 2}),  # 9 to 11 places
     (Layers(), EVEN, {"pp": 5}),
+    (Layers(), replace(EVEN, model=replace(DENSE, layers=11)), {"pp": 4}),
     (ExpertCount(), MOE, {"ep": 3}),
     (ExpertCount(), JOB, {"ep": 2}),
     (ExpertTp(), MOE, {"tp": 2, "etp": 4}),
@@ -171,6 +193,7 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 3}),
     (Interleaving(), JOB, {"pp": 4, "vpp": 3, "num_microbatches": 6}),
     (Interleaving(), JOB, {"pp": 1, "vpp": 2, "num_microbatches": 6}),
+    (Interleaving(), small_job(max_vpp=2), {"pp": 4, "vpp": 3, "num_microbatches": 8}),
     (OfferedSchedule(), JOB, {"pp": 2, "vpp": 2}),
     (OfferedSchedule(), JOB, {"pp": 2, "schedule": "interleaved"}),
     (OfferedSchedule(), EVEN, {"pp": 1, "schedule": "zero-bubble"}),
@@ -181,11 +204,13 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (ZeroStage(), FSDP, {"zero_stage": 1}),
     (ZeroStage(), FSDP, {"pp": 2, "zero_stage": 3}),
     (ZeroStage(), JOB, {"pp": 2, "zero_stage": 2}),
+    (ZeroStage(), ANY_STAGE, {"pp": 2, "zero_stage": 2}),
     (Shard(), ASKED, {"dp": 8, "shard": 3}),
     (Shard(), ASKED, {"dp": 8, "shard": 4, "zero_stage": 0}),
     (Shard(), FSDP, {"dp": 8, "shard": 4, "zero_stage": 3}),  # half a node, unasked
     (Shard(), FSDP, {"dp": 8, "shard": 8, "zero_stage": 3}),  # all replicas by another name
     (Recompute(), SELECTIVE, {"recompute": "full"}),
+    (Recompute(), MODULE, {"recompute": "mlp"}),
     (ActivationOffload(), OFFLOADS, {"activation_offload": 50, "recompute": "full"}),
     (ActivationOffload(), JOB, {"activation_offload": 1}),
     (OverlapAllToAll(), OVERLAPS, {"overlap_exchange": True}),
@@ -201,7 +226,13 @@ BREAKS: tuple[tuple[Rule, Job, dict[str, Any]], ...] = (
     (DualPipeOverlap(), OVERLAPS, {"schedule": "dualpipe", "overlap_exchange": True}),
     (ContextShares(), SHARES, {"cp": 2, "zero_stage": 0, "dp": 4}),
     (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "ep": 4}),
+    (ContextShares(), SHARES, {"zero_stage": 0, "dp": 4, "ep": 2}),
     (ContextShares(), SHARES, {"cp": 4, "zero_stage": 3, "dp": 4, "shard": 2}),
+    (ContextShares(), SHARES, {"cp": 2, "zero_stage": 3, "dp": 3, "shard": 4}),
+    (ContextShares(), SHARES, {"cp": 2, "tp": 2, "zero_stage": 1, "dp": 2, "ep": 8, "etp": 2}),
+    (Together(), PAIR, {"micro_batch": 1}),
+    (Together(), PAIR, {"micro_batch": 3}),
+    (Together(), FEW, {"micro_batch": 1}),
     (ContextShares(), SHARES, {"zero_stage": 3, "dp": 8, "shard": 2, "ep": 4}),
     (TiedPipeline(), JOB, {"pp": 2}),
     (InBackward(), JOB, {"num_microbatches": 2}),
@@ -216,11 +247,14 @@ RELAXED: tuple[tuple[LimitRule, Job, dict[str, Any], str], ...] = (
     (Vocabulary(), PADDED, {"tp": 16}, "vocabulary padding 1% -> 3%"),
     (ContextParallel(), CP, {"cp": 8}, "tokens per context-parallel rank 1,024 -> 512"),
     (ContextParallel(), replace(CP, seq_len=1024), {"cp": 2}, "tokens per context-parallel rank 1,024 -> 512"),
-    (ContextParallel(), replace(CP, seq_len=4), {"cp": 8}, "tokens per context-parallel rank 1,024 -> 1"),
+    (ContextParallel(), replace(CP, seq_len=4), {"cp": 4}, "tokens per context-parallel rank 1,024 -> 1"),
+    (ContextParallel(), replace(CP, seq_len=4), {"cp": 8}, ""),
     (ContextParallel(), UNFUSED, {"cp": 2}, ""),
     (MicroBatch(), small_job(max_micro_batch=2), {"micro_batch": 3}, "largest micro-batch 2 -> 3"),
     (Bubble(), TIGHT, {"pp": 2, "num_microbatches": 3}, "bubble 20.0% -> 25.0%"),
+    (Bubble(), small_job(bubble=0.1), {"pp": 2, "num_microbatches": 8}, "bubble 10.0% -> 11.2%"),  # 1 of 9
     (Recompute(), SELECTIVE, {"recompute": "full"}, "allow full recompute"),
+    (Recompute(), MODULE, {"recompute": "mlp"}, "allow mlp recompute"),
     (ZeroStage(), FSDP, {"zero_stage": 1}, f"allow ZeRO-1 (--set {OWN}=[0,1,2,3] --set {PIPED}=[0,1], {OTHER})"),
     (ZeroStage(), FSDP, {"zero_stage": 2}, f"allow ZeRO-2 (--set {OWN}=[0,2,3], {OTHER})"),  # none under a pipeline
     (ZeroStage(), JOB, {"zero_stage": 3}, f"allow ZeRO-3 (--set {OWN}=[0,1,3], {OTHER})"),
@@ -256,8 +290,20 @@ def test_what_a_rule_refuses(case: tuple[Rule, Job, dict[str, Any]]) -> None:
 @pytest.mark.parametrize("case", RELAXED, ids=named)
 def test_what_a_rule_would_have_to_be(case: tuple[LimitRule, Job, dict[str, Any], str]) -> None:
     rule, job, plan, relaxation = case
-    (required,) = rule.required(job, Plans.of([Plan(**plan)])).tolist()
-    assert (rule.relax(job, required)[1] if math.isfinite(required) else "") == relaxation
+    plans = Plans.of([Plan(**plan)])
+    (required,) = rule.required(job, plans).tolist()
+    if math.isfinite(required):
+        relaxed, said = rule.relax(job, required)
+        assert said == relaxation
+        assert rule.check(relaxed, plans).all()
+    else:
+        assert relaxation == ""
+
+
+def test_limits_move_in_steps_that_people_type() -> None:
+    """Padding in whole percent, a bubble in tenths of one."""
+    assert Vocabulary().relax(PADDED, 0.0241)[0].limits.vocab_padding == 0.03
+    assert Bubble().relax(TIGHT, 1 / 9)[0].limits.bubble == 0.112
 
 
 def test_every_rule_has_a_case_of_each_sort() -> None:

@@ -59,7 +59,9 @@ def test_a_rule_posts_what_it_checks(rule: Rule) -> None:
 def test_a_table_allows_its_rows_alone() -> None:
     program = Program({"tp": (1, 2, 4), "pp": (1, 3), "dp": (1, 2, 5)})
     listed = [(1, 3, 5), (2, 1, 1), (4, 3, 1), (1, 1, 2)]
-    program.allow(("tp", "pp", "dp"), listed, program.literal("table"))
+    program.allow(("tp", "pp", "dp"), [*listed, (8, 9, 9), (4, 2, 1)], program.literal("table"))  # of no domain
+    program.allow(("pp",), [(3,)], program.literal("one"))
     rows = list(product((1, 2, 4), (1, 3), (1, 2, 5)))
-    found = allowed(program, dict(zip(("tp", "pp", "dp"), np.array(rows).T, strict=True)))["table"]
-    assert [row for row, there in zip(rows, found, strict=True) if there] == sorted(listed)
+    found = allowed(program, dict(zip(("tp", "pp", "dp"), np.array(rows).T, strict=True)))
+    assert [row for row, there in zip(rows, found["table"], strict=True) if there] == sorted(listed)
+    assert [row for row, there in zip(rows, found["one"], strict=True) if there] == [row for row in rows if row[1] == 3]

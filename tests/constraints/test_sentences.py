@@ -101,6 +101,8 @@ OF_SOME: tuple[tuple[Rule, Job, str], ...] = (
         "test shares weights over whole context-parallel groups, which no ZeRO-0 does, and spreads experts over ranks "
         "that share them",
     ),
+    (Batch(), replace(jobs.JOB, global_batch=1), "dp x micro-batch must divide the global batch of one sequence"),
+    (Batch(), replace(jobs.JOB, global_batch=2), "dp x micro-batch must divide the global batch of 2 sequences"),
     (Batch(), replace(jobs.JOB, global_batch=1536), "dp x micro-batch must divide the global batch of 1,536 sequences"),
 )
 RULES = {rule.name: rule for rule in STRUCTURAL}

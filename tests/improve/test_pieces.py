@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from optimizer.catalog import load_model
+from optimizer.frameworks.launch import FlagChange
 from optimizer.improve import edits as edits_module
 from optimizer.improve import switches as switches_module
-from optimizer.improve.edits import _batches, _better, _other_batches, _ranked, _sure, ordered, unset
-from optimizer.improve.neighbours import _spaces, distances
-from optimizer.improve.patch import _otherwise, shown
+from optimizer.improve.edits import (
+    SPARED,
+    _batches,
+    _better,
+    _no_worse,
+    _other_batches,
+    _ranked,
+    _spared,
+    _sure,
+    ordered,
+    unset,
+)
+from optimizer.improve.neighbours import _spaces, distances, neighbours
+from optimizer.improve.patch import _otherwise, lost, shown
 from optimizer.improve.state import Edit, State, differences, edit_to, moved, state_of
 from optimizer.improve.switches import BUCKETS, bucketed, capturable, switches, useless
 from optimizer.job.plan import Plan, Plans
@@ -44,6 +57,11 @@ BASE = Plan(tp=4, pp=4, ep=4, vpp=2, dp=8, etp=4, num_microbatches=8, sequence_p
         ({}, {"ep": 1, "dispatcher": "deepep"}, 1, "ep"),
         ({"ep": 1}, {"ep": 2, "dispatcher": "deepep"}, 1, "ep"),
         ({"ep": 1}, {"ep": 1, "dispatcher": "deepep"}, 0, "dispatcher"),
+        ({"vpp": 1}, {"schedule": "zero-bubble"}, 1, ""),
+        ({"vpp": 1, "schedule": "zero-bubble"}, {"schedule": "1f1b"}, 1, ""),
+        ({"vpp": 1, "schedule": "zero-bubble"}, {"schedule": "dualpipe"}, 1, ""),
+        ({"vpp": 1}, {"schedule": "interleaved", "vpp": 2}, 1, "vpp"),  # which is why it interleaves
+        ({"schedule": "interleaved"}, {"schedule": "zero-bubble", "vpp": 1}, 2, "vpp"),
         ({}, {"dispatcher": "deepep"}, 1, "dispatcher"),
         ({}, {"schedule": "interleaved"}, 0, ""),  # by the virtual stages
         ({}, {"schedule": "zero-bubble"}, 1, ""),
@@ -87,6 +105,8 @@ def test_plans_are_in_the_order_of_their_gain_by_its_chance_and_then_of_memory()
     beyond = replace(NOW, estimate=replace(NOW.estimate, reserved=2 * most))
     # Where what runs does not fit, every plan that does is a gain, by its speed and its chance.
     assert ordered(beyond, np.array([step, 2 * step]), reserved[[2, 1]]).tolist() == [0, 1]
+    assert chance[0] < 1 / 1.2
+    assert ordered(beyond, np.array([step, 1.2 * step]), reserved[[0, 2]]).tolist() == [1, 0]
     leaner = np.array([0.5, 1.0, 1.1]) * NOW.estimate.reserved
     assert _sure(NOW, leaner).tolist() == [True, True, bool(chances(NOW.job, leaner)[2] >= 0.9)]
     assert _sure(NOW, reserved).tolist() == [False, True, True, False, False]
@@ -133,6 +153,8 @@ def test_batches_are_half_twice_and_four_times_where_the_stages_can_take_them() 
     assert counts(512) == [32, 128, 256]
     assert counts(48) == [12, 24]  # of 3 micro-batches four stages of virtual ones cannot be fed
     assert counts(48, vpp=1, schedule="1f1b") == [3, 12, 24]
+    assert counts(512, micro_batch=2) == [16, 64, 128]
+    assert counts(128, micro_batch=8, vpp=1, schedule="1f1b") == [1, 4, 8]
     assert counts(40, vpp=1, schedule="1f1b") == [10, 20]  # 20 sequences do not go to 8 replicas
 
 
@@ -230,9 +252,90 @@ def test_files_that_would_run_otherwise_are_told_apart() -> None:
     assert _otherwise(read, same) == "the files would run cp 2, not 1; make it by hand"
     read = replace(QUESTION, settings={**QUESTION.settings, "gather_overlap": True})
     assert _otherwise(read, same).startswith("the files would run gather_overlap True, not False")
+    for share, said in ((0.0, ""), (0.5, "the files would run offload 0.5, not 0.0; make it by hand")):
+        assert _otherwise(replace(QUESTION, settings={**QUESTION.settings, "offload": share}), same) == said
     plain = edit_to(NOW, replace(NOW, plan=replace(NOW.plan, zero_stage=0)))
     assert _otherwise(replace(read, plan=replace(read.plan, zero_stage=0)), plain) == ""  # no weights are gathered
 
 
 def test_a_path_below_the_folder_stays_and_another_is_its_own_name(tmp_path: Path) -> None:
     assert (shown("a/b.sh"), shown("./b.sh"), shown(str(tmp_path / "b.sh"))) == ("a/b.sh", "b.sh", "b.sh")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "edited", "others"),
+    [
+        ({"a": 1, "b": 2}, {"a": 3, "b": 2}, "a", ""),
+        ({"a": 1, "b": 2}, {"a": 3, "b": 4}, "a", "b"),
+        ({"a": 1, "b": 2}, {"a": 3}, "a", "b"),
+        ({"a": 1}, {"a": 3, "b": None}, "a", ""),  # as good as nothing
+        ({"a": 1}, {"a": 1.0}, "b", "a"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4}, {}, "e", "a, b, c"),  # the first few
+        ({}, {"s.a": 1}, "s.a", ""),
+        ({"s": None}, {"s.a": 1}, "s.a", ""),  # the section comes with its key
+        ({"s.a": 1}, {"s.a": 2}, "s", ""),
+        ({"s.ab": 1}, {"s.ab": 2}, "s.a", "s.ab"),
+    ],
+)
+def test_what_an_edit_changes_besides_is_told(
+    before: dict[str, Any], after: dict[str, Any], edited: str, others: str
+) -> None:
+    launches: Any = [SimpleNamespace(leaves={"train.yaml": leaves}) for leaves in (before, after)]
+    told = lost(*launches, [FlagChange(flag=edited, before="1", after="2")])
+    assert told == (f"it would change {others} too; make it by hand" if others else "")
+
+
+@pytest.mark.parametrize("changes", [{"zero_stage": 0}, {"zero_stage": 1}, {"sequence_parallel": True}, {"shard": 2}])
+def test_what_gains_nothing_is_taken_back(changes: dict[str, Any]) -> None:
+    """Where the step is as fast without it, and fits."""
+    (name,) = changes
+    runs = replace(QUESTION.plan, **{name: 1 - changes[name] if name == "zero_stage" else 0})
+    question = replace(QUESTION, plan=runs)
+    before, after = state_of(question, runs), state_of(question, replace(runs, **changes))
+    back = before.fits and before.estimate.step_time <= after.estimate.step_time * (1 + SPARED)
+    spared = _spared(question, after)
+    assert getattr(spared.plan, name) == getattr(runs if back else after.plan, name)
+    assert spared.estimate.step_time <= after.estimate.step_time * (1 + SPARED)
+
+
+def test_a_step_that_is_as_good_as_fast_is_no_worse() -> None:
+    def other(share: float, memory: float = 0.5) -> State:
+        own = {"step_time": share * NOW.estimate.step_time, "reserved": memory * NOW.job.usable_memory}
+        return replace(NOW, estimate=replace(NOW.estimate, **own))
+
+    for share, memory, taken in (
+        (0.9, 0.5, True),
+        (1 + SPARED / 2, 0.5, True),
+        (1 + 2 * SPARED, 0.5, False),
+        (0.9, 1.1, False),
+    ):
+        found = other(share, memory)
+        assert (_no_worse(NOW, found) is found) is taken
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_neighbours_are_all_plans_that_differ_in_so_many_settings(most: int) -> None:
+    near, counts = neighbours(QUESTION.job, QUESTION.plan, most)
+    bare = replace(QUESTION.plan, layers_per_stage=())
+    assert {*counts.tolist()} == {*range(1, most + 1)}
+    assert distances(bare, near).tolist() == counts.tolist()
+    every = Plans.joined(list(_spaces(QUESTION.job, QUESTION.plan)))
+    far = distances(QUESTION.plan, every)
+    assert len(near) == int(((far > 0) & (far <= most)).sum())
+    stages = [(plan.pp, plan.vpp) == (bare.pp, bare.vpp) for plan in near.plans()]
+    assert any(stages)
+    assert [plan.layers_per_stage == QUESTION.plan.layers_per_stage for plan in near.plans()] == stages
+
+
+@pytest.mark.parametrize(("tp", "always", "kept"), [(1, False, True), (2, False, False), (2, True, True)])
+def test_sequences_stay_split_where_nothing_else_is_possible(
+    tp: int, always: bool, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without tensor parallelism, or by a program that always does so, it is no change of its own."""
+    asked: list[Plan] = []
+    monkeypatch.setattr(edits_module, "_restated", lambda question, state, plan, settings: asked.append(plan) or state)
+    runs = replace(QUESTION.plan, sequence_parallel=False)
+    after = replace(NOW, plan=replace(runs, tp=tp, dp=64 // tp, sequence_parallel=True), settings={}, usual={})
+    framework = replace(QUESTION.framework, sequence_parallel=always)
+    _spared(replace(QUESTION, plan=runs, framework=framework), after)
+    assert (asked == []) is kept

@@ -12,7 +12,7 @@ from optimizer.catalog.offers import quote
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.report import improve_report, improvement_dict, price_rows
+from optimizer.improve.report import TOO_LARGE, improve_report, improvement_dict, lacking, price_rows
 from optimizer.improve.state import Edit, State, WholeRun, current_state, edit_to, state_of
 from optimizer.objectives.step.safe_memory import chance_to_fit
 from optimizer.reports.report import Report, Table
@@ -113,3 +113,33 @@ def test_plain_values_have_the_price_of_every_plan() -> None:
     assert document["edits"][0]["chance_to_gain"] > 0.5 > document["best_two"]["chance_to_gain"]  # full recomputation
     bare = improvement_dict(improvement(), {}, None)
     assert (bare["best_two"], bare["best"]["gain"], "days" in bare["estimate"]) == (None, 0.0, False)
+
+
+def too_large(state: State) -> State:
+    return replace(state, estimate=replace(state.estimate, reserved=1.1 * state.job.usable_memory))
+
+
+@pytest.mark.parametrize(("fits", "edit_fits"), [(True, True), (True, False), (False, True), (False, False)])
+def test_where_nothing_fits_edits_only_need_less(fits: bool, edit_fits: bool) -> None:
+    one = FASTER if edit_fits else replace(FASTER, after=too_large(FASTER.after))
+    found = replace(improvement(one), current=NOW if fits else too_large(NOW))
+    shown = report(found)
+    texts = [
+        str(block) for section in shown.sections if section.heading == "How to write it" for block in section.blocks
+    ]
+    assert any(TOO_LARGE in text for text in texts) is not (fits or edit_fits)
+    assert shown.tone == ("good" if fits else "bad")
+
+
+@pytest.mark.parametrize(
+    ("unpriced", "machine", "said"),
+    [
+        (0, "", ""),
+        (2, "", "; not priced: a, b"),
+        (4, "", "; not priced: a, b, c, d"),
+        (6, "", "; not priced: a, b, c, d and 2 more"),
+        (1, "8 H100", "; machine guessed: 8 H100; not priced: a"),
+    ],
+)
+def test_a_title_names_what_its_price_lacks(unpriced: int, machine: str, said: str) -> None:
+    assert lacking(replace(QUESTION.launch, unpriced=[*"abcdef"[:unpriced]], machine=machine)) == said

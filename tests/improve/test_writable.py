@@ -9,11 +9,13 @@ from optimizer.commands.launch.improve import beyond_of, flags_of
 from optimizer.frameworks.launch import FlagChange, Launch, Source
 from optimizer.improve import writable
 from optimizer.improve.patch import changes_of, patched
-from optimizer.improve.state import current_state
+from optimizer.improve.state import NOTICEABLE, current_state
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.job.variables import VARIABLES
 from tests.frameworks.launches import SAMPLES
 from tests.improve.improvements import FILES, improve_once, improved, read
+from tests.improve.test_report import QUESTION, RISKY, SOURCE, improvement
 from tests.thorough import cases
 
 
@@ -86,3 +88,35 @@ def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> N
     assert "recompute" in told
     assert flags_of(improvement, source).keys() == {id(edit) for edit in improvement.every}
     assert told in source.launch.unwritten
+
+
+def test_an_edit_without_one_of_its_changes_keeps_the_others() -> None:
+    _, question, improvement = improved("slurm")
+    edit = improvement.best
+    assert edit is not None
+    assert len(edit.changes) > 1
+    for change in edit.changes:
+        undone = writable._undone(question, edit, change.name)
+        gone = set(writable.SPLIT) if change.name in writable.SPLIT else {change.name}
+        assert [each.name for each in undone.changes] == [each.name for each in edit.changes if each.name not in gone]
+        for name in {*VARIABLES} & {*vars(question.plan)}:
+            expected = question.plan if name in gone else edit.after.plan
+            assert getattr(undone.after.plan, name) == getattr(expected, name)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "beyond"),
+    [(0.2, 0.1, True), (0.2, 0.2 - 0.9 * NOTICEABLE, False), (0.2, 0.3, False), (0.2, None, True), (None, 0.1, False)],
+)
+def test_what_cannot_be_written_is_told_where_it_is_noticeably_better(
+    first: float | None, second: float | None, beyond: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = [None if gain is None else replace(RISKY, expected=gain) for gain in (first, second)]
+    found = [replace(improvement(), best=edit) for edit in edits]
+    answers = iter(found)
+    monkeypatch.setattr(writable, "improve", lambda question, flex_batch: next(answers))
+    monkeypatch.setattr(writable, "_lacking", lambda source, question, edit: {"--x"} if edit is edits[0] else set())
+    monkeypatch.setattr(writable, "_without", lambda asked, source, edit: asked)
+    told = writable.improve_files(QUESTION, SOURCE)
+    assert (told.beyond is edits[0]) is beyond if first else told.beyond is None
+    assert told.best is edits[1 if first else 0]

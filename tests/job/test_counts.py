@@ -9,12 +9,15 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.fields import FIELDS, PLACEHOLDERS
+from optimizer.job.hardware import Link
 from optimizer.job.job import Job
 from optimizer.job.lengths import LONGEST, Lengths, lengths_of, longest, quantile_text, quantiles_of
-from optimizer.job.model import Experts, LayerKind, SlidingWindow, repeated
+from optimizer.job.loss import LogitBytes, losses
+from optimizer.job.model import Experts, LayerKind, SlidingWindow, Tower, repeated
 from optimizer.job.plan import Plan
 from optimizer.job.recurrence import KINDS, Recurrence
-from optimizer.job.stack import PARAMETERS, Features, Fixed, Stack
+from optimizer.job.stack import PARAMETERS, Features, Fixed, Parameter, Stack
 from optimizer.job.target import Launcher, lifted, narrowed, on_device, unbuilt
 from optimizer.job.variables import UNLIMITED, VARIABLES
 
@@ -267,3 +270,132 @@ def test_parameters_of_a_stack_have_these_bounds_and_defaults() -> None:
         **{"workspace": (0.0, 3000000000.0, 300000000.0), "logit_memory": (2.0, 24.0, 8.0)},
         **{"activation_factor": (0.5, 2.5, 1.0)},
     }
+
+
+def test_a_length_without_a_spread_is_all_of_them() -> None:
+    assert quantiles_of("900") == quantiles_of("900:0") == [(0.0, 900.0), (1.0, 900.0)]
+    assert quantiles_of("1") == [(0.0, 1.0), (1.0, 1.0)]
+
+
+def test_biases_and_norms_of_attention_by_hand() -> None:
+    """32 query heads and 8 of keys and values, of 128 each."""
+    model = replace(load_model("llama3-8b"), attention_bias=False, qk_norm=False)
+    assert model.attention_vectors == 0
+    for changes, vectors in (
+        ({"attention_bias": True}, (32 + 8 + 8) * 128),
+        ({"attention_out_bias": True}, model.hidden),
+        ({"attention_sinks": True}, 32),
+        ({"qk_norm": True}, 2 * 128),
+        ({"qk_norm": True, "qk_norm_full": True}, (32 + 8) * 128),
+    ):
+        assert replace(model, **changes).attention_vectors == vectors
+
+
+def test_the_software_keeps_its_own_states_where_adamw_is_named() -> None:
+    usual = job(stack=load_stack("hf-2026"))
+    assert replace(usual, optimizer="adamw").state_bytes == usual.state_bytes == usual.stack.features.optimizer_bytes
+
+
+def test_any_launcher_may_cut_unevenly_and_recompute_by_stage() -> None:
+    own = load_stack("megatron-core")
+    less = replace(
+        own, features=replace(own.features, uneven_stages=False, recompute_by="all layers", tied_stages=False)
+    )
+    features = lifted(less).features
+    assert (features.uneven_stages, features.recompute_by, features.tied_stages) == (True, "stage", True)
+    assert {"uneven_stages", "recompute_by"} <= set(features.lifted)
+    assert "uneven_stages" not in lifted(own).features.lifted or not own.features.uneven_stages
+
+
+def test_a_field_says_what_it_means_in_a_file_and_in_help() -> None:
+    for each in FIELDS.values():
+        assert each.meaning
+        if each.listed:
+            assert each.meaning == each.listed
+        else:
+            assert each.meaning.lower() == each.help.rstrip(".").lower()
+            assert each.meaning[0] == each.help[0].lower()
+        if each.placeholder:
+            assert each.metavar == each.placeholder
+        elif not each.choices:
+            assert each.metavar == PLACEHOLDERS.get(each.kind)
+
+
+@pytest.mark.parametrize("low", [0.0, 1.0, 0.2])
+def test_a_parameter_moves_between_its_bounds(low: float) -> None:
+    """Linearly, or in its logarithm where they are far apart."""
+    known = Parameter(default=1.0, low=low, high=2.0, unit="1", meaning="made up")
+    assert known.logarithmic is (low == 0.2)
+    for place in (0.0, 0.25, 1.0):
+        value = known.at(place)
+        assert known.place(value) == pytest.approx(place)
+        assert value == pytest.approx(low * (2 / low) ** place if known.logarithmic else low + place * (2 - low))
+
+
+@pytest.mark.parametrize(
+    ("first", "every", "pattern"),
+    [(0, 1, "eeee"), (1, 1, "deee"), (0, 2, "dedede"), (1, 2, "ddede"), (2, 3, "dddde"), (3, 1, "ddd")],
+)
+def test_which_layers_have_experts(first: int, every: int, pattern: str) -> None:
+    experts = Experts(count=8, top_k=2, ffn_hidden=64, first_dense_layers=first, every=every)
+    model = replace(load_model("llama3-8b"), layers=len(pattern), experts=experts)
+    assert "".join("e" if there else "d" for there in model.moe_pattern) == pattern
+    assert (model.moe_layers, model.dense_layers) == (pattern.count("e"), pattern.count("d"))
+
+
+def test_a_tower_attends_to_all_patches_of_an_image() -> None:
+    tower = Tower(layers=2, hidden=8, heads=2, ffn_hidden=16, image_tokens=64, patches=4)
+    model = tower.language_like
+    assert (model.max_seq_len, model.heads, model.kv_heads, model.head_dim) == (256, 2, 2, 4)
+    assert replace(tower, image_tokens=0).language_like.max_seq_len == 1
+    # 4 x 64 of attention, 2 x 128 of the MLP; biases of it 16 + 8, of attention 32, two norms of 16
+    assert tower.params == 2 * (4 * 64 + 2 * 128 + 16 + 8 + 32 + 32)
+    assert replace(tower, gated_mlp=True).params - tower.params == 2 * (128 + 16)
+
+
+def test_heads_are_split_where_a_state_has_groups_of_two() -> None:
+    model = replace(load_model("llama3-8b"), mixers="ar")
+    two = replace(model, recurrence=Recurrence(head_dim=8, kind="mamba2", heads=24, groups=2))
+    assert two.split_heads == 2
+
+
+def test_a_link_that_is_faster_is_so_for_neighbours_too() -> None:
+    link = Link(name="its", bandwidth=50e9, latency=2e-6, half_message=6e5, p2p_bandwidth=25e9)
+    twice = link.scaled(100e9)
+    assert (twice.bandwidth, twice.half_message, twice.p2p_bandwidth) == (100e9, 1.2e6, 50e9)
+    assert (twice.latency, twice.pair_bandwidth, replace(link, p2p_bandwidth=0.0).pair_bandwidth) == (2e-6, 50e9, 50e9)
+
+
+@pytest.mark.parametrize(
+    ("train", "base", "narrow", "wide"),
+    [
+        ("lora", "", True, True),
+        ("qlora", "", True, False),
+        ("qlora", "", False, True),
+        ("lora", "fp8", True, True),
+        ("full", "", True, False),
+    ],
+)
+def test_adapters_are_wide_unless_their_base_has_few_bits(train: str, base: str, narrow: bool, wide: bool) -> None:
+    asked = with_features(job(stack=load_stack("hf-2026")), wide_adapters=True, narrow_qlora=narrow)
+    assert replace(asked, train=train, base=base).wide_adapters is wide
+
+
+@pytest.mark.parametrize(
+    ("by", "fixed", "every"),
+    [
+        ("stage", {}, False),
+        ("stage", {"recompute": "full"}, True),
+        ("stage", {"recompute": "full", "recompute_layers": "1,1"}, False),
+        ("stage", {"recompute": "none"}, False),
+        ("all layers", {}, True),
+    ],
+)
+def test_full_recomputation_spares_no_layer_where_it_was_asked_for(by: str, fixed: Any, every: bool) -> None:
+    assert with_features(job().with_limits(fixed=fixed), recompute_by=by).recomputes_all is every
+
+
+def test_losses_that_need_all_logits_have_their_bytes() -> None:
+    assert isinstance(losses()["dpo"].logits, LogitBytes)
+    assert losses()["sft"].logits is None
+    assert (losses()["dpo"].together, losses()["kto"].least) == (2, 2)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.constraints.pin_text import code
-from optimizer.job.plan import FIELDS, Plan, Plans
+from optimizer.job.plan import FIELDS, Placement, Plan, Plans, balanced
 from optimizer.job.variables import DERIVED, FREE, OPTION, UNLIMITED, VARIABLES, names_of
 
 
@@ -58,3 +59,47 @@ def test_every_variable_shows_in_the_summary_of_a_plan() -> None:
     other |= {"schedule": "zero-bubble", "sequence_parallel": True, "overlap_exchange": True}
     assert {*other, "num_microbatches"} == set(VARIABLES)
     assert len({replace(plan, **{name: value}).summary() for name, value in other.items()} | {plan.summary()}) == 17
+
+
+def test_a_plan_occupies_the_product_of_its_degrees() -> None:
+    plan = Plan(tp=2, cp=3, pp=5, dp=7, ep=7)
+    assert plan.gpus == Plans.of([plan]).gpus[0] == 2 * 3 * 5 * 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"recompute_layers": (1, 0)}, "1 layer recomputed"),
+        ({"recompute_layers": (1, 1)}, "2 layers recomputed"),
+        ({"recompute_first": 1}, "1 recomputed per stage"),
+        ({"recompute_first": 1, "vpp": 2}, "1 recomputed per virtual stage"),
+        ({}, "full recompute"),
+    ],
+)
+def test_how_much_is_recomputed_is_said_once(changes: dict[str, Any], said: str) -> None:
+    plan = Plan(pp=2, recompute="full", **changes)
+    assert plan.summary().endswith(f"ZeRO-1, {said}")
+
+
+def test_plans_with_layers_placed_are_joined_with_others() -> None:
+    some, others = Plans.of([Plan(tp=2), Plan()]), Plans.of([Plan(pp=2, layers_per_stage=(3, 4))])
+    assert others.placements is not None
+    joined = Plans.joined([some, others])
+    assert joined.placements == (Placement(), Placement(), *others.placements)
+    assert [joined.plan(place) for place in range(3)] == [Plan(tp=2), Plan(), Plan(pp=2, layers_per_stage=(3, 4))]
+    assert Plans.joined([some, some]).placements is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "counts"),
+    [(9, 3, (3, 3, 3)), (8, 3, (3, 3, 2)), (7, 3, (2, 3, 2)), (5, 4, (1, 1, 2, 1)), (6, 4, (1, 2, 2, 1)), (1, 1, (1,))],
+)
+def test_layers_that_are_missing_are_those_of_the_last_the_first_and_then_the_others(
+    layers: int, pp: int, counts: tuple[int, ...]
+) -> None:
+    assert balanced(layers, pp) == counts
+
+
+@pytest.mark.parametrize("name", [name for name, variable in VARIABLES.items() if variable.names])
+def test_words_begin_with_what_a_plan_has_unasked(name: str) -> None:
+    assert VARIABLES[name].names[VARIABLES[name].neutral] == getattr(Plan(), name)

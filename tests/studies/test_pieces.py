@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,27 +12,40 @@ import pytest
 
 from optimizer.answer.answer import Answer, Clash
 from optimizer.base.errors import InputError
-from optimizer.catalog import load_cluster, load_link
+from optimizer.catalog import device_names, load_cluster, load_device, load_link
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import LAYERS, Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.reports.charts.chart import Chart
+from optimizer.reports.report import Table
 from optimizer.search.why.comparison import pinned_job
 from optimizer.studies import best_use as best_use_module
-from optimizer.studies import cells, networks
-from optimizer.studies.best_use import BestUse, batches_near, best_use, counts_at_most
+from optimizer.studies import cells, fits, networks, timeline_report
+from optimizer.studies import strategies_report as strategies_module
+from optimizer.studies.best_use import BestUse, Use, batches_near, best_use, counts_at_most
 from optimizer.studies.cells import FITS, FORBIDDEN, FULL, Cell, _add, forbidding
 from optimizer.studies.communication import communication
+from optimizer.studies.communication_report import communication_report
 from optimizer.studies.fits import _plans
 from optimizer.studies.fits_report import _plan_words
 from optimizer.studies.intensity import LayerRoofline, _memory, layer_roofline
-from optimizer.studies.networks import needed_bandwidth, network, network_level, on_network
-from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point, job_at, scaling
-from optimizer.studies.scaling_report import _gpus, _grown
+from optimizer.studies.networks import bottleneck, needed_bandwidth, network, network_level, on_network
+from optimizer.studies.scaling import (
+    ScalingPoint,
+    ScalingStudy,
+    _data_parallel_plans,
+    data_parallel_point,
+    job_at,
+    scaling,
+)
+from optimizer.studies.scaling_report import _gpus, _grown, scaling_chart, scaling_record, throughput_chart
 from optimizer.studies.strategies import CONTEXT, compare, pinned_plan, pure_plan
+from optimizer.studies.strategies_report import networks_chart, strategies_report
 from optimizer.studies.textbook import (
     CLAIMED,
     COUNTS,
+    GOOD,
     KINDS,
     LAB,
     PARAMS,
@@ -39,10 +53,12 @@ from optimizer.studies.textbook import (
     WEIGHT_BYTES,
     LabDesign,
     best_by_rule,
+    rule_of_thumb_mfu,
 )
-from optimizer.studies.timeline_report import MOST_PASSES, check_drawn
+from optimizer.studies.timeline import timeline_of
+from optimizer.studies.timeline_report import MOST_PASSES, check_drawn, pipeline_chart
 from optimizer.studies.traffic import _stage_gpus
-from tests.search.jobs import small_job
+from tests.search.jobs import DENSE, small_job
 
 ROOFS: dict[str, Any] = {"peak": 100.0, "memory_bandwidth": 10.0, "network_bandwidth": 1.0}
 
@@ -181,6 +197,10 @@ def test_data_parallelism_takes_the_least_stage_that_fits() -> None:
         least = data_parallel_point(job.with_limits(hbm=size)).plan
         assert least is not None
         assert (least.zero_stage, least.recompute) == (stage, recompute)
+    for most in (1, 2, 3):
+        tried = _data_parallel_plans(job.with_limits(max_micro_batch=most))
+        assert {plan.micro_batch for plan in tried} == {*range(1, most + 1)}
+        assert all(plan.micro_batch * plan.num_microbatches == 6 for plan in tried)
     odd = data_parallel_point(replace(job, global_batch=49))
     assert (odd.plan, odd.fits) == (None, False)
     assert odd.note == "49 sequences do not divide over 8 replicas"
@@ -293,6 +313,10 @@ def test_batches_and_counts_end_where_they_may() -> None:
     assert batches_near(10, 0.2, 1) == (10, 9, 11, 8)
     assert set(batches_near(10, 0.1, 12)) == {9, 10, 11}
     assert batches_near(1, 0.5, 8) == (1,)
+    assert sorted(batches_near(10, 0.19, 1)) == [9, 10, 11]
+    assert sorted(batches_near(8, 0.125, 1)) == [7, 8, 9]
+    assert sorted(batches_near(8, 0.12, 1)) == [8]
+    assert sorted(batches_near(2, 0.99, 1)) == [1, 2, 3]
     assert counts_at_most(8, 8) == (8,)
     assert counts_at_most(9, 8) == (9, 8)
 
@@ -374,6 +398,10 @@ def test_plans_of_data_parallelism_alone() -> None:
     assert all(plan.dp == 8 and plan.micro_batch * plan.num_microbatches == 6 for plan in _plans(job))
     assert {plan.zero_stage for plan in _plans(job)} == {*job.stack.features.zero_stages}
     assert {plan.zero_stage for plan in _plans(one)} == {min(job.stack.features.zero_stages)}
+    two = replace(job, gpus=2, global_batch=6)
+    assert {plan.zero_stage for plan in _plans(two)} == {*job.stack.features.zero_stages}
+    assert {plan.micro_batch for plan in _plans(two.with_limits(max_micro_batch=2))} == {1}
+    assert {plan.micro_batch for plan in _plans(two.with_limits(max_micro_batch=3))} == {1, 3}
     assert {plan.activation_offload for plan in _plans(job)} == {0}
     features = replace(job.stack.features, hosted_checkpoints=True)
     hosted = _plans(replace(job, stack=replace(job.stack, features=features)))
@@ -394,3 +422,225 @@ def test_the_document_s_numbers() -> None:
     assert CLAIMED == {8: 0.52, 64: 0.38, 512: 0.19}
     assert LabDesign(tp=16).slowdown == LAB.nvlink / LAB.infiniband > 1
     assert LabDesign().states == pytest.approx(PARAMS * STATE_BYTES / 32)
+
+
+def test_gain_is_over_what_was_asked_for() -> None:
+    use = Use(job=small_job(), worth=2.0)
+    assert BestUse(asked=use, best=replace(use, worth=3.0), tried=()).gain == 0.5
+    assert BestUse(asked=replace(use, worth=0.0), best=use, tried=()).gain == float("inf")
+
+
+def test_a_design_is_good_where_it_passes_with_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mfu, failures, good in ((GOOD, (), True), (GOOD - 1e-9, (), False), (0.5, ("memory",), False)):
+        monkeypatch.setattr(LabDesign, "mfu", mfu)
+        monkeypatch.setattr(LabDesign, "failures", failures)
+        assert LabDesign().good is good
+
+
+@pytest.mark.parametrize(
+    ("tp", "slower", "dp", "bubble", "kept"),
+    [
+        (1, 4.0, 1, 0.0, 1.0),
+        (4, 1.0, 1, 0.0, 0.9),
+        (4, 2.0, 1, 0.0, 0.8),
+        (1, 1.0, 4, 0.5, 0.48),
+        (4, 20.0, 1, 0.0, 0.0),
+    ],
+)
+def test_what_rules_of_thumb_leave(tp: int, slower: float, dp: int, bubble: float, kept: float) -> None:
+    """5 % less a doubling of tp, as many times as its network is slower, and 2 % a doubling of dp."""
+    found = rule_of_thumb_mfu(0.5, tp=tp, dp=dp, bubble=bubble, tp_slowdown=slower)
+    assert found == pytest.approx(0.5 * kept)
+
+
+def test_a_message_between_two_stages_has_one_sender() -> None:
+    rows = communication(small_job(16), Plan(tp=2, pp=2, dp=4, num_microbatches=12)).rows
+    for kind, several in (("point_to_point", False), ("all_reduce", True)):
+        row = next(row for row in rows if row.traffic.kind == kind)
+        senders = row.traffic.ranks if several else 1
+        assert row.total_volume == pytest.approx(row.traffic.in_total * senders * row.sent)
+
+
+def test_rows_of_what_is_sent_are_numbered_from_one() -> None:
+    study = communication(small_job(16), Plan(tp=2, dp=8, num_microbatches=6))
+    blocks = [block for part in communication_report(study).sections for block in part.blocks]
+    numbered = [block for block in blocks if isinstance(block, Table) and block.labels[0] == "#"]
+    assert len(numbered) == 3
+    for table in numbered:
+        assert {row[0] for row in table.rows} <= {*range(1, len(study.rows) + 1)}
+        assert table.rows[0][0] == 1
+
+
+def test_every_cell_has_its_best_plan_the_leanest_or_a_rule() -> None:
+    job = small_job(8, hbm=5e9)
+    found = cells.cells(job)
+    assert {cell.kind for cell in found} == {FITS, FULL, FORBIDDEN}
+    for cell in found:
+        assert (cell.plan is None) is (cell.kind == FORBIDDEN) is bool(cell.why)
+        if cell.plan is not None:
+            assert (cell.plan.tp, cell.plan.pp) == (cell.tp, cell.pp)
+        if cell.kind == FITS:
+            assert cell.value > 0
+        if cell.kind == FULL:
+            assert cell.reserved > safe_memory(job)
+    best = min((cell for cell in found if cell.kind == FITS), key=lambda cell: cell.value)
+    assert best.plan is not None
+    faster = replace(best.plan, micro_batch=1, num_microbatches=best.plan.micro_batch * best.plan.num_microbatches)
+    answered = {(cell.tp, cell.pp): cell for cell in cells.cells(job, (faster, best.value / 2))}
+    assert answered[best.tp, best.pp].value == best.value / 2
+    assert answered[best.tp, best.pp].plan == faster
+
+
+def test_no_card_is_the_smallest_where_none_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job(8)
+    monkeypatch.setattr(fits, "_least", lambda job, length: False)
+    assert fits.smallest_card(job) == ""
+    assert fits.longest_context(job) == 0
+    every = [device for device in map(load_device, device_names()) if device.vendor in fits.CARDS]
+    sizes = sorted({device.memory for device in every if job.dtype in device.peak_flops})
+    for size in sizes:
+        monkeypatch.setattr(fits, "_least", lambda job, length, size=size: job.cluster.device.memory >= size)
+        assert load_device(fits.smallest_card(job)).memory == size
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 37, 64])
+def test_the_longest_context_is_found_by_halving(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "_least", lambda job, length: length <= most * fits.STEP)
+    assert fits.longest_context(small_job(8)) == most * fits.STEP
+
+
+def test_the_longest_context_ends_where_nobody_looks_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "_least", lambda job, length: True)
+    assert fits.longest_context(small_job(8)) == fits.MOST_LENGTH // fits.STEP * fits.STEP
+
+
+def test_measured_shares_and_throughput_without_loss_are_drawn() -> None:
+    first, second = point("best", 8, 10.0), point("best", 16, 6.25)
+    study = ScalingStudy(job=small_job(), mode="strong", points=(first, second))
+    drawn = {trace["name"]: trace for trace in scaling_chart(study, {8: 0.25, 16: 0.5}).figure["data"]}
+    assert list(drawn["measured"]["y"]) == [25.0, 50.0]
+    ideal = next(trace for trace in throughput_chart(study).figure["data"] if trace["name"] == "ideal")
+    assert list(ideal["y"]) == [10.0, 20.0]  # 100 tokens in 10 s, and twice as many
+
+
+@pytest.mark.parametrize(
+    ("planned", "priced", "fit"), [(True, True, True), (True, False, False), (False, False, False)]
+)
+def test_a_point_fits_with_a_plan_and_a_price(planned: bool, priced: bool, fit: bool, gpt3_answer: Answer) -> None:
+    answer = replace(
+        gpt3_answer, plan=gpt3_answer.plan if planned else None, estimate=gpt3_answer.estimate if priced else None
+    )
+    study = scaling(small_job(8), (8,), "strong", lambda job: answer)
+    found = next(each for each in study.points if each.note.startswith("no plan") or each.plan == gpt3_answer.plan)
+    assert (found.fits, found.note.startswith("no plan")) == (fit, not fit)
+
+
+@pytest.mark.parametrize(
+    ("vpp", "shades", "hover"), [(1, "dark and pale in turn", False), (2, "the later the virtual stage", True)]
+)
+def test_a_pipeline_is_drawn_from_its_first_second(vpp: int, shades: str, hover: bool) -> None:
+    schedule = "interleaved" if vpp > 1 else "1f1b"
+    plan = Plan(pp=2, vpp=vpp, dp=4, num_microbatches=4, schedule=schedule)
+    chart = pipeline_chart(timeline_of(small_job(8), plan))
+    assert shades in chart.words
+    assert chart.figure["layout"]["xaxis"]["range"][0] == 0
+    texts = [text for trace in chart.figure["data"] for text in trace["hovertext"]]
+    assert all(("virtual stage" in text) is hover for text in texts)
+    colours = {colour for trace in chart.figure["data"] for colour in trace["marker"]["color"]}
+    assert len(colours) == 4  # of two kinds of passes two each
+
+
+def test_passes_carry_their_numbers_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = timeline_of(small_job(8), Plan(pp=2, dp=4, num_microbatches=4))  # 16 passes
+    for most, labelled in ((16, True), (15, False)):
+        monkeypatch.setattr(timeline_report, "MOST_LABELS", most)
+        assert all(bool(trace["text"]) is labelled for trace in pipeline_chart(study).figure["data"])
+
+
+def test_sizes_that_differ_by_orders_of_magnitude_are_drawn_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent, how often and with what energy; times and memory start from nothing."""
+    sizes = iter((1.0, 1000.0, 1000.0))
+    made = strategies_module.per_step
+    monkeypatch.setattr(strategies_module, "per_step", lambda study: dict.fromkeys(made(study), next(sizes)))
+    shown = strategies_report(small_job(8), compare(small_job(8), ("dp", "tp", "pp")))
+    charts = {block.name: block for part in shown.sections for block in part.blocks if isinstance(block, Chart)}
+    wide = {name for name, chart in charts.items() if chart.figure["layout"]["xaxis"].get("type") == "log"}
+    assert wide == {"bytes_per_gpu", "messages", "energy_j"}
+    assert charts.keys() - wide == {"communication_s", "time_s", "memory_bytes"}
+
+
+def test_numbers_of_passes_are_legible() -> None:
+    """Of some hundred passes each has its number, of a thousand none."""
+    for count, labelled in ((32, True), (64, False)):  # forward and backward passes on 8 stages
+        plan = Plan(pp=8, num_microbatches=count)
+        chart = pipeline_chart(timeline_of(replace(small_job(8), global_batch=count), plan))
+        assert all(bool(trace["text"]) is labelled for trace in chart.figure["data"])
+
+
+def test_networks_have_two_bars_each_in_a_chart_that_grows_with_them() -> None:
+    plan = Plan(tp=8, dp=2, num_microbatches=24, sequence_parallel=True)
+    job = small_job(16)
+    verdicts = bottleneck(job, plan, [network(name, job) for name in ("infiniband-ndr", "1 GB/s")])
+    one, two = networks_chart(verdicts[:1]), networks_chart(verdicts)
+    assert [len(trace["x"]) for trace in two.figure["data"]] == [2, 2]
+    heights = [chart.figure["layout"]["height"] for chart in (one, two)]
+    assert 1.2 < heights[1] / heights[0] < 2  # below a title that stays
+    ends = [max(value for trace in chart.figure["data"] for value in trace["x"]) for chart in (one, two)]
+    for chart, end in zip((one, two), ends, strict=True):
+        first, last = chart.figure["layout"]["xaxis"]["range"]
+        assert first == 0
+        assert end < last < 2 * end
+
+
+def test_rows_of_more_than_16_stages_are_lower() -> None:
+    """A chart grows with its stages, and starts anew lower from 17 on."""
+    heights = []
+    for pp in (1, 2, 15, 16, 17, 18):
+        job = replace(small_job(pp), model=replace(DENSE, layers=pp), global_batch=4)
+        chart = pipeline_chart(timeline_of(job, Plan(pp=pp, num_microbatches=4)))
+        heights.append(chart.figure["layout"]["height"])
+    first, second, fifteen, sixteen, seventeen, eighteen = heights
+    assert first < second < seventeen < eighteen < fifteen < sixteen
+    assert sixteen - fifteen == second - first > eighteen - seventeen
+
+
+def test_rows_and_records_of_a_scaling_study_are_empty_without_a_plan(gpt3_answer: Answer) -> None:
+    with_plan = ScalingPoint(
+        series="best",
+        gpus=1024,
+        global_batch=1536,
+        tokens=gpt3_answer.job.tokens,
+        plan=gpt3_answer.plan,
+        estimate=gpt3_answer.estimate,
+        note="tight",
+    )
+    without = replace(with_plan, plan=None, estimate=None, note="no plan: memory")
+    study = ScalingStudy(job=gpt3_answer.job, mode="strong", points=(with_plan, without))
+    drawn = scaling_chart(study)
+    assert [row[0] for row in drawn.rows] == ["1,024", "1,024"]
+    assert drawn.rows[1][2:] == ("", "", "no plan: memory")
+    assert all(drawn.rows[0][2:])
+    assert drawn.rows[0][-1].endswith("; tight")
+    one, none = scaling_record(study, with_plan), scaling_record(study, without)
+    assert (one["speedup"], one["efficiency"], one["note"]) == (1.0, 1.0, "tight")
+    assert "speedup" not in none
+    assert none["note"] == "no plan: memory"
+    assert one.keys() > none.keys()
+
+
+def test_a_scaling_study_tries_no_knobs_and_prices_no_risk_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answered(job: Job, **options: Any) -> Answer:
+        asked.append(options)
+        return Answer(status="infeasible", job=job)
+
+    monkeypatch.setattr("optimizer.search.plan.planner.plan", answered)
+    assert len(scaling(small_job(8), (8, 16), "strong").points) == 4
+    assert asked == [{"top": 1, "trials": 0, "priced_risk": False}] * 2
+
+
+def test_lengths_of_contexts_are_four_times_as_long_each() -> None:
+    assert all(length % fits.STEP == 0 for length in fits.LENGTHS)
+    assert [longer / shorter for shorter, longer in pairwise(fits.LENGTHS)] == [4.0] * (len(fits.LENGTHS) - 1)
+    assert fits.LENGTHS[-1] < fits.MOST_LENGTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -26,15 +27,9 @@ class Batch:
         return np.asarray(plans.global_batch == job.global_batch)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the ways to split the batch within the domains."""
-        counts = set(program.domains["num_microbatches"])
-        rows = [
-            (dp, size, job.global_batch // (dp * size))
-            for dp in program.domains["dp"]
-            for size in program.domains["micro_batch"]
-            if job.global_batch % (dp * size) == 0 and job.global_batch // (dp * size) in counts
-        ]
-        program.allow(self.variables, rows, literal)
+        """A table of the ways to split the batch."""
+        rows = [(*row, job.global_batch // prod(row)) for row in program.combinations(self.variables[:-1])]
+        program.allow(self.variables, [row for row in rows if prod(row) == job.global_batch], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -36,13 +36,13 @@ class ContextParallel:
         return f"{job.seq_len:,} tokens / cp must leave at least {job.limits.min_cp_tokens:,} tokens on a rank"
 
     def required(self, job: Job, plans: Plans) -> FloatArray:
-        """Fewer tokens per rank ask for a larger move; infinite where the stack cannot."""
-        moves = np.where(plans.cp > 1, plans.cp / job.seq_len, 0.0)
-        return np.where((plans.cp > 1) & (not _offered(job)), np.inf, moves)
+        """Fewer tokens per rank ask for a larger move; infinite where the stack cannot, or a rank would have none."""
+        possible = _offered(job) & (plans.cp <= job.seq_len)
+        return np.where(plans.cp == 1, 0.0, np.where(possible, plans.cp / job.seq_len, np.inf))
 
     def relax(self, job: Job, required: float) -> tuple[Job, str]:
         """A smaller least number of tokens."""
-        tokens = max(1, int(1 / required + 1e-6))
+        tokens = int(1 / required + 1e-6)
         return (
             job.with_limits(min_cp_tokens=tokens),
             f"tokens per context-parallel rank {job.limits.min_cp_tokens:,} -> {tokens:,}",

@@ -25,12 +25,12 @@ class ContextShares:
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the software can share so."""
-        return _possible(job, *(getattr(plans, name) for name in self.variables))
+        return _possible(*(getattr(plans, name) for name in self.variables))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of what is possible."""
         rows = np.array(program.combinations(self.variables))
-        program.allow(self.variables, rows[_possible(job, *rows.T)], literal)
+        program.allow(self.variables, rows[_possible(*rows.T)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
@@ -39,11 +39,8 @@ class ContextShares:
 
 
 def _possible(
-    job: Job, tp: IntArray, cp: IntArray, dp: IntArray, ep: IntArray, etp: IntArray, zero: IntArray, shard: IntArray
+    tp: IntArray, cp: IntArray, dp: IntArray, ep: IntArray, etp: IntArray, zero: IntArray, shard: IntArray
 ) -> BoolArray:
-    grouped = (shard > 0) & (shard < dp * cp) & (zero > 0)
-    within = np.maximum(1, shard // cp)
-    whole = ~grouped | ((shard % cp == 0) & (dp % within == 0))
-    sharing = np.where(zero == 0, 1, np.where(grouped, within, dp))
-    spread = sharing * cp * tp % (ep * etp) == 0 if job.model.experts else np.ones_like(whole)
-    return np.asarray(whole & spread & ((cp == 1) | (zero > 0)))
+    sharing = np.where(zero == 0, 1, np.where(shard == 0, dp * cp, shard))
+    whole = (sharing % cp == 0) & (dp * cp % sharing == 0)
+    return np.asarray(whole & (sharing * tp % (ep * etp) == 0))

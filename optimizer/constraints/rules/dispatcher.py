@@ -31,9 +31,8 @@ class OfferedDispatcher:
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of degrees and dispatchers."""
-        rows = list(program.combinations(self.variables))
-        can = _can(job, *np.array(rows, dtype=np.int64).reshape(-1, len(self.variables)).T)
-        program.allow(self.variables, [row for row, holds in zip(rows, can.tolist(), strict=True) if holds], literal)
+        rows = np.array(program.combinations(self.variables))
+        program.allow(self.variables, rows[_can(job, *rows.T)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

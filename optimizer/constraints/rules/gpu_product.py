@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -26,14 +26,9 @@ class GpuProduct:
         return np.asarray(plans.gpus == job.gpus)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
-        """A table of the factorisations within the domains."""
-        degrees, replicas = [program.domains[name] for name in ("tp", "cp", "pp")], set(program.domains["dp"])
-        rows = [
-            (tp, cp, pp, job.gpus // (tp * cp * pp))
-            for tp, cp, pp in product(*degrees)
-            if job.gpus % (tp * cp * pp) == 0 and job.gpus // (tp * cp * pp) in replicas
-        ]
-        program.allow(self.variables, rows, literal)
+        """A table of the factorisations."""
+        rows = [(*row, job.gpus // prod(row)) for row in program.combinations(self.variables[:-1])]
+        program.allow(self.variables, [row for row in rows if prod(row) == job.gpus], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

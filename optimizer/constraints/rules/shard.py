@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from optimizer.constraints.program import Program
 from optimizer.constraints.rule import BoolArray
 from optimizer.job.job import Job
-from optimizer.job.plan import Plans
+from optimizer.job.plan import IntArray, Plans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +27,13 @@ class Shard:
 
     def check(self, job: Job, plans: Plans) -> BoolArray:
         """Whether the groups tile the replicas."""
-        whole = plans.shard == 0
-        replicas, group = plans.dp * plans.cp, plans.shard + whole
-        possible = (replicas % group == 0) & (plans.zero_stage > 0)
-        if not _asked(job):
-            a_node = (group * plans.tp == job.cluster.gpus_per_node) & (group > 1) & (group < replicas)
-            possible = possible & a_node & (plans.zero_stage == 3)
-        return np.asarray(whole | possible)
+        return _possible(job, *(getattr(plans, name) for name in self.variables))
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of the replicas and groups."""
-        if program.domains["shard"] != (0,):
-            program.where(self.variables, partial(_allowed, job), literal)
+        if any(program.domains["shard"]):
+            rows = np.array(program.combinations(self.variables))
+            program.allow(self.variables, rows[_possible(job, *rows.T)], literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""
@@ -54,9 +48,9 @@ def _asked(job: Job) -> bool:
     return any("shard" in pins for pins in (limits.fixed, limits.ranges, limits.choices))
 
 
-def _allowed(job: Job, tp: int, cp: int, dp: int, zero_stage: int, shard: int) -> bool:
-    if shard == 0:
-        return True
-    if zero_stage == 0 or dp * cp % shard:
-        return False
-    return _asked(job) or (zero_stage == 3 and shard * tp == job.cluster.gpus_per_node and 1 < shard < dp * cp)
+def _possible(job: Job, tp: IntArray, cp: IntArray, dp: IntArray, zero: IntArray, shard: IntArray) -> BoolArray:
+    groups = (dp * cp % np.maximum(shard, 1) == 0) & (zero > 0)
+    if not _asked(job):
+        a_node = (shard * tp == job.cluster.gpus_per_node) & (shard > 1) & (shard < dp * cp)
+        groups = groups & a_node & (zero == 3)
+    return np.asarray((shard == 0) | groups)

@@ -31,12 +31,12 @@ class ZeroStage:
         alone, piped = (
             np.isin(plans.zero_stage, job.stack.zero_stages(with_pipeline)) for with_pipeline in (False, True)
         )
-        return np.where(plans.pp > 1, piped & (plans.zero_stage != 2), alone)
+        return np.where(plans.pp > 1, piped, alone)
 
     def post(self, job: Job, program: Program, literal: int) -> None:
         """A table of pipelines and stages."""
         alone, piped = (set(job.stack.zero_stages(with_pipeline)) for with_pipeline in (False, True))
-        program.where(self.variables, lambda pp, zero: zero in (alone if pp == 1 else piped - {2}), literal)
+        program.where(self.variables, lambda pp, zero: zero in (piped if pp > 1 else alone), literal)
 
     def explain(self, job: Job) -> str:
         """The rule with the job's numbers."""

@@ -205,6 +205,9 @@ class _Walker(Words):
                     self.assign(child)
         elif kind == "command":
             self.command(node, depth)
+        elif kind == "unset_command":
+            for child in node.named_children:
+                self.seen.variables.pop(self.text(child), None)
         elif kind == "redirected_statement":
             self.redirected(node, depth)
         elif kind == "if_statement":
@@ -270,7 +273,7 @@ class _Walker(Words):
             return
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
-        elif called == "read" or called == "unset":
+        elif called == "read":
             for word in words[1:]:
                 self.seen.variables.pop(text_of(word), None)
             text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)

@@ -86,8 +86,7 @@ def lay_out(
 
     below: layouts of a higher value are of no interest and not looked for [unit of objective]. own: settings of the
     job's plans as far as they are known, lattice: bounds of the plans, layouts: of problems that are solved.
-    with_knob_bound: else the bound is left
-    at 0. size: plans of the lattice, where the batches are what is left of it.
+    with_knob_bound: else there is none. size: plans of the lattice, where the batches are what is left of it.
 
     Every plan is laid out at its own settings of the knobs; how much of the optimizer state is on the host is found
     with the layout. Plans come in the order of their bounds at any knobs, and none is laid out whose bound is no lower
@@ -111,7 +110,7 @@ def lay_out(
         search.best = even
     value = search.best.value if search.best else np.inf
     bound = float(min([value, *search.undecided]))
-    knob_bound = lattice.knob_bound(hosted, value) if with_knob_bound else 0.0
+    knob_bound = lattice.knob_bound(hosted, value) if with_knob_bound else -np.inf
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),

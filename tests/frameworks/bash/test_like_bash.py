@@ -77,7 +77,7 @@ def test_arithmetic_is_that_of_bash() -> None:
         *random_ones,
         *(f"{one} {sign} {number}" for one, sign, number in product(("N", "M", "(-7)"), signs, (1, 2, 3))),
         *("N > 3 ? M : 1", "N > 4 ? M : 1", "N == 4 ? 1 : N == 5 ? 2 : 3", "N == 5 ? 1 : N == 4 ? 2 : 3", "-N"),
-        *("N * (M + 1) / 3", "-7 / -2", "7 / -2", "7 % -2", "-7 % 2"),
+        *("N * (M + 1) / 3", "-7 / -2", "7 / -2", "7 % -2", "-7 % 2", "N ** 0", "N << 0", "0 ** 2", "1 << 62"),
     ]
     told = theirs([f"( echo run $(( {each} )) ) 2>/dev/null || echo error" for each in every])
     triples = list(zip(every, ours([f"run $(( {each} ))" for each in every]), told, strict=True))
@@ -108,3 +108,34 @@ def test_a_quoted_word_lies_between_its_quotes() -> None:
     for text, inner, sites in (('"--lr"', "--lr", ((11, 15),)), ("'a'", "a", ((11, 12),)), ("ab", "ab", ((10, 12),))):
         ((piece,),) = flat([(Piece(text, ((10, 10 + len(text)),)),)])
         assert (piece.text, piece.sites) == (inner, sites)
+
+
+def test_words_end_where_they_end_in_bash() -> None:
+    """How many arguments a function gets, and which the first and the last are."""
+    head = "X='a b'\nL=(one 'two three' four)\nR=X\nE=\ngo() { run $# \"${1//x/x}\" \"${@: -1}\"; }\n"
+    ours_of = "go() { COUNT=$#; FIRST=$1; }\n"
+    words = [
+        *("$X", '"$X"', "a$X", 'a"$X"', "'$X'", '"$X"c', "${X}", '"${X}"', "${E:-p q}", '"${E:-p q}"'),
+        *('"${L[@]}"', "${L[@]}", '"${L[1]}"', "${L[1]}", "${L[-1]}", "${!R}", '"${!R}"', "$(echo $X)"),
+        *('"$(echo $X)"', "$((2 + 1))", '"p q" r', "p\\ q r", "$E p", '"$E" p'),
+    ]
+    for word in words:
+        found = read_bash(f"{head.partition('go()')[0]}{ours_of}go {word}".encode(), {}).variables
+        count, first = (text_of(found[name][0]) for name in ("COUNT", "FIRST"))
+        script = f'{head.partition("go()")[0]}go() {{ echo "$#:$1"; }}\ngo {word}'
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        assert f"{count}:{first}" == done.stdout.rstrip("\n"), word
+
+
+def test_what_is_unset_or_read_is_open() -> None:
+    """Nobody knows what will be typed; what is unset has its default again."""
+    for line, said in (("unset A", "9"), ("read A", "9"), ("unset B", "7b"), (":", "7b")):
+        assert ours([f"{line}\nrun ${{A:-9}}"]) == [f"run {said}"]
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [("a\nb\nc\n", 0), ("a\nb\n      fi )\n", 3), ("A=(1\n", 1)],
+)
+def test_the_first_line_that_is_no_bash_is_told(script: str, line: int) -> None:
+    assert read_bash(script.encode(), {}).broken == line

@@ -149,3 +149,21 @@ def test_a_patch_changes_keys_of_the_actor_alone(tmp_path: Path) -> None:
     added = [line for line in patch.output.splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert (patch.exit_code, bool(added)) == (0, True)
     assert "actor_rollout_ref.model.enable_gradient_checkpointing=false" in patch.output
+
+
+@pytest.mark.parametrize(
+    ("more", "assumed"),
+    [
+        ("", False),
+        ("actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192", False),
+        ("nothing", True),
+    ],
+)
+def test_micro_batches_of_one_are_assumed_where_nothing_tells_them(more: str, assumed: bool) -> None:
+    text = fsdp(more)
+    if more:
+        text = text.replace("    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \\\n", "").replace(
+            "nothing", ""
+        )
+    launch = read_launch([File("run.sh", text.encode(), section="actor")]).launch
+    assert ("micro-batches of 1" in launch.assumed) is assumed

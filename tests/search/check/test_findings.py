@@ -11,7 +11,9 @@ import pytest
 
 from optimizer.answer.answer import Certificate
 from optimizer.job.plan import Knobs, Plan
+from optimizer.job.stack import Features
 from optimizer.search.check import verification
+from optimizer.search.check.plan_rules import placement_findings
 from optimizer.search.check.verification import (
     TOLERANCE,
     _best_even,
@@ -24,9 +26,11 @@ from optimizer.search.check.verification import (
     shown,
 )
 from optimizer.search.plan.certificate import described
-from tests.search.jobs import small_job
+from tests.search.jobs import MIXTURE, small_job
 
 JOB = small_job()
+BY_STAGE = Features(recompute_by="stage")
+BY_VIRTUAL = Features(recompute_by="virtual stage")
 
 
 def swept(best: int = 1, *values: float) -> Any:
@@ -143,3 +147,43 @@ def test_values_are_compared_by_kind_and_shown_in_their_unit() -> None:
     assert shown("Größe") == '"Größe"'
     assert shown("x" * 59) == '"' + "x" * 56 + "..."
     assert described(JOB, Certificate(proven=True, lower_bound=1.0, space=0)).left_out == ()
+
+
+def test_a_format_without_an_estimate_breaks_nothing() -> None:
+    for other in (searched(plan=None, estimate=None), searched(estimate=None)):
+        assert all(finding.holds for finding in _of_format(searched(), other, "formats[0]"))
+
+
+@pytest.mark.parametrize(
+    ("features", "mtp", "plan", "holds"),
+    [
+        (Features(), 0, Plan(pp=2, layers_per_stage=(5, 7)), True),
+        (Features(), 0, Plan(pp=2, layers_per_stage=(5, 6)), False),
+        (Features(), 0, Plan(pp=2, layers_per_stage=(13, -1)), False),
+        (Features(), 0, Plan(pp=2, layers_per_stage=(12, 0)), True),
+        (Features(), 0, Plan(pp=2, layers_per_stage=(4, 4, 4)), False),
+        (Features(), 0, Plan(pp=2, vpp=2, layers_per_stage=(3, 4, 3, 2)), True),
+        (Features(uneven_stages=False), 0, Plan(pp=2, layers_per_stage=(5, 7)), False),
+        (Features(uneven_stages=False), 0, Plan(pp=2, layers_per_stage=(6, 6)), True),
+        (Features(), 1, Plan(pp=4, layers_per_stage=(4, 4, 4, 0), mtp_ahead=1), True),
+        (Features(), 1, Plan(pp=4, layers_per_stage=(6, 6, 0, 0), mtp_ahead=2), True),
+        (Features(), 1, Plan(pp=4, layers_per_stage=(4, 4, 2, 2), mtp_ahead=1), False),
+        (Features(), 1, Plan(pp=4, layers_per_stage=(4, 4, 4, 0), mtp_ahead=2), False),
+        (Features(), 1, Plan(pp=4, layers_per_stage=(12, 0, 0, 0), mtp_ahead=3), False),
+        (Features(), 0, Plan(pp=4, layers_per_stage=(4, 4, 4, 0), mtp_ahead=1), False),
+        (BY_STAGE, 0, Plan(pp=2, layers_per_stage=(5, 7), recompute="full", recompute_layers=(5, 0)), True),
+        (BY_STAGE, 0, Plan(pp=2, layers_per_stage=(5, 7), recompute="full", recompute_layers=(6, 0)), False),
+        (BY_STAGE, 0, Plan(pp=2, layers_per_stage=(5, 7), recompute="full", recompute_layers=(-1, 0)), False),
+        (BY_STAGE, 0, Plan(pp=2, recompute="full", recompute_layers=(1, 1, 1)), False),
+        (BY_STAGE, 0, Plan(pp=2, recompute="none", recompute_layers=(1, 1)), False),
+        (BY_STAGE, 0, Plan(pp=2, recompute="full", recompute_layers=(1, 1), recompute_first=1), False),
+        (BY_STAGE, 0, Plan(pp=2, recompute="full", recompute_first=1), True),
+        (BY_VIRTUAL, 0, Plan(pp=2, recompute="full", recompute_first=1), True),
+        (BY_VIRTUAL, 0, Plan(pp=2, recompute="none", recompute_first=1), False),
+        (BY_VIRTUAL, 0, Plan(pp=2, recompute="full", recompute_layers=(1, 1)), False),
+        (Features(recompute_by="all layers"), 0, Plan(pp=2, recompute="full", recompute_first=1), False),
+    ],
+)
+def test_layers_that_a_plan_places_are_the_models(features: Features, mtp: int, plan: Plan, holds: bool) -> None:
+    job = small_job(model=replace(MIXTURE, mtp_layers=mtp), features=features)
+    assert all(finding.holds for finding in placement_findings(job, plan)) is holds

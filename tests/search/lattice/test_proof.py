@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 
 from optimizer.base.errors import OptimizerError
 from optimizer.constraints.posted import allowed
-from optimizer.constraints.program import Program
+from optimizer.constraints.program import Program, Solution
 from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
@@ -159,3 +159,18 @@ def test_the_core_of_rules_that_clash_names_some_of_them_only() -> None:
     clashing = [rule for rule in rules if rule.name in names]
     assert not np.logical_and.reduce([rule.check(job, points) for rule in clashing]).any()
     assert core(JOBS["dense"], structural(JOBS["dense"]), whole(JOBS["dense"])) == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "bound", "proven", "least"),
+    [("INFEASIBLE", 0.0, True, np.inf), ("UNKNOWN", 5e7, False, 1.0), ("UNKNOWN", -1.0, False, 0.0)],
+)
+def test_a_solver_that_is_cut_short_leaves_its_bound(
+    status: str, bound: float, proven: bool, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the unit of the values, of which the least is 1e8 of the solver's steps."""
+    monkeypatch.setattr(Program, "solve", lambda *_, **__: Solution(status=status, values=None, bound=bound))
+    plans = whole(JOBS["pinned"])
+    found = prove(JOBS["pinned"], structural(JOBS["pinned"]), plans, np.linspace(2.0, 3.0, len(plans)))
+    assert (found.proven, found.point, found.ties) == (proven, -1, ())
+    assert found.bound == pytest.approx(least)

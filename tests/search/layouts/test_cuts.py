@@ -84,16 +84,21 @@ def test_no_layout_beats_the_bound_of_its_cuts(name: str, room: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recompute", "usable"), [("none", 6e9), ("full", 6e9), ("full", 4.5e9), ("full", 4e9), ("full", 3.6e9)]
+    ("recompute", "usable", "microbatches"),
+    [
+        *(("none", 6e9, 48), ("full", 6e9, 48), ("full", 4.5e9, 48), ("full", 4e9, 48), ("full", 3.6e9, 48)),
+        *(("none", 6e9, 8), ("full", 3.6e9, 8)),
+    ],
 )
-def test_the_bound_of_cuts_is_close_whatever_is_recomputed(recompute: str, usable: float) -> None:
+def test_the_bound_of_cuts_is_close_whatever_is_recomputed(recompute: str, usable: float, microbatches: int) -> None:
     """No layer of twelve; one of each stage, two, all but one of the fullest, or all of them."""
     job = small_job(4, model=MIXTURE, features=Features(recompute_by=BY_VIRTUAL_STAGE), bubble=1.0)
-    some = Plan(pp=4, num_microbatches=48, recompute=recompute)
+    some = Plan(pp=4, num_microbatches=microbatches, recompute=recompute)
     floors = plan_floors(layer_costs_of(job, Plans.of([some])), Knobs())
     problem = replace(layout_problem(job, some), usable=usable)
     value = floors.floor.value_of(best_assignment(problem).objective, 0)
-    assert 0.96 * value <= cut_bound(problem, floors.floor_at(0, 0.0), inf) <= value
+    close = 0.96 if microbatches > 8 else 0.87  # where much of a step is its ends, which are bounded less closely
+    assert close * value <= cut_bound(problem, floors.floor_at(0, 0.0), inf) <= value
 
 
 def _mean_need(problem: LayoutProblem) -> float:

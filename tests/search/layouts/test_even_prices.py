@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
-from optimizer.job.plan import Knobs, Plans
+from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price
-from optimizer.search.layouts.problem import layout_problem
+from optimizer.search.layouts.costs import pass_times
+from optimizer.search.layouts.problem import layer_costs, layout_problem, memory_problem
 from optimizer.search.layouts.solve.layout import even_layout
 from tests.search.layouts.test_close_bounds import JOBS, plans_of
 from tests.thorough import cases
@@ -36,3 +39,28 @@ def test_an_even_layout_is_priced_as_its_plan(name: str) -> None:
         assert layout.objective == pytest.approx(seconds, rel=1e-9), plan
         assert max(layout.memory) == pytest.approx(float(costs.reserved[0]), rel=1e-9), plan
         assert len(layout.stage_seconds) == plan.pp
+
+
+def test_where_only_memory_is_asked_nothing_takes_time(gpt3_job: Job) -> None:
+    plan = Plan(tp=8, pp=8, dp=16, num_microbatches=96, sequence_parallel=True)
+    problem = memory_problem(gpt3_job, plan, layer_costs(gpt3_job, plan).memory)
+    assert (problem.whole, problem.seconds, problem.hides, problem.hosted_price) == (0.0, 0.0, 0.0, 0.0)
+    layout = even_layout(problem)
+    assert (layout.objective, layout.pipeline, layout.slowest) == (0.0, 0.0, 0.0)
+    assert layout.memory == even_layout(layout_problem(gpt3_job, plan)).memory
+
+
+@pytest.mark.parametrize("vpp", [1, 6])
+def test_passes_are_spread_over_virtual_stages(gpt3_job: Job, vpp: int) -> None:
+    """Half of what is beside the layers goes with each direction; all together is the time of the stages."""
+    plan = Plan(tp=8, pp=8, vpp=vpp, dp=16, num_microbatches=96, recompute="full")
+    plan = replace(plan, schedule="interleaved" if vpp > 1 else "1f1b")
+    costs, layout = layer_costs(gpt3_job, plan), even_layout(layout_problem(gpt3_job, plan))
+    whole, split = (pass_times(costs, layout.kinds, layout.recomputed, pp=8, split=each) for each in (False, True))
+    assert all(len(stage) == vpp for stage in (*whole.forward, *whole.backward, *whole.recompute))
+    seconds = [
+        sum(map(sum, (whole.forward[stage], whole.backward[stage], whole.recompute[stage]))) for stage in range(8)
+    ]
+    assert seconds == pytest.approx(list(layout.stage_seconds))
+    assert np.array(split.backward) + np.array(split.weight) == pytest.approx(np.array(whole.backward))
+    assert min(map(min, whole.recompute)) > 0

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from optimizer.base.errors import Infeasible
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan, Plans
@@ -27,10 +28,12 @@ from optimizer.search.layouts.solve.shapes import (
     StageShapes,
     every,
     few_cuts,
+    graded,
     least_slowest,
     nearly_even,
     shapes_of,
 )
+from tests.search.layouts.problems import Layer, costs
 from tests.search.layouts.test_layout import random_problem
 from tests.thorough import cases
 
@@ -170,3 +173,94 @@ def test_as_many_layouts_as_are_few_are_listed(few: int, listed: bool, monkeypat
     found = every.__wrapped__(((1, 2), (0, 2), (0, 1)), 3)
     assert (found is not None) is listed
     assert found is None or len(found) == 4
+
+
+@pytest.mark.parametrize("pp", [1, 2, 3, 4])
+@pytest.mark.parametrize("mtp", [0, 2])
+def test_every_cut_is_listed_once(pp: int, mtp: int) -> None:
+    """No stage is empty: the first has the embedding, the last the head, and one of the last two the MTP layers, which
+    follow all others.
+    """
+    kinds = {"embedding": {}, "dense": {"forward": 1.0}, "moe": {"forward": 1.0}, "mtp": {}, "head": {}}
+    predicting = (("mtp", mtp),) * bool(mtp)
+    problem = LayoutProblem(
+        **costs(kinds),
+        sequence=(("embedding", 1), ("dense", 2), ("moe", 3), *predicting, ("head", 1)),
+        pp=pp,
+        microbatches=1,
+        in_flight=(1.0,) * pp,
+        usable=1.0,
+    )
+    right = [
+        (counts, ahead)
+        for counts in product(range(6), repeat=pp)
+        for ahead in ((0, 1) if mtp and pp > 2 else (0,))
+        if sum(counts) == 5 and not (ahead and counts[-1])
+        if all(count or (mtp and stage == pp - 1 - ahead) for stage, count in enumerate(counts[1:-1], start=1))
+    ]
+    cuts = few_cuts(problem, inf)
+    assert cuts is not None
+    assert sorted(zip(map(tuple, cuts.counts.tolist()), cuts.ahead.tolist(), strict=True)) == sorted(right)
+    for row, (counts, ahead) in enumerate(zip(cuts.counts.tolist(), cuts.ahead.tolist(), strict=True)):
+        runs = runs_of(problem, counts, ahead)
+        held = {kind: [dict(stage).get(kind, 0) for stage in runs] for kind in cuts.by_kind}
+        assert {kind: number[row].tolist() for kind, number in cuts.by_kind.items()} == held
+
+
+@pytest.mark.parametrize(("pp", "vpp", "total"), [(2, 2, 6), (3, 2, 9), (4, 3, 20)])
+def test_graded_shapes_have_more_on_every_later_stage(pp: int, vpp: int, total: int) -> None:
+    """All stages but the last hold so many more than the one before, whatever is left the last ones of them."""
+    limits, others = ((0, 4),) * (pp * vpp), pp - 1
+    stages = {tuple(counts.reshape(vpp, pp).sum(axis=0).tolist()) for counts in graded(limits, total, pp)}
+    right = set()
+    for last, more, first in product(range(4 * vpp + 1), range(vpp + 1 if pp > 2 else 1), range(total + 1)):
+        each = [first + more * stage for stage in range(others)]
+        if 0 <= (left := total - last - sum(each)) < others:
+            right.add((*(count + (stage >= others - left) for stage, count in enumerate(each)), last))
+    assert stages == right
+    for counts in graded(limits, total, pp):
+        held = counts.reshape(vpp, pp)
+        assert (held.max(axis=0)[:-1] - held.min(axis=0)[:-1] <= 1).all()
+        assert held[:, -1].max() - held[:, -1].min() <= 1 or (held[-1, -1] == 0 and np.ptp(held[:-1, -1]) <= 1)
+
+
+def test_of_shapes_that_are_as_fast_the_one_is_taken_whose_stages_change_least() -> None:
+    kinds: dict[str, Layer] = {"embedding": {"forward": 1.0}, "dense": {}, "head": {}}
+    problem = LayoutProblem(
+        **costs(kinds),
+        sequence=(("embedding", 1), ("dense", 8), ("head", 1)),
+        pp=2,
+        vpp=3,
+        microbatches=4,
+        in_flight=(1.0, 1.0),
+        usable=1.0,
+    )
+    found = fastest(problem, shapes_of(problem))
+    assert found is not None
+    assert int((np.diff(found.counts) != 0).sum()) == 1  # eight layers on six virtual stages cannot all be as many
+
+
+def test_why_no_layout_fits_is_said_with_what_a_stage_needs_in_the_mean() -> None:
+    """Four layers of 2 GB and 1 GB in flight, recomputed half of it, on two stages with 1 GB of their own."""
+    layer = {"static": 2e9, "in_flight": 1e9, "recomputed": 0.5e9, "chosen": 1.0}
+    problem = LayoutProblem(
+        **costs({"embedding": {}, "dense": layer, "head": {}}, fixed=1e9),
+        sequence=(("embedding", 1), ("dense", 4), ("head", 1)),
+        pp=2,
+        microbatches=4,
+        in_flight=(3.0, 1.0),
+        usable=4e9,
+    )
+    with pytest.raises(Infeasible, match=r"2 stages of 4\.0 GB, .* at least 7\.0 GB \(5\.0 GB of states\)"):
+        best_assignment(problem)
+
+
+@pytest.mark.parametrize(("chosen", "alike", "listed"), [(0.0, False, ()), (1.0, False, (0, 0)), (1.0, True, ())])
+def test_a_plan_lists_recomputed_layers_where_stages_choose_them(
+    chosen: float, alike: bool, listed: tuple[int, ...]
+) -> None:
+    problem = replace(random_problem(np.random.default_rng(3)), pp=2, in_flight=(2.0, 1.0), alike=alike, usable=1e3)
+    layers = {kind: replace(layer, chosen=chosen * (kind == "dense")) for kind, layer in problem.memory.layers.items()}
+    problem = replace(problem, memory=replace(problem.memory, layers=layers))
+    placed = best_assignment(problem).of(Plan(pp=2, dp=4))
+    assert placed.recompute_layers == listed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -76,3 +77,16 @@ def test_no_solver_looks_for_a_layout_that_a_list_alone_makes_worse(
     lay_out(job, Space(job, structural(job)))
     assert solved
     assert all(least < limit * (1 + candidates.SAME) for least, limit in solved)
+
+
+@pytest.mark.parametrize(
+    ("cut_short", "left", "over"), [(0, None, False), (4, None, True), (3, 0.0, True), (3, 9.0, False)]
+)
+def test_a_search_ends_with_its_time_or_where_layouts_are_too_hard(
+    cut_short: int, left: float | None, over: bool
+) -> None:
+    assert candidates.CUT_SHORT == 4
+    rest: Any = dict.fromkeys(("tuning", "layouts", "own"))
+    search = candidates._Search(job=small_job(), deadline=cast(Any, SimpleNamespace(left=left)), **rest)
+    search.cut_short = cut_short
+    assert search.expired() is over

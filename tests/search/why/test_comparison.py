@@ -10,9 +10,11 @@ import pytest
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
+from optimizer.job.stack import Features
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
-from optimizer.search.why.comparison import broken_alone, differences, pinned_job, why_not
+from optimizer.search.why.comparison import broken_alone, broken_rules, differences, pinned_job, why_not
+from tests.search.jobs import small_job
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,14 @@ def test_every_rule_that_the_pins_break_alone_is_named(gpt3_job: Job) -> None:
     assert "96 attention heads" in broken["heads"]
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "pp": 8})) == {}
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "cp": 1, "pp": 8, "dp": 17})).keys() >= {"gpu-product"}
+    assert broken_alone(pinned_job(small_job(8), {"tp": 3, "cp": 1, "pp": 1})).keys() >= {"gpu-product"}
+
+
+def test_a_pin_of_what_the_software_cannot_have_is_named_itself() -> None:
+    job = small_job(4, features=Features(recompute_by="virtual stage"))
+    pins = {"recompute_layers": "1,2"}
+    (clash,) = broken_rules(pinned_job(job, pins), pins)
+    assert clash.rule == "fix recompute_layers=1,2"
 
 
 def test_too_little_memory_gives_the_leanest_plan_and_its_bytes(gpt3_job: Job, answer: Answer) -> None:

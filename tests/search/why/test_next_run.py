@@ -87,3 +87,20 @@ def test_of_two_plans_that_err_apart_one_decides(job: Job) -> None:
 
     assert beside(1.0) > beside(1.05) > beside(1.5) >= -1e-9
     assert beside(1.5) < 0.001 < beside(1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas"),
+    [({}, [16, 8, 4, 2]), ({"shard": 16}, [16]), ({"shard": 8}, [16, 8]), ({"dp": 24, "tp": 1}, [12, 6, 3])],
+)
+def test_runs_on_fewer_gpus_have_half_the_replicas_each(
+    job: Job, changes: dict[str, int], replicas: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Down to what is odd, to a sharding group, or to what does not fit."""
+    monkeypatch.setattr(module, "chance_to_fit", lambda job, _: float(job.gpus >= 3))
+    plan = replace(PLAN, **changes)
+    runs = list(
+        module._smaller(replace(job, gpus=plan.gpus, global_batch=plan.dp * plan.num_microbatches), plan, Knobs())
+    )
+    assert [(each.gpus, its_plan.dp) for each, its_plan, _ in runs] == [(plan.tp * dp, dp) for dp in replicas]
+    assert all(each.global_batch == its_plan.dp * its_plan.num_microbatches for each, its_plan, _ in runs)

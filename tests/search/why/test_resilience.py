@@ -8,6 +8,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
+from optimizer.job.plan import Plan
 from optimizer.search.plan.best import Best, best_plan
 from optimizer.search.why import resilience
 from optimizer.search.why.resilience import batches, losses
@@ -100,3 +101,13 @@ def test_batches_stay_within_ten_percent() -> None:
     """48 sequences over 7 replicas: 49; over 40 replicas the nearest, 40, is 17 % away."""
     assert batches(48, 7, 1) == (49,)
     assert batches(48, 40, 1) == ()
+
+
+def test_every_smaller_number_of_replicas_and_of_nodes_is_tried() -> None:
+    """48 sequences are divided by 5 replicas in 50 or 45; 17 GPUs hold two nodes of 8, of replicas of 3 five."""
+    job = small_job(24, fixed={"dp": 8, "recompute": "none"})
+    smaller = list(resilience._same_shape(job, Plan(tp=3, dp=8, num_microbatches=6), 17))
+    assert list(dict.fromkeys(each.gpus for each in smaller)) == [15, 12, 9, 6, 3]
+    assert {each.global_batch for each in smaller if each.gpus == 15} == {50}
+    assert all(each.limits.fixed == {"recompute": "none", "tp": 3, "cp": 1, "pp": 1} for each in smaller)
+    assert [each.gpus for each in resilience._any_shape(job, 17)] == [16, 8]

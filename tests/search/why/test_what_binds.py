@@ -14,7 +14,8 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import tuned
-from optimizer.search.why.what_binds import Basin, Ring, Sensitivity, sensitivity, variations
+from optimizer.search.plan.best import best_plan
+from optimizer.search.why.what_binds import Basin, Ring, Sensitivity, Variation, effect, sensitivity, variations
 from tests.search.jobs import MIXTURE, small_job
 from tests.thorough import sampled
 
@@ -112,3 +113,10 @@ def test_a_wider_domain_swallows_a_tier_as_large(size: int, sizes: list[int]) ->
         if item.name == "scale-up domain x2"
     ]
     assert [tier.size for tier in wider.tiers] == sizes
+
+
+def test_what_leaves_no_plan_loses_everything() -> None:
+    base = best_plan(small_job(8))
+    assert base is not None
+    nothing = Variation(name="HBM", change="less", kind="hardware", job=small_job(8, hbm=2.3e9))
+    assert (effect(base, nothing).best, effect(base, nothing).gain) == (None, -1.0)

@@ -245,7 +245,7 @@ class LayoutProgram:
         each = {kind: memory.on_host(kind, problem.in_flight[stage]) for kind in memory.layers}
         if problem.host_memory_per_gpu == inf or not (problem.more or any(each.values())):
             return
-        grain = max(problem.host_memory_per_gpu, 1.0) / most_steps
+        grain = problem.host_memory_per_gpu / most_steps
         terms: list[Term] = [(n, ceil(each[kind] / grain)) for kind, n in self.on_stage[stage].items()]
         hosted = self.hosted[stage].items()
         terms += [(steps, ceil(OFFLOAD_STEP * memory.layers[kind].state / grain)) for kind, steps in hosted]
