@@ -92,9 +92,9 @@ def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
     around = {bar.length for bar in bars if bar.around}
     nested = {bar.length for bar in bars if bar.nested}
     lossy = {bar.length for bar in bars if bar.losses >= SEVERAL} - (nested - around)
-    told = any(reading.loss is not None or reading.alone for reading in readings)
+    trains = any(reading.loss is not None or reading.alone for reading in readings)
     left = [
-        bar for bar in bars if (bar.around or bar.length not in nested) and (told or not _closed_alone(bar, readings))
+        bar for bar in bars if (bar.around or bar.length not in nested) and (trains or not _closed_alone(bar, readings))
     ]
     left = [bar for bar in left if not (lossy or around) or bar.length in lossy | around]
     states: dict[int, set[tuple[int, int] | None]] = {}

@@ -110,8 +110,8 @@ def trains(program: str, values: Mapping[str, Any]) -> Iterator[str]:
     []
     """
     for name, value in ((name, _text(value)) for name, value in values.items()):
-        told = PARTS.search(name.rpartition(".")[2].replace("-", "_").lower()) or ADAPTERS.fullmatch(value)
-        if told and costs(program, name, value):
+        part = PARTS.search(name.rpartition(".")[2].replace("-", "_").lower()) or ADAPTERS.fullmatch(value)
+        if part and costs(program, name, value):
             yield name
 
 

@@ -201,9 +201,9 @@ def read(launch: Launch, values: Values) -> None:
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
             launch.settings.setdefault("packing", values.get(LLAMA_FACTORY[0]) == "pt")
     elif CHAT not in values and "train" not in launch.settings:
-        told = ", ".join(trains(launch.program, values))
+        trained = ", ".join(trains(launch.program, values))
         none = "these files name no adapters, and are of no program known here"
-        why = f"whatever {told} may say, which no program known here has" if told else none
+        why = f"whatever {trained} may say, which no program known here has" if trained else none
         launch.assumed.append(f"all weights are trained: {why}")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
