@@ -453,21 +453,27 @@ def test_parameters_of_what_a_run_does_are_fitted_to_it(changes: dict[str, Any],
     }
 
 
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """The plans among which the fastest is asked for; the last of them is."""
+    plans: list[Plan] = []
+
+    def last(job: Any, candidates: list[Plan]) -> Plan:
+        plans.extend(candidates)
+        return candidates[-1]
+
+    monkeypatch.setattr(recipe, "_fastest", last)
+    return plans
+
+
 @pytest.mark.parametrize(
     ("samples", "pp", "vpp", "sizes"),
     [(12, 1, 1, {1, 2, 4}), (7, 1, 1, {1}), (12, 2, 2, {1, 2}), (12, 4, 2, {1}), (6, 4, 2, {1})],
 )
 def test_usual_micro_batches_divide_the_samples(
-    samples: int, pp: int, vpp: int, sizes: set[int], monkeypatch: pytest.MonkeyPatch
+    samples: int, pp: int, vpp: int, sizes: set[int], tried: list[Plan]
 ) -> None:
     """Powers of two, with whole rounds of an interleaved schedule; one sample where no other way is left."""
-    tried: list[Plan] = []
-
-    def last(job: Any, candidates: list[Plan]) -> Plan:
-        tried.extend(candidates)
-        return candidates[-1]
-
-    monkeypatch.setattr(recipe, "_fastest", last)
     assumed: list[str] = []
     plan = Plan(pp=pp, vpp=vpp, num_microbatches=samples, schedule="interleaved" if vpp > 1 else "1f1b")
     best = recipe.in_usual_micro_batches(small_job(), plan, assumed)
@@ -526,14 +532,7 @@ def test_what_the_runs_do_not_identify_goes_and_the_best_of_it_stays(
 
 
 @pytest.mark.parametrize("layers", [11, 12, 13, 15, 16])
-def test_no_more_layers_are_recomputed_than_there_are(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[Plan] = []
-
-    def last(job: Any, candidates: list[Plan]) -> Plan:
-        tried.extend(candidates)
-        return candidates[-1]
-
-    monkeypatch.setattr(recipe, "_fastest", last)
+def test_no_more_layers_are_recomputed_than_there_are(layers: int, tried: list[Plan]) -> None:
     assumed: list[str] = []
     job = small_job()
     best = recipe.with_usual_layers(replace(job, model=replace(job.model, layers=layers)), Plan(dp=8), assumed)

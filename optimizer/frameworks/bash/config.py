@@ -45,9 +45,8 @@ PROGRAM = re.compile(
     r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|(?:.*/)?\w+_(?:single_device|distributed)|"
     rf"{RUNNER.pattern})$"
 )
-STARTING = re.compile(
-    r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher"
-)  # modules that start another program
+# Modules that start another program.
+STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
 PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
 PRIMUS_SECTION = "modules.{}_trainer.overrides."
