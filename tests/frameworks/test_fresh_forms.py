@@ -102,7 +102,7 @@ def test_gpt_neox_without_a_pipeline_has_one_stage(stages: str, pp: int) -> None
         ("fsdp_config: {sharding_strategy: SHARD_GRAD_OP}\n", {"zero_stage": 2, "recompute": "none"}),
         ("fsdp_config: {sharding_strategy: HYBRID_SHARD}\n", {"zero_stage": 3, "shard": 8}),
         ("fsdp_config: {sharding_strategy: NO_SHARD}\n", {"zero_stage": 0}),
-        ("fsdp_config: {activation_cpu_offload: true}\n", {"zero_stage": 0, "activation_offload": 100}),
+        ("fsdp_config: {activation_cpu_offload: true}\n", {"zero_stage": 3, "activation_offload": 100}),
     ],
 )
 def test_llm_foundry_by_key(more: str, said: dict[str, Any]) -> None:

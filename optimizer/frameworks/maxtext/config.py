@@ -7,6 +7,7 @@ context and expert. Source of the keys and defaults: AI-Hypercomputer/maxtext @e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import gcd, prod
 from typing import Any
@@ -32,6 +33,8 @@ BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
 TRAINER = "per_device_train_batch_size"
 SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
+SHARING = tuple(f"{part}_{axis}_parallelism" for axis in ("fsdp", "data") for part in (SLICE, SLICES))
+AXIS = re.compile(f"(?:{SLICE}|{SLICES})_\\w+_parallelism")
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
 POLICIES: Mapping[str, str] = {
     "full": "full",
@@ -104,10 +107,10 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says; paths of a config inside another are known by their last key."""
     ends = {path.rpartition(".")[2]: path for path in values}
-    take(launch, values, {name: ends[key] for name, key in COUNTS.items() if key in ends})
+    take(launch, values, {name: ends[key] for name, key in COUNTS.items() if values.get(ends.get(key, ""), -1) != -1})
     settings = launch.settings
     if settings.get("experts") == 1:  # as base.yml has it where there are none
-        for name in ("experts", "top_k"):
+        for name in ("experts", "top_k", "expert_ffn"):
             settings.pop(name, None)
             launch.written.pop(name, None)
     if "seq_len" not in settings and PRIMUS not in values:
@@ -191,6 +194,8 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     settings, fsdp_key = launch.settings, ends.get(FSDP, "")
     split = [f"{part}_{axis}_parallelism" for axes in AXES.values() for axis in axes for part in (SLICE, SLICES)]
     launch.unpriced += [f"{ends[key]} -1" for key in split if values.get(ends.get(key, "")) == -1]
+    others = {key: path for key, path in ends.items() if AXIS.fullmatch(key) and key not in (*split, *SHARING)}
+    launch.unpriced += [f"{path} {values[path]}" for path in others.values() if values[path] != 1]
     for name, axes in AXES.items():
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")
