@@ -39,6 +39,9 @@ BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
 OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
+# Inputs of recomputed layers lie apart on ranks of tensor parallelism, as is not priced.
+PARTED = ("--partition-activations", "--distribute-checkpointed-activations", "--distribute-saved-activations")
+SPLIT_EXPERTS = "--enable-expert-tensor-parallelism"  # without which Megatron-DeepSpeed has whole experts on each rank
 CHECKPOINTED = ("--activations-checkpoint-method", "--activations-checkpoint-num-layers")  # as before 2022
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 
@@ -159,7 +162,8 @@ def _needed(launch: Launch, last: Mapping[str, Flag]) -> int:
     if launch.settings.get("experts", 0) <= 1:
         return _ranks(launch, last)
     tp = _degree(launch, last, "--tensor-model-parallel-size")
-    etp = _degree(launch, last, "--expert-tensor-parallel-size", tp)
+    whole = launch.program == MEGATRON_DEEPSPEED and SPLIT_EXPERTS not in last
+    etp = _degree(launch, last, "--expert-tensor-parallel-size", 1 if whole else tp)
     ep = _degree(launch, last, EXPERT_DEGREES[launch.program == MEGATRON_DEEPSPEED])
     return pp * lcm(_ranks(launch, last) // pp, etp * ep)
 
@@ -172,6 +176,9 @@ def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: Stat
         launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
+    if launch.program == MEGATRON_DEEPSPEED and launch.settings.get("experts", 0) > 1:
+        launch.fixed += ("etp", "tp") if SPLIT_EXPERTS in last else ("etp",)
+        stated.numbers.setdefault("etp", stated.numbers.get("tp", 1) if SPLIT_EXPERTS in last else 1)
     checkpoints = ("--checkpoint-activations", CHECKPOINTED[0])
     if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
         stated.take("--recompute-granularity", ("full",))
@@ -213,6 +220,8 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> Non
     else:
         launch.following = lambda plan: {"bucket": max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp) * width}
         launch.settings |= launch.following(Plan(dp=plan["dp"], cp=plan["cp"]))
+    if parted := next((last[name].written for name in PARTED if name in last), ""):
+        launch.unpriced += [parted] if plan["tp"] > 1 and plan["recompute"] == "full" else []
     if "--use-torch-fsdp2" in last:
         _overlapped(launch, plan["zero_stage"])
     if "--ddp-bucket-size" in last:
