@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.read import File, read_files, read_launch
 from tests.frameworks import launches
@@ -127,6 +128,7 @@ NAMED = [
     ("nemo.yaml", "distribute_saved_activations: true", "model.distribute_saved_activations"),
     ("nemo.yaml", "transformer_block_type: normformer", "model.transformer_block_type normformer"),
     ("nemo.yaml", "deterministic_mode: true", "model.deterministic_mode"),
+    ("nemo.yaml", "num_moe_experts: 8", "experts one by one, as Megatron-LM has them without --moe-grouped-gemm"),
     ("bridge.yaml", "dataset: {reset_attention_mask: true}", "dataset.reset_attention_mask"),
     ("bridge.yaml", "optimizer: {fp8_wgrad: false}", "optimizer.fp8_wgrad false"),
     (
@@ -159,6 +161,8 @@ def test_a_key_that_changes_a_step_is_named(name: str, key: str, named: str) -> 
         ("max.yml", "ici_fsdp_transpose_parallelism: 1\nmhc_expansion_rate: 1\ncontext_sharding: context"),
         ("nemo.yaml", "cpu_offloading: false\n  cpu_offloading_num_layers: 31\n  reset_lr_steps: true"),
         ("bridge.yaml", "mixed_precision: bf16_with_fp8_delayed_scaling_mixed"),
+        ("nemo.yaml", "num_moe_experts: 8\n  moe_grouped_gemm: true"),
+        ("nemo.yaml", "offload_modules: [core_attn]\n  moe_mlp_glu_interleave_size: 32"),
         ("bridge.yaml", "mixed_precision: {fp8: hybrid, fp8_param_gather: true, fp8_param: true}"),
         ("bridge.yaml", "mixed_precision: {fp8: null, fp8_param_gather: false, first_last_layers_bf16: false}"),
         ("titan.toml", "[comm]\ntrace_buf_size = 0\n[checkpoint]\ninitial_load_in_hf_quantized = true"),
@@ -222,8 +226,15 @@ def test_what_no_key_says_is_the_programs_own() -> None:
     assert [text for text in launch_of(neox, "neox.yml", 8).unpriced if text.startswith("fp32")]
     mixed = launches.LLM_FOUNDRY.replace("  mixed_precision: PURE\n", "")
     assert [text for text in launch_of(mixed, "mpt.yaml", 64).unpriced if "DEFAULT" in text]
+    assert launch_of(launches.NEMO, "nemo.yaml").settings["fused_accumulation"] is False
+    assert "fused_accumulation" not in launch_of(launches.LAUNCHER_COMMAND).settings  # of a config that is not here
     nano = launches.NANOTRON.replace("    tie_word_embeddings: false\n", "")
     assert launch_of(nano, "nano.yaml").settings["tied_embeddings"] is False
+
+
+def test_a_local_batch_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InvalidFile, match="whole number"):
+        launch_of(launches.TORCHTITAN.replace("local_batch_size = 2", 'local_batch_size = "two"'), "a.toml")
 
 
 def test_converters_that_do_something_else_are_named() -> None:
@@ -235,6 +246,8 @@ def test_converters_that_do_something_else_are_named() -> None:
 def test_experts_of_a_model_of_its_own_have_their_width_in_maxtext() -> None:
     text = launches.MAXTEXT.replace("model_name: llama3-8b\n", "")
     shape = "base_emb_dim: 4096\nbase_num_decoder_layers: 32\nbase_mlp_dim: 14336\nbase_num_query_heads: 32\n"
+    own = launch_of(f"{text}{shape}".replace("base_mlp_dim: 14336\n", ""), "max.yml").settings
+    assert (own["ffn_hidden"], own["kv_heads"], own["head_dim"]) == (7168, 16, 128)  # of base.yml
     text += f"{shape}base_num_kv_heads: 8\nnum_experts: 8\nnum_experts_per_tok: 2\nbase_moe_mlp_dim: "
     assert launch_of(f"{text}2048\n", "max.yml").settings["expert_ffn"] == 2048
     assert "expert_ffn" not in launch_of(f"{text}-1\n", "max.yml").settings

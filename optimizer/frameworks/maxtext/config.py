@@ -28,6 +28,7 @@ DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
+USUAL: Mapping[str, int] = key_tables("maxtext")["usual"]
 IDLE: Mapping[str, Any] = key_tables("maxtext")["idle"]
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
@@ -126,6 +127,11 @@ def read(launch: Launch, values: Values) -> None:
         return
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
+    own = "model" not in settings and PRIMUS not in values and values.get(ends.get(NAME, ""), "default") == "default"
+    if own and settings.keys() & USUAL.keys() and (left := USUAL.keys() - settings.keys()):
+        settings |= {name: USUAL[name] for name in left}
+        sizes = ", ".join(f"{COUNTS[name]} {USUAL[name]:,}" for name in USUAL if name in left)
+        launch.assumed.append(f"{sizes}, as base.yml has them")
     if "vocab" not in settings and "layers" in settings and "model" not in settings:
         settings["vocab"] = VOCABULARY
         launch.assumed.append(f"vocabulary of {VOCABULARY:,} tokens, as its base.yml has it (--model)")

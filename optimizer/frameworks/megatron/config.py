@@ -35,7 +35,7 @@ from optimizer.frameworks.megatron.flag_names import (
     SOFTWARE_SWITCHES,
     TABLES,
 )
-from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.flags import GROUPED, note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import parser_of
 from optimizer.frameworks.megatron.write import FORMER_FSDP, FSDP, ON_HOST, PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
@@ -288,7 +288,8 @@ def read(
     if program == PRIMUS and own and _ending(values, TURBO[0]) is True:
         flags = [flag for flag in flags if flag.name not in dict(DEEPEP)]
         flags += [_flag(*words) for words in DEEPEP]
-    if program == NEMO and not is_program(values) and UNFUSED not in paths:
+    whole = "training" not in values  # which names a config of NeMo's launcher under the keys of a command
+    if program == NEMO and whole and not is_program(values) and UNFUSED not in paths:
         launch.assumed.append("gradient_accumulation_fusion false, as NeMo 1 has it unless told")
         flags.append(_flag(UNFUSED))
     if program in (NEMO, BRIDGE) and ON_HOST[0] in has and ON_HOST[1] not in paths:
@@ -316,6 +317,8 @@ def read(
     open_length = shown is not None and "--seq-length" not in {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
+    if program == FLAGSCALE or (program == NEMO and not is_program(values)):
+        note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
     launch.unpriced = [paths.get(each, each) for each in launch.unpriced]
     launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
@@ -335,9 +338,9 @@ def read(
         method += (SCHEME,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
-    whole = str(_ending(values, SCHEME) or "").lower() == "none"
+    bare = str(_ending(values, SCHEME) or "").lower() == "none"
     for path in others:
-        if values[path] is not None and path not in method and not (whole and ".peft." in path):
+        if values[path] is not None and path not in method and not (bare and ".peft." in path):
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")

@@ -19,6 +19,7 @@ from optimizer.frameworks.megatron.flag_names import (
     GRAD_BYTES,
     KNOWN,
     LENGTHS,
+    MEGATRON,
     MEGATRON_DEEPSPEED,
     NAMED,
     PLAN_FLAGS,
@@ -41,6 +42,7 @@ OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
 # Inputs of recomputed layers lie apart on ranks of tensor parallelism, as is not priced.
 PARTED = ("--partition-activations", "--distribute-checkpointed-activations", "--distribute-saved-activations")
+FSDP, GROUPED = ("--use-megatron-fsdp", "--use-custom-fsdp"), "--moe-grouped-gemm"
 SPLIT_EXPERTS = "--enable-expert-tensor-parallelism"  # without which Megatron-DeepSpeed has whole experts on each rank
 CHECKPOINTED = ("--activations-checkpoint-method", "--activations-checkpoint-num-layers")  # as before 2022
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
@@ -100,6 +102,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     stated = StatedPlan()
     if count and is_count(count.value) and int(count.value) > 1 and _value(last, RECOMPUTED[1]) == "uniform":
         launch.unsearched.append(f"{count.written} {count.value} is priced as 1: each layer is recomputed by itself")
+    if (chunk := last.get("--checkpoint-num-layers")) and chunk.value != "1":
+        launch.unsearched.append(f"{chunk.written} {chunk.value} is priced as 1: each layer is recomputed by itself")
     for name, flag in last.items():
         if name in SHAPE_COUNTS and len(set(filter(is_count, flag.values))) > 1:  # of layers that differ
             launch.unpriced.append(" ".join((flag.written, *flag.values)))
@@ -125,6 +129,19 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         _note(launch, last, settings)
     elif any(sentence.startswith("one node") for sentence in launch.assumed):
         launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
+
+
+def note_defaults(launch: Launch, has: set[str]) -> None:
+    """Note what Megatron-LM has where no flag says it, and what is priced otherwise.
+
+    Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (no_shard until core 0.17, then
+    optim_grads_params), megatron/core/models/gpt/gpt_layer_specs.py (SequentialMLP).
+    """
+    settings = launch.settings
+    if has & {*FSDP} and "--data-parallel-sharding-strategy" not in has:
+        launch.unpriced.append(f"{FSDP[0]} without a strategy, which shards nothing until core 0.17 and all since 0.18")
+    if launch.program == MEGATRON and settings.get("experts", 0) > settings.get("ep", 1) and GROUPED not in has:
+        launch.unpriced.append(f"experts one by one, as Megatron-LM has them without {GROUPED}")
 
 
 def _value(last: Mapping[str, Flag], name: str) -> str:

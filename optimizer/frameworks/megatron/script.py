@@ -36,9 +36,9 @@ from optimizer.frameworks.megatron.flag_names import (
     SHAPE_COUNTS,
     left_open,
 )
-from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, parser_of
-from optimizer.frameworks.megatron.write import FORMER_FSDP, FSDP, flag_changes
+from optimizer.frameworks.megatron.write import FSDP, flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -246,7 +246,7 @@ def bash_launch(
     parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
     if launch.program == MEGATRON and launch.settings.get("experts", 0) > 1 and "top_k" not in launch.written:
         _note_top_k(launch, parser)
-    _note_defaults(launch, {flag.name for flag in flags})
+    note_defaults(launch, {flag.name for flag in flags})
     return BashLaunch(
         name=name,
         data=data,
@@ -268,19 +268,6 @@ def _note_top_k(launch: Launch, parser: Parser) -> None:
         launch.assumed.append(f"one expert for each token: this Megatron has no {TOP_K}")
     else:
         launch.unpriced.append(f"experts of a token, one as before {TOP_K}, which is not given")
-
-
-def _note_defaults(launch: Launch, has: set[str]) -> None:
-    """Note what Megatron-LM has where no flag says it, and what is priced otherwise.
-
-    Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (no_shard until core 0.17, then
-    optim_grads_params), megatron/core/models/gpt/gpt_layer_specs.py (SequentialMLP).
-    """
-    settings = launch.settings
-    if has & {FSDP, FORMER_FSDP} and "--data-parallel-sharding-strategy" not in has:
-        launch.unpriced.append(f"{FSDP} without a strategy, which shards nothing until core 0.17 and all since 0.18")
-    if launch.program == MEGATRON and settings.get("experts", 0) > settings["ep"] and "--moe-grouped-gemm" not in has:
-        launch.unpriced.append("experts one by one, as Megatron-LM has them without --moe-grouped-gemm")
 
 
 def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:

@@ -223,7 +223,7 @@ def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) ->
     tp, pp, cp, ep = (degree(DEGREES[name]) for name in ("tp", "pp", "cp", "ep"))
     copies, shards = degree(REPLICATE), values.get(DATA, values.get(find(values, SHARD), -1))
     sharing = (shards if isinstance(shards, int) and shards > 0 else max(1, gpus // (tp * pp * cp * copies))) * cp
-    name, local = str(values.get(NAME, "")), next((values[path] for path in LOCAL if values.get(path)), 1)
+    name, local = str(values.get(NAME, "")), next((values[path] for path in LOCAL if type(values.get(path)) is int), 1)
     slices = values.get(PIPED) or values.get(SLICES)
     if not slices:
         slices = pp if before_sections(values) else max(1, local // degree(SLICE))
