@@ -238,6 +238,8 @@ def test_a_local_batch_that_is_no_number_is_refused() -> None:
 
 
 def test_converters_that_do_something_else_are_named() -> None:
+    text = launches.TORCHTITAN.replace('mode = "full"', 'mode = "memory_budget"')
+    assert launch_of(text, "a.toml").unpriced == ["activation_checkpoint.mode memory_budget"]
     own, other = (launches.TORCHTITAN.replace("float8", name) for name in ("float8", "quantize.grouped_mm.mx"))
     named = [launch_of(text, "a.toml").unpriced for text in (own, other)]
     assert named == [[], ["model.converters quantize.grouped_mm.mx"]]

@@ -37,9 +37,14 @@ SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
 SHARING = tuple(f"{part}_{axis}_parallelism" for axis in ("fsdp", "data") for part in (SLICE, SLICES))
 AXIS = re.compile(f"(?:{SLICE}|{SLICES})_\\w+_parallelism")
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
+KEPT = "minimal"  # all but what attention makes of queries, keys and values
+# What each recomputes; others are not priced. Source: src/maxtext/layers/decoders.py, get_remat_policy.
 POLICIES: Mapping[str, str] = {
     "full": "full",
     **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
+    **dict.fromkeys((SAVED, SAVED_ON_HOST, KEPT), "selective"),
+    "save_dot_with_context_except_mlp": "mlp",
+    "save_dot_except_mlp": "core_attn+mlp",
 }
 
 
@@ -95,7 +100,8 @@ VOCABULARY = 32_000  # vocab_size of base.yml
 
 def policy(recompute: str, job: Job) -> str:
     """What remat_policy is called for a mode of recomputation, where selective keeps the projections into attention."""
-    saved = SAVED_ON_HOST if job.stack.features.selective_on_host else SAVED
+    features = job.stack.features
+    saved = KEPT if features.selective == "core" else SAVED_ON_HOST if features.selective_on_host else SAVED
     return {"full": "full", "none": "minimal_with_context"}.get(recompute, saved)
 
 
@@ -141,8 +147,12 @@ def read(launch: Launch, values: Values) -> None:
         launch.unknown_model(ends[NAME], values[ends[NAME]])
     elif PRIMUS in values and "model" not in settings:
         launch.unknown_model(PRIMUS, values[PRIMUS])
-    if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
-        launch.unpriced.append(f"{ends[REMAT]} {values[ends[REMAT]]}")
+    chosen = str(values.get(ends.get(REMAT, ""), "full"))
+    if chosen not in POLICIES:
+        launch.unpriced.append(f"{ends[REMAT]} {chosen}")
+    elif settings["recompute"] not in ("none", "full"):
+        settings |= {"selective_on_host": chosen == SAVED_ON_HOST}
+        settings |= {} if chosen in (SAVED, SAVED_ON_HOST) else {"selective": "core"}
     ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     passes = _passes(values, ends, settings["pp"])

@@ -61,6 +61,7 @@ OPTION, BY_OPERATION = "activation_checkpoint.selective_ac_option", "op"  # else
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
 COMPILED_PARTS = "compile.components"
+BUDGET = "memory_budget"  # in which the compiler chooses what is recomputed
 LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_config.py, Training
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
@@ -175,7 +176,9 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [f"{CONVERTERS} {name}" for name in filter(None, _names(values.get(CONVERTERS))) if odd(name)]
-    if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
+    if values.get(MODE) == BUDGET:
+        launch.unpriced.append(f"{MODE} {BUDGET}")
+    elif not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values, python)
