@@ -82,6 +82,7 @@ def test_a_flag_that_costs_nothing_is_not_named(flag: str) -> None:
         ("--group-query-attention", {"kv_heads": 1}),
         ("--group-query-attention --num-query-groups 8", {"kv_heads": 8}),
         ("--position-embedding-type yarn", {"position": "rope"}),
+        ("--position-embedding-type absolute", {"position": "learned"}),
         ("--use-custom-fsdp --data-parallel-sharding-strategy optim_grads", {"zero_stage": 2}),
         (
             f"{EXPERTS} --moe-grouped-gemm --cuda-graph-impl local --cuda-graph-modules attn",
@@ -224,6 +225,8 @@ def test_what_no_key_says_is_the_programs_own() -> None:
     assert launch_of(titan, "a.toml").settings["seq_len"] == 2048
     neox = launches.GPT_NEOX.replace('"fp16": {"enabled": true},', "")
     assert [text for text in launch_of(neox, "neox.yml", 8).unpriced if text.startswith("fp32")]
+    sharding = launches.LLM_FOUNDRY.replace("FULL_SHARD", "_HYBRID_SHARD_ZERO2")
+    assert launch_of(sharding, "mpt.yaml", 64).unpriced == ["fsdp_config.sharding_strategy _HYBRID_SHARD_ZERO2"]
     mixed = launches.LLM_FOUNDRY.replace("  mixed_precision: PURE\n", "")
     assert [text for text in launch_of(mixed, "mpt.yaml", 64).unpriced if "DEFAULT" in text]
     assert launch_of(launches.NEMO, "nemo.yaml").settings["fused_accumulation"] is False

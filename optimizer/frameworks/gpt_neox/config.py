@@ -41,7 +41,7 @@ BUCKET = "zero_optimization.reduce_bucket_size"
 # Vocabularies, padded: of GPT-2's tokenizer, the default, and of GPT-NeoX-20B's.
 VOCABULARIES: Mapping[str, int] = {"GPT2BPETokenizer": 50304, "HFTokenizer": 50432}
 OTHERS = ("mamba", "rwkv", "gmlp", "amlp")  # layers without attention
-GATED = ("swiglu", "geglu", "reglu", "bilinear")
+GATED = ("swiglu", "geglu", "reglu", "bilinear", "glu")
 POSITIONS: Mapping[str, str] = {"rotary": "rope", "alibi": "alibi", "learned": "learned", "none": "none"}
 OPEN_COUNTS = ("num_nodes", "num_gpus")  # -1 leaves them to the hosts
 KEYS = (

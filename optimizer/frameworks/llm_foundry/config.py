@@ -43,6 +43,8 @@ def read(launch: Launch, values: Values) -> None:
     strategy = str(values.get(STRATEGY, "")).upper()
     shards = any(path.startswith(FSDP) for path in values)
     launch.say("zero_stage", SHARDING.get(strategy or "FULL_SHARD" * shards, 0), STRATEGY if strategy else "")
+    if strategy and strategy not in SHARDING:
+        launch.unpriced.append(f"{STRATEGY} {strategy}")
     if shards and MIXED not in values:
         launch.unpriced.append(f"{MIXED} DEFAULT, where no key says it: priced as PURE")
     launch.say("recompute", "full" if values.get(f"fsdp_config.{RECOMPUTE}") else "none", f"fsdp_config.{RECOMPUTE}")
@@ -62,7 +64,7 @@ def read(launch: Launch, values: Values) -> None:
         fused = values.get(FLASH_2) is True or str(values.get(ATTENTION, "eager")) != "eager"
         launch.say("attention", "flash" if fused else "unfused", FLASH_2 if FLASH_2 in values else ATTENTION)
     elif implementation is not None:
-        flash = str(implementation) in ("flash", "triton")
+        flash = str(implementation) in ("flash", "triton", "flex")
         launch.say("attention", "flash" if flash else "unfused", "model.attn_config.attn_impl")
     if values.get(MICRO) == "auto":
         launch.assumed.append(f"{MICRO} auto: micro-batches of 1; the edits say what fits")

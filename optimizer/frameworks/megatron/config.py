@@ -445,7 +445,9 @@ def _more(
         elif path.endswith("optim.name"):
             flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
-            overlaps = "distributed" in str(value) and DDP[0] not in paths  # as the optimizer of Apex does by default
+            overlaps = (
+                "distributed_fused" in str(value) and DDP[0] not in paths
+            )  # as the optimizer of Apex does by default
             flags += [_flag(DDP[0])] if overlaps else []
         elif key in ("activation", "activation_func"):
             flags += [_flag("--swiglu")] if "glu" in str(value) or "silu" in str(value) else []

@@ -23,7 +23,7 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.shape import ROUTER, named
 
 POSITIONS: Mapping[str, str] = {
-    **{"learned_absolute": "learned", "alibi": "alibi"},
+    **{"learned_absolute": "learned", "absolute": "learned", "alibi": "alibi"},
     **dict.fromkeys(("rope", "rotary", "yarn", "mrope"), "rope"),
 }
 # Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
