@@ -180,6 +180,7 @@ def test_a_key_that_costs_nothing_is_not_named(name: str, key: str) -> None:
     ("name", "key", "said"),
     [
         ("neox.yml", '"communication_data_type": "fp32"', {"grad_bytes": 4}),
+        ("neox.yml", '"fp16": {"enabled": true, "type": "bfloat16"}', {"dtype": "bf16"}),
         ("nemo.yaml", "use_flash_attention: false\n  mcore_gpt: false", {"attention": "unfused"}),
         ("nemo.yaml", "use_flash_attention: false\n  mcore_gpt: true", {"fused_accumulation": False}),
         ("nemo.yaml", "gradient_accumulation_fusion: true\n  fp4: e2m1", {"dtype": "fp4"}),

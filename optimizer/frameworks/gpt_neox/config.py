@@ -62,6 +62,7 @@ KEYS = (
     ConfigKey("optimizer", ("optimizer.type",), optimizer_named),
     ConfigKey("dtype", ("bf16.enabled",), lambda on: "bf16" if on else None),
     ConfigKey("dtype", ("fp16.enabled",), lambda on: "fp16" if on else None),
+    ConfigKey("dtype", ("fp16.type",), lambda name: "bf16" if name == "bfloat16" else None),  # as before 2023
 )
 
 
