@@ -37,12 +37,12 @@ SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
 SHARING = tuple(f"{part}_{axis}_parallelism" for axis in ("fsdp", "data") for part in (SLICE, SLICES))
 AXIS = re.compile(f"(?:{SLICE}|{SLICES})_\\w+_parallelism")
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
-KEPT = "minimal"  # all but what attention makes of queries, keys and values
+MINIMAL = "minimal"  # all but what attention makes of queries, keys and values
 # What each recomputes; others are not priced. Source: src/maxtext/layers/decoders.py, get_remat_policy.
 POLICIES: Mapping[str, str] = {
     "full": "full",
     **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
-    **dict.fromkeys((SAVED, SAVED_ON_HOST, KEPT), "selective"),
+    **dict.fromkeys((SAVED, SAVED_ON_HOST, MINIMAL), "selective"),
     "save_dot_with_context_except_mlp": "mlp",
     "save_dot_except_mlp": "core_attn+mlp",
 }
@@ -101,7 +101,7 @@ VOCABULARY = 32_000  # vocab_size of base.yml
 def policy(recompute: str, job: Job) -> str:
     """What remat_policy is called for a mode of recomputation, where selective keeps the projections into attention."""
     features = job.stack.features
-    saved = KEPT if features.selective == "core" else SAVED_ON_HOST if features.selective_on_host else SAVED
+    saved = MINIMAL if features.selective == "core" else SAVED_ON_HOST if features.selective_on_host else SAVED
     return {"full": "full", "none": "minimal_with_context"}.get(recompute, saved)
 
 
