@@ -29,6 +29,7 @@ from optimizer.frameworks.config.launch import ConfigLaunch, checked
 from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
+from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
@@ -281,6 +282,10 @@ def _script_launch(
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
+        place = _lying(script, source.engine) if not configs and not source.documents else None
+        if place is not None and (engine := config_of(_file(str(place)))).whole and deepspeed.recognised(engine.values):
+            source.launch.assumed.append(f"{place.name}, which {Path(script.name).name} names, was read")
+            configs = (engine,)
         with_deepspeed(source, configs)
         return source
     keyed = _keyed_launch(script, with_config, (*configs, *named), named, reading, options, gpus, model)

@@ -261,6 +261,7 @@ max_duration: 1000ba
 precision: amp_bf16
 fsdp_config:
   sharding_strategy: FULL_SHARD
+  mixed_precision: PURE
   activation_checkpointing: true
 """
 

@@ -34,7 +34,7 @@ LATENT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 61 --hidden
     --qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 --moe-ffn-hidden-size 2048 \\
     --moe-router-topk 8 --vocab-size 129280 \\
     --moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]*3+[1]*58 --expert-model-parallel-size 8 \\
-    --moe-router-enable-expert-bias --micro-batch-size 1 --global-batch-size 64
+    --moe-router-enable-expert-bias --moe-grouped-gemm --micro-batch-size 1 --global-batch-size 64
 """
 TUNE = """model: {_component_: torchtune.models.llama3.llama3_8b}
 loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
@@ -102,7 +102,7 @@ def test_gpt_neox_without_a_pipeline_has_one_stage(stages: str, pp: int) -> None
         ("fsdp_config: {sharding_strategy: SHARD_GRAD_OP}\n", {"zero_stage": 2, "recompute": "none"}),
         ("fsdp_config: {sharding_strategy: HYBRID_SHARD}\n", {"zero_stage": 3, "shard": 8}),
         ("fsdp_config: {sharding_strategy: NO_SHARD}\n", {"zero_stage": 0}),
-        ("fsdp_config: {activation_cpu_offload: true}\n", {"zero_stage": 0, "activation_offload": 100}),
+        ("fsdp_config: {activation_cpu_offload: true}\n", {"zero_stage": 3, "activation_offload": 100}),
     ],
 )
 def test_llm_foundry_by_key(more: str, said: dict[str, Any]) -> None:
@@ -724,8 +724,9 @@ def test_overlaps_of_nemo_are_the_optimizers() -> None:
     text = launches.NEMO.replace("    overlap_grad_sync: true\n", "").replace("    overlap_param_sync: true\n", "")
     source = read_launch([File("gpt.yaml", text.encode())])
     found = launch_as_read(source.launch, Controls(device="h100"), "gpt.yaml")
-    changes = source.changes(found.job, found.plan, found.plan, {"reduce_overlap": True})
-    assert [change.flag for change in changes] == ["model.optim.overlap_grad_sync"]
+    overlaps = {"reduce_overlap": False, "gather_overlap": True}  # the first is on where no key says it
+    changes = source.changes(found.job, found.plan, found.plan, overlaps)
+    assert [change.flag for change in changes] == ["model.optim.overlap_grad_sync", "model.optim.overlap_param_sync"]
 
 
 @pytest.mark.parametrize("program", ["NeMo", "Megatron-Bridge"])

@@ -204,7 +204,8 @@ FSDP = {"ici_fsdp_parallelism": 8, BATCH: 4}
 SHAPE = {"base_emb_dim": 1024, "base_num_decoder_layers": 4, "base_num_query_heads": 8}
 NAMED = {"model": "llama3-8b", "head_dim": 128}
 SIZED = {"hidden": 1024, "layers": 4, "heads": 8}
-SAID = {**SIZED, "norm": "rms", "position": "rope", "tied_embeddings": False, "vocab": 32_000}  # as base.yml has it
+BASE = {"ffn_hidden": 7168, "kv_heads": 16, "head_dim": 128, "vocab": 32_000}  # of base.yml
+SAID = {**SIZED, **BASE, "norm": "rms", "position": "rope", "tied_embeddings": False}
 
 
 TWO = {"ici_pipeline_parallelism": 2}
@@ -237,6 +238,13 @@ def max_text(values: dict[str, Any], gpus: int | None = 8) -> Launch:
         ({BATCH: 0.5, "ici_context_parallelism": 2, "ici_fsdp_parallelism": 4}, {"cp": 2, "micro_batch": 1}, []),
         ({**FSDP, "remat_policy": "minimal_flash"}, {"recompute": "none"}, []),
         ({**FSDP, "remat_policy": "custom"}, {"recompute": "selective"}, ["remat_policy custom"]),
+        ({**FSDP, "remat_policy": "save_out_proj"}, {"recompute": "selective"}, ["remat_policy save_out_proj"]),
+        ({**FSDP, "remat_policy": "save_qkv_proj"}, {"recompute": "selective", "selective_on_host": False}, []),
+        ({**FSDP, "remat_policy": "qkv_proj_offloaded"}, {"recompute": "selective", "selective_on_host": True}, []),
+        ({**FSDP, "remat_policy": "minimal"},
+         {"recompute": "selective", "selective": "core", "selective_on_host": False}, []),
+        ({**FSDP, "remat_policy": "save_dot_except_mlp"},
+         {"recompute": "core_attn+mlp", "selective": "core", "selective_on_host": False}, []),
         ({**FSDP, "quantization": "fp8"}, {"dtype": "fp8"}, []),
         ({**FSDP, "dtype": "float32"}, {}, ["dtype float32"]),
         ({**FSDP, "model_name": "llama3-8b"}, NAMED, []),

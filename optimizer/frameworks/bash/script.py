@@ -206,8 +206,9 @@ class _Walker(Words):
         elif kind == "command":
             self.command(node, depth)
         elif kind == "unset_command":
-            for child in node.named_children:
-                self.seen.variables.pop(self.text(child), None)
+            names = [self.text(child) for child in node.named_children]
+            for name in names:
+                (self.functions if "-f" in names else self.seen.variables).pop(name, None)
         elif kind == "redirected_statement":
             self.redirected(node, depth)
         elif kind == "if_statement":

@@ -57,6 +57,7 @@ REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
 UNPRICED = ("sp_size", "expert_parallel_size")  # which take GPUs of their own
 AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
+SUMS = "data_types.grad_accum_dtype"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
@@ -186,7 +187,21 @@ def read(launch: Launch, values: Values) -> None:
         *PRECISION,
     )
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, *WORDS, UNCHECKED)
+    more = (
+        *RESHARD,
+        *sizes,
+        *FOLLOWED,
+        TRAINER_FSDP,
+        RATIO,
+        WIRE,
+        SUMS,
+        BATCH,
+        OVERLAP,
+        SWIFT,
+        UNSLOTH,
+        *WORDS,
+        UNCHECKED,
+    )
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
@@ -347,8 +362,8 @@ def _overlap(values: Values, stage: int) -> dict[str, Any]:
 def _numbers(launch: Launch, values: Values) -> None:
     mixed = str(values.get("mixed_precision", ""))
     path = next((path for path in PRECISION[1:] if values.get(path) in (True, UNMIXED)), "")
-    if values.get(WIRE) in ("fp32", "bf16", "fp16"):
-        launch.say("grad_bytes", 4 if values[WIRE] == "fp32" else 2, WIRE)
+    if wire := next((path for path in (WIRE, SUMS) if values.get(path) in ("fp32", "bf16", "fp16")), ""):
+        launch.say("grad_bytes", 4 if values[wire] == "fp32" else 2, wire)
     if mixed in ("bf16", "fp16", "fp8"):
         launch.say("dtype", mixed, "mixed_precision")
     elif path:

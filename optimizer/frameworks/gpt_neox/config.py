@@ -24,6 +24,7 @@ from optimizer.frameworks.config.launch import (
     written_keys,
 )
 from optimizer.frameworks.config.method import optimizer_named
+from optimizer.frameworks.deepspeed.config import MOST_BUCKET, SUMS, WIRE
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron.flags import BF16_OPTIMIZER
 from optimizer.job.job import Job
@@ -40,7 +41,7 @@ BUCKET = "zero_optimization.reduce_bucket_size"
 # Vocabularies, padded: of GPT-2's tokenizer, the default, and of GPT-NeoX-20B's.
 VOCABULARIES: Mapping[str, int] = {"GPT2BPETokenizer": 50304, "HFTokenizer": 50432}
 OTHERS = ("mamba", "rwkv", "gmlp", "amlp")  # layers without attention
-GATED = ("swiglu", "geglu", "reglu", "bilinear")
+GATED = ("swiglu", "geglu", "reglu", "bilinear", "glu")
 POSITIONS: Mapping[str, str] = {"rotary": "rope", "alibi": "alibi", "learned": "learned", "none": "none"}
 OPEN_COUNTS = ("num_nodes", "num_gpus")  # -1 leaves them to the hosts
 KEYS = (
@@ -53,13 +54,15 @@ KEYS = (
     ConfigKey("qk_norm", ("use_qk_layernorm", "qk_norm"), bool),
     ConfigKey("mlp_bias", ("use_bias_in_mlp",), bool, True),
     ConfigKey("attention_bias", ("use_bias_in_attn_linear",), bool, True),
-    ConfigKey("bucket", (BUCKET,), lambda elements: 2.0 * elements if isinstance(elements, int | float) else None),
-    ConfigKey("grad_bytes", ("data_types.grad_accum_dtype",), lambda name: 4 if name == "fp32" else 2),
+    ConfigKey("bucket", (BUCKET,), lambda size: 2.0 * size if isinstance(size, int | float) else None, MOST_BUCKET),
+    ConfigKey("grad_bytes", (SUMS,), lambda name: 4 if name == "fp32" else 2),
     ConfigKey("grad_bytes", ("fp32_allreduce",), lambda wide: 4 if wide else None),
+    ConfigKey("grad_bytes", (WIRE,), lambda name: 4 if name == "fp32" else None),
     ConfigKey("parallel_block", ("gpt_j_residual",), bool, False),
     ConfigKey("optimizer", ("optimizer.type",), optimizer_named),
     ConfigKey("dtype", ("bf16.enabled",), lambda on: "bf16" if on else None),
     ConfigKey("dtype", ("fp16.enabled",), lambda on: "fp16" if on else None),
+    ConfigKey("dtype", ("fp16.type",), lambda name: "bf16" if name == "bfloat16" else None),  # as before 2023
 )
 
 
@@ -84,6 +87,8 @@ def read(launch: Launch, values: Values) -> None:
     launch.say("pp", max(1, int(stages)) if is_count(stages) else 1, STAGES)
     note_keys(launch, plain, KEYS)
     note_dtype(launch, plain, "precision")
+    if "dtype" not in settings and "precision" not in plain:
+        launch.unpriced.append("fp32, as GPT-NeoX has it where no key names a number format")
     settings.setdefault("zero_stage", 0)
     if settings["zero_stage"] == 0 and settings.get("dtype") == "bf16":
         settings["zero_stage"] = 1

@@ -23,6 +23,11 @@ MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.shardi
 LOADER, PACKING = "train_loader.name", "train_loader.dataset.packing_ratio"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
 OPTIMIZER = "optimizer.name"
+# Source: mosaicml/composer, composer/utils/parallelism.py, FSDPConfig (FULL_SHARD, and DEFAULT, which has wider weights
+# or gradients on the wire); mosaicml/llm-foundry, llmfoundry/models/hf/hf_base.py ("eager").
+FSDP, MIXED = "fsdp_config.", "fsdp_config.mixed_precision"
+FLASH_2, ATTENTION = "model.use_flash_attention_2", "model.attn_implementation"
+NORMED = ("model.attn_config.qk_ln", "model.attn_config.qk_gn")
 KINDS = ("mpt_causal_lm", "hf_causal_lm")  # of model.name: its own model, and those of Transformers
 
 
@@ -36,7 +41,12 @@ def read(launch: Launch, values: Values) -> None:
     take(launch, values, COUNTS)
     settings = launch.settings
     strategy = str(values.get(STRATEGY, "")).upper()
-    launch.say("zero_stage", SHARDING.get(strategy, 0), STRATEGY if strategy else "")
+    shards = any(path.startswith(FSDP) for path in values)
+    launch.say("zero_stage", SHARDING.get(strategy or "FULL_SHARD" * shards, 0), STRATEGY if strategy else "")
+    if strategy and strategy not in SHARDING:
+        launch.unpriced.append(f"{STRATEGY} {strategy}")
+    if shards and MIXED not in values:
+        launch.unpriced.append(f"{MIXED} DEFAULT, where no key says it: priced as PURE")
     launch.say("recompute", "full" if values.get(f"fsdp_config.{RECOMPUTE}") else "none", f"fsdp_config.{RECOMPUTE}")
     if values.get("fsdp_config.activation_cpu_offload"):
         launch.say("activation_offload", 100, "fsdp_config.activation_cpu_offload")
@@ -50,8 +60,11 @@ def read(launch: Launch, values: Values) -> None:
         launch.unsearched.append(f"{STRATEGY} HYBRID_SHARD: weights are shared by the GPUs of a node")
         launch.say("shard", 8, STRATEGY)
     implementation = values.get("model.attn_config.attn_impl")
-    if implementation is not None:
-        flash = str(implementation) in ("flash", "triton")
+    if values.get("model.name") == KINDS[1]:
+        fused = values.get(FLASH_2) is True or str(values.get(ATTENTION, "eager")) != "eager"
+        launch.say("attention", "flash" if fused else "unfused", FLASH_2 if FLASH_2 in values else ATTENTION)
+    elif implementation is not None:
+        flash = str(implementation) in ("flash", "triton", "flex")
         launch.say("attention", "flash" if flash else "unfused", "model.attn_config.attn_impl")
     if values.get(MICRO) == "auto":
         launch.assumed.append(f"{MICRO} auto: micro-batches of 1; the edits say what fits")
@@ -64,7 +77,7 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("tokens", int(duration[:-3].replace("_", "")), DURATION)
     elif duration.endswith("ba") and is_count(duration[:-2]) and {"global_batch", "seq_len"} <= settings.keys():
         launch.say("tokens", int(duration[:-2]) * settings["global_batch"] * settings["seq_len"], DURATION)
-    rest(launch, values, (*COUNTS.values(), "model.expansion_ratio", PRETRAINED, "model.name"))
+    rest(launch, values, (*COUNTS.values(), "model.expansion_ratio", PRETRAINED, "model.name", FLASH_2, ATTENTION))
 
 
 def _model(launch: Launch, values: Values) -> None:
@@ -95,6 +108,10 @@ def _model(launch: Launch, values: Values) -> None:
         "activation": "swiglu" if gated else "gelu",
         "tied_embeddings": bool(values.get("model.tie_word_embeddings", True)),
     }
+    if values.get("model.attn_config.attn_type") == "multiquery_attention":
+        launch.say("kv_heads", 1, "model.attn_config.attn_type")
+    if path := next((path for path in NORMED if values.get(path) is True), ""):
+        launch.say("qk_norm", True, path)
     settings |= {"position": "alibi" if alibi else "rope" if rope else "learned"}
     settings |= {"mlp_bias": not values.get("model.no_bias", True), "max_seq_len": settings.get("seq_len", 2048)}
 

@@ -7,6 +7,7 @@ context and expert. Source of the keys and defaults: AI-Hypercomputer/maxtext @e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import gcd, prod
 from typing import Any
@@ -27,15 +28,23 @@ DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
+USUAL: Mapping[str, int] = key_tables("maxtext")["usual"]
 IDLE: Mapping[str, Any] = key_tables("maxtext")["idle"]
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
 TRAINER = "per_device_train_batch_size"
 SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
+SHARING = tuple(f"{part}_{axis}_parallelism" for axis in ("fsdp", "data") for part in (SLICE, SLICES))
+AXIS = re.compile(f"(?:{SLICE}|{SLICES})_\\w+_parallelism")
 SAVED, SAVED_ON_HOST = "save_qkv_proj", "qkv_proj_offloaded"
+MINIMAL = "minimal"  # all but what attention makes of queries, keys and values
+# What each recomputes; others are not priced. Source: src/maxtext/layers/decoders.py, get_remat_policy.
 POLICIES: Mapping[str, str] = {
     "full": "full",
     **dict.fromkeys(("minimal_with_context", "minimal_flash", "none"), "none"),
+    **dict.fromkeys((SAVED, SAVED_ON_HOST, MINIMAL), "selective"),
+    "save_dot_with_context_except_mlp": "mlp",
+    "save_dot_except_mlp": "core_attn+mlp",
 }
 
 
@@ -91,7 +100,8 @@ VOCABULARY = 32_000  # vocab_size of base.yml
 
 def policy(recompute: str, job: Job) -> str:
     """What remat_policy is called for a mode of recomputation, where selective keeps the projections into attention."""
-    saved = SAVED_ON_HOST if job.stack.features.selective_on_host else SAVED
+    features = job.stack.features
+    saved = MINIMAL if features.selective == "core" else SAVED_ON_HOST if features.selective_on_host else SAVED
     return {"full": "full", "none": "minimal_with_context"}.get(recompute, saved)
 
 
@@ -104,10 +114,10 @@ def recognised(values: Values) -> bool:
 def read(launch: Launch, values: Values) -> None:
     """Note what it says; paths of a config inside another are known by their last key."""
     ends = {path.rpartition(".")[2]: path for path in values}
-    take(launch, values, {name: ends[key] for name, key in COUNTS.items() if key in ends})
+    take(launch, values, {name: ends[key] for name, key in COUNTS.items() if values.get(ends.get(key, ""), -1) != -1})
     settings = launch.settings
     if settings.get("experts") == 1:  # as base.yml has it where there are none
-        for name in ("experts", "top_k"):
+        for name in ("experts", "top_k", "expert_ffn"):
             settings.pop(name, None)
             launch.written.pop(name, None)
     if "seq_len" not in settings and PRIMUS not in values:
@@ -123,6 +133,11 @@ def read(launch: Launch, values: Values) -> None:
         return
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
+    own = "model" not in settings and PRIMUS not in values and values.get(ends.get(NAME, ""), "default") == "default"
+    if own and settings.keys() & USUAL.keys() and (left := USUAL.keys() - settings.keys()):
+        settings |= {name: USUAL[name] for name in left}
+        sizes = ", ".join(f"{COUNTS[name]} {USUAL[name]:,}" for name in USUAL if name in left)
+        launch.assumed.append(f"{sizes}, as base.yml has them")
     if "vocab" not in settings and "layers" in settings and "model" not in settings:
         settings["vocab"] = VOCABULARY
         launch.assumed.append(f"vocabulary of {VOCABULARY:,} tokens, as its base.yml has it (--model)")
@@ -132,8 +147,12 @@ def read(launch: Launch, values: Values) -> None:
         launch.unknown_model(ends[NAME], values[ends[NAME]])
     elif PRIMUS in values and "model" not in settings:
         launch.unknown_model(PRIMUS, values[PRIMUS])
-    if any(mark in str(values.get(ends.get(REMAT, ""))) for mark in ("custom", "minimal_offloaded")):
-        launch.unpriced.append(f"{ends[REMAT]} {values[ends[REMAT]]}")
+    chosen = str(values.get(ends.get(REMAT, ""), "full"))
+    if chosen not in POLICIES:
+        launch.unpriced.append(f"{ends[REMAT]} {chosen}")
+    elif settings["recompute"] not in ("none", "full"):
+        settings |= {"selective_on_host": chosen == SAVED_ON_HOST}
+        settings |= {} if chosen in (SAVED, SAVED_ON_HOST) else {"selective": "core"}
     ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     passes = _passes(values, ends, settings["pp"])
@@ -191,6 +210,8 @@ def _axes(launch: Launch, values: Values, ends: Mapping[str, str]) -> int:
     settings, fsdp_key = launch.settings, ends.get(FSDP, "")
     split = [f"{part}_{axis}_parallelism" for axes in AXES.values() for axis in axes for part in (SLICE, SLICES)]
     launch.unpriced += [f"{ends[key]} -1" for key in split if values.get(ends.get(key, "")) == -1]
+    others = {key: path for key, path in ends.items() if AXIS.fullmatch(key) and key not in (*split, *SHARING)}
+    launch.unpriced += [f"{path} {values[path]}" for path in others.values() if values[path] != 1]
     for name, axes in AXES.items():
         degree = max(_degree(values, ends, axis) for axis in axes)
         launch.say(name, degree, ends.get(f"ici_{axes[0]}_parallelism", "") if degree > 1 else "")

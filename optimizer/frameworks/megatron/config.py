@@ -35,9 +35,9 @@ from optimizer.frameworks.megatron.flag_names import (
     SOFTWARE_SWITCHES,
     TABLES,
 )
-from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.flags import GROUPED, note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import parser_of
-from optimizer.frameworks.megatron.write import PIPELINE, flag_changes
+from optimizer.frameworks.megatron.write import FORMER_FSDP, FSDP, ON_HOST, PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -74,6 +74,8 @@ SCALES: Mapping[str, str] = {
 }
 PRECISION = ("precision", "mixed_precision", "precision_config")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
+# Mixed precisions by whose name some layers are in bf16: src/megatron/bridge/training/mixed_precision.py.
+WIDE_ENDS = ("fp8_current_scaling", "super_bf16_with_nvfp4")
 TARGET = "._target_"
 MTP, TEACHER = "mtp_num_layers", "teacher"
 STEM = re.compile(r"_(pretrain|sft|peft|finetune)_(\w+_)?config$")  # what stands behind the model in a recipe's name
@@ -275,7 +277,7 @@ def read(
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     flags, paths, others, launch.problems = flags_in(values)
     has = {flag.name for flag in flags}
-    extra = _more(values, has, paths, others)
+    extra = _more(launch, values, has, paths, others)
     if program == PRIMUS:
         left = [name for name in PRIMUS_DEFAULTS if name not in paths and not (name == "--bf16" and "--fp16" in has)]
         if left:
@@ -286,6 +288,13 @@ def read(
     if program == PRIMUS and own and _ending(values, TURBO[0]) is True:
         flags = [flag for flag in flags if flag.name not in dict(DEEPEP)]
         flags += [_flag(*words) for words in DEEPEP]
+    whole = "training" not in values  # which names a config of NeMo's launcher under the keys of a command
+    if program == NEMO and whole and not is_program(values) and UNFUSED not in paths:
+        launch.assumed.append("gradient_accumulation_fusion false, as NeMo 1 has it unless told")
+        flags.append(_flag(UNFUSED))
+    if program in (NEMO, BRIDGE) and ON_HOST[0] in has and ON_HOST[1] not in paths:
+        launch.assumed.append("optimizer_offload_fraction 0, as OptimizerConfig has it: nothing goes to the host")
+        flags.append(_flag(ON_HOST[1], "0"))
     if program == SWIFT:
         launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
@@ -308,6 +317,9 @@ def read(
     open_length = shown is not None and "--seq-length" not in {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
+    if program == FLAGSCALE or (program == NEMO and not is_program(values)):
+        note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
+    launch.unpriced = [paths.get(each, each) for each in launch.unpriced]
     launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
         launch.settings.pop("seq_len", None)
@@ -326,9 +338,9 @@ def read(
         method += (SCHEME,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
-    whole = str(_ending(values, SCHEME) or "").lower() == "none"
+    bare = str(_ending(values, SCHEME) or "").lower() == "none"
     for path in others:
-        if values[path] is not None and path not in method and not (whole and ".peft." in path):
+        if values[path] is not None and path not in method and not (bare and ".peft." in path):
             launch.ignore(path)
     if launch.settings.get("packing") and values.get("model.apply_rope_fusion") is False:
         launch.unpriced.append("model.apply_rope_fusion false: each layer reads the lengths of packed documents back")
@@ -385,6 +397,11 @@ def _of_recipes(launch: Launch, values: Values, has: set[str], paths: Mapping[st
     if flags:
         names = ", ".join(flag.name[2:].replace("-", "_") + " 1" * (flag.name == ETP) for flag in flags)
         launch.assumed.append(f"{names} as in Megatron-Bridge's {'fine-tuning' if tunes else 'pretraining'} recipes")
+    if (fsdp := {FSDP, FORMER_FSDP} & has) and "--data-parallel-sharding-strategy" not in paths:
+        launch.unpriced.append(f"{paths[min(fsdp)]} without a strategy, which the recipe may have")
+    narrow = next((path for path in values if path.endswith(".fp8_param_gather") and values[path] is False), "")
+    if narrow and _ending(values, "fp8") and _ending(values, "fp8_recipe") != "blockwise":
+        launch.unpriced.append(f"{narrow} false: priced as the mixed precisions have it")
     left = [name for name in ("--micro-batch-size", *DEGREES) if name not in paths]
     if not {*DEGREES} - {*left}:
         launch.problems.append(OWN_SETTINGS)
@@ -399,7 +416,9 @@ def _flag(name: str, *values: str) -> Flag:
     return Flag(name, name, values, (Piece(name),), tuple((Piece(value),) for value in values))
 
 
-def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], others: list[str]) -> list[Flag]:
+def _more(
+    launch: Launch, values: Mapping[str, Any], has: set[str], paths: dict[str, str], others: list[str]
+) -> list[Flag]:
     """What takes more than a name: the precision, the optimizer, the activation, the number format."""
     flags: list[Flag] = []
     for path in list(others):
@@ -413,14 +432,26 @@ def _more(values: Mapping[str, Any], has: set[str], paths: dict[str, str], other
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
             flags += [_flag("--fp4-format", "e2m1")] if "fp4" in text else []
             scales = next((recipe for mark, recipe in SCALES.items() if mark in text), "")
+            named = any(mark in text.replace("-", "_") for mark in WIDE_ENDS)
+            launch.unpriced += [f"{path} {text}: its first and last layers are in bf16"] if named else []
             flags += [_flag("--fp8-recipe", scales)] if scales and "--fp8-recipe" not in has else []
         elif key == "fp8" and value:
             flags.append(_flag("--fp8-format", "hybrid"))
+        elif key == "fp4" and value:
+            flags.append(_flag("--fp4-format", "e2m1"))
+        elif key == "use_flash_attention" and value is False and not any(_ending(values, one) for one in ENGINES):
+            flags.append(_flag("--attention-backend", "unfused"))
+            paths.setdefault("--attention-backend", path)
         elif path.endswith("optim.name"):
             flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
+            overlaps = (
+                "distributed_fused" in str(value) and DDP[0] not in paths
+            )  # as the optimizer of Apex does by default
+            flags += [_flag(DDP[0])] if overlaps else []
         elif key in ("activation", "activation_func"):
             flags += [_flag("--swiglu")] if "glu" in str(value) or "silu" in str(value) else []
+            flags += [_flag("--squared-relu")] if "squared" in str(value) else []
         elif path.endswith("tokenizer.type") and isinstance(value, str):  # of NeMo: a class, or a name on the hub
             flags.append(_flag("--tokenizer-model" if "/" in value else "--tokenizer-type", value))
         elif key == "grad_sync_dtype":
@@ -462,6 +493,8 @@ SCHEME = "peft_scheme"  # of NeMo and NeMo-Aligner; at "none" what their adapter
 DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backend", "deepep"))
 # AMD-AGI/Primus @fd1eeab, primus/configs: modules/megatron/pre_trainer.yaml, models/megatron/language_model.yaml.
 PRIMUS_DEFAULTS = ("--use-distributed-optimizer", "--bf16", "--sequence-parallel")
+UNFUSED = "--no-gradient-accumulation-fusion"
+ENGINES = ("mcore_gpt", "transformer_engine")  # of NeMo 1, whose other layers have fused attention where a key says it
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
 # Its distributed optimizer runs where one of these is on. Source: NVIDIA-NeMo/Megatron-Bridge v0.6.0,
 # src/megatron/bridge/training/config.py, _validate_and_sync_distributed_optimizer_settings.

@@ -19,6 +19,7 @@ from optimizer.frameworks.megatron.flag_names import (
     GRAD_BYTES,
     KNOWN,
     LENGTHS,
+    MEGATRON,
     MEGATRON_DEEPSPEED,
     NAMED,
     PLAN_FLAGS,
@@ -39,6 +40,10 @@ BUCKET = 40_000_000  # parameters of a bucket at least
 BUCKET_PER_REPLICA = 1_000_000
 OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
+# Inputs of recomputed layers lie apart on ranks of tensor parallelism, as is not priced.
+PARTED = ("--partition-activations", "--distribute-checkpointed-activations", "--distribute-saved-activations")
+FSDP, GROUPED = ("--use-megatron-fsdp", "--use-custom-fsdp"), "--moe-grouped-gemm"
+SPLIT_EXPERTS = "--enable-expert-tensor-parallelism"  # without which Megatron-DeepSpeed has whole experts on each rank
 CHECKPOINTED = ("--activations-checkpoint-method", "--activations-checkpoint-num-layers")  # as before 2022
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 
@@ -97,6 +102,8 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     stated = StatedPlan()
     if count and is_count(count.value) and int(count.value) > 1 and _value(last, RECOMPUTED[1]) == "uniform":
         launch.unsearched.append(f"{count.written} {count.value} is priced as 1: each layer is recomputed by itself")
+    if (chunk := last.get("--checkpoint-num-layers")) and chunk.value != "1":
+        launch.unsearched.append(f"{chunk.written} {chunk.value} is priced as 1: each layer is recomputed by itself")
     for name, flag in last.items():
         if name in SHAPE_COUNTS and len(set(filter(is_count, flag.values))) > 1:  # of layers that differ
             launch.unpriced.append(" ".join((flag.written, *flag.values)))
@@ -122,6 +129,19 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         _note(launch, last, settings)
     elif any(sentence.startswith("one node") for sentence in launch.assumed):
         launch.problems.append(f"it is taken to run on {gpus} GPUs, for it does not say on how many: give --gpus")
+
+
+def note_defaults(launch: Launch, has: set[str]) -> None:
+    """Note what Megatron-LM has where no flag says it, and what is priced otherwise.
+
+    Source: NVIDIA/Megatron-LM, megatron/training/arguments.py (no_shard until core 0.17, then
+    optim_grads_params), megatron/core/models/gpt/gpt_layer_specs.py (SequentialMLP).
+    """
+    settings = launch.settings
+    if has & {*FSDP} and "--data-parallel-sharding-strategy" not in has:
+        launch.unpriced.append(f"{FSDP[0]} without a strategy, which shards nothing until core 0.17 and all since 0.18")
+    if launch.program == MEGATRON and settings.get("experts", 0) > settings.get("ep", 1) and GROUPED not in has:
+        launch.unpriced.append(f"experts one by one, as Megatron-LM has them without {GROUPED}")
 
 
 def _value(last: Mapping[str, Flag], name: str) -> str:
@@ -159,7 +179,8 @@ def _needed(launch: Launch, last: Mapping[str, Flag]) -> int:
     if launch.settings.get("experts", 0) <= 1:
         return _ranks(launch, last)
     tp = _degree(launch, last, "--tensor-model-parallel-size")
-    etp = _degree(launch, last, "--expert-tensor-parallel-size", tp)
+    whole = launch.program == MEGATRON_DEEPSPEED and SPLIT_EXPERTS not in last
+    etp = _degree(launch, last, "--expert-tensor-parallel-size", 1 if whole else tp)
     ep = _degree(launch, last, EXPERT_DEGREES[launch.program == MEGATRON_DEEPSPEED])
     return pp * lcm(_ranks(launch, last) // pp, etp * ep)
 
@@ -172,6 +193,9 @@ def _take_deepspeed_flags(launch: Launch, last: Mapping[str, Flag], stated: Stat
         launch.unsearched.append(f"{written}: the parallelism of sequences is priced as context parallelism")
     if "--moe-expert-parallel-size" in last and launch.settings.get("experts", 0) > 1:
         stated.take("--expert-model-parallel-size", last["--moe-expert-parallel-size"].values)
+    if launch.program == MEGATRON_DEEPSPEED and launch.settings.get("experts", 0) > 1:
+        launch.fixed += ("etp", "tp") if SPLIT_EXPERTS in last else ("etp",)
+        stated.numbers.setdefault("etp", stated.numbers.get("tp", 1) if SPLIT_EXPERTS in last else 1)
     checkpoints = ("--checkpoint-activations", CHECKPOINTED[0])
     if any(name in last for name in checkpoints) and "--recompute-granularity" not in last:
         stated.take("--recompute-granularity", ("full",))
@@ -213,6 +237,8 @@ def _note(launch: Launch, last: Mapping[str, Flag], plan: dict[str, Any]) -> Non
     else:
         launch.following = lambda plan: {"bucket": max(BUCKET, BUCKET_PER_REPLICA * plan.dp * plan.cp) * width}
         launch.settings |= launch.following(Plan(dp=plan["dp"], cp=plan["cp"]))
+    if parted := next((last[name].written for name in PARTED if name in last), ""):
+        launch.unpriced += [parted] if plan["tp"] > 1 and plan["recompute"] == "full" else []
     if "--use-torch-fsdp2" in last:
         _overlapped(launch, plan["zero_stage"])
     if "--ddp-bucket-size" in last:

@@ -36,7 +36,7 @@ from optimizer.frameworks.megatron.flag_names import (
     SHAPE_COUNTS,
     left_open,
 )
-from optimizer.frameworks.megatron.flags import read_flags
+from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, parser_of
 from optimizer.frameworks.megatron.write import FSDP, flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
@@ -55,6 +55,11 @@ BOTH = {  # what flags and that config say, by setting
     "zero_stage": "--zero-stage",
     "micro_batch": "--micro-batch-size",
     "global_batch": "--global-batch-size",
+}
+OF_ENGINE = {  # keys of that config that an edit of flags would contradict
+    "zero_stage": "zero_optimization.stage",
+    "micro_batch": "train_micro_batch_size_per_gpu",
+    "num_microbatches": "gradient_accumulation_steps",
 }
 # Flags that count GPUs: they say nothing where the user says how many there are.
 COUNTING = ("-np", "--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
@@ -92,6 +97,11 @@ class BashLaunch:
     documents: tuple[Document, ...]
     placed: bool
     parser: Parser
+
+    @property
+    def engine(self) -> str:
+        """The path of its DeepSpeed config, "" without one."""
+        return next((flag.value for flag in self.flags if flag.name == DEEPSPEED_CONFIG), "")
 
     @property
     def leaves(self) -> dict[str, Mapping[str, Any]]:
@@ -236,6 +246,7 @@ def bash_launch(
     parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
     if launch.program == MEGATRON and launch.settings.get("experts", 0) > 1 and "top_k" not in launch.written:
         _note_top_k(launch, parser)
+    note_defaults(launch, {flag.name for flag in flags})
     return BashLaunch(
         name=name,
         data=data,
@@ -279,9 +290,10 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
         launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)
     for config in engines:
-        extra = Launch(program=launch.program)
+        extra, place = Launch(program=launch.program), PurePosixPath(config.name).name
         deepspeed.read(extra, config.values)
-        for name in ("zero_stage", "offload", "bucket"):
+        launch.fixed += tuple(name for name in OF_ENGINE if _literal(script, config, name, config in configs))
+        for name in ("zero_stage", "offload", "bucket", "grad_bytes", "hosted_weights"):
             if name in extra.written and name not in launch.written:
                 launch.say(name, extra.settings[name], extra.written[name])
         if "bucket" in extra.written:  # the same whatever the plan
@@ -289,12 +301,23 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
         for name, flag in BOTH.items() if named or config in configs else ():
             stated, own = given.get(flag, ""), extra.written.get(name, "")
             if is_count(stated) and own and int(stated) != extra.settings[name]:
-                launch.unpriced.append(f"{flag} {stated} against {own} {extra.settings[name]} in {config.name}")
+                launch.unpriced.append(f"{flag} {stated} against {own} {extra.settings[name]} in {place}")
+        for name in ("num_microbatches", "dtype") if named or config in configs else ():
+            path, size = extra.written.get(name, ""), extra.settings.get(name)
+            if isinstance(config.values.get(path), int) and size != launch.settings[name]:
+                launch.unpriced.append(f"{path} {size} in {place} against {launch.settings[name]} of its script")
         costly = dict(unpriced(launch.program, extra.ignored, {config.name: config.leaves}))
         launch.unpriced += costly.values()
         for name in extra.ignored:
             if name not in costly and not costs(launch.program, name, "true"):
                 launch.ignore(name)
+
+
+def _literal(script: BashLaunch, config: ConfigFile, name: str, given: bool) -> bool:
+    """Whether a config states a setting by a number of its own, so that no edit of flags changes it."""
+    path = OF_ENGINE[name]
+    own = rb'"%s"\s*:\s*\d' % path.rpartition(".")[2].encode()
+    return path in config.values and (given or re.search(own, script.data) is not None)
 
 
 def asked_for(data: bytes) -> str:

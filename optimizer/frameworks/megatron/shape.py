@@ -22,7 +22,10 @@ from optimizer.frameworks.megatron.flag_names import (
 )
 from optimizer.frameworks.shape import ROUTER, named
 
-POSITIONS: Mapping[str, str] = {"rope": "rope", "learned_absolute": "learned", "rotary": "rope", "alibi": "alibi"}
+POSITIONS: Mapping[str, str] = {
+    **{"learned_absolute": "learned", "absolute": "learned", "alibi": "alibi"},
+    **dict.fromkeys(("rope", "rotary", "yarn", "mrope"), "rope"),
+}
 # Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
 TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
     "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
@@ -32,6 +35,7 @@ OF_CHECKPOINT, CHECKPOINTS = "--use-checkpoint-args", ("--load", "--pretrained-c
 MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
 DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
 SHARED = "--n-shared-experts"  # of MindSpeed-LLM, each as wide as the others: features_manager/moe/shared_expert.py
+GROUPED = "--group-query-attention"
 SPELT_ALONE = "--hidden_size"  # in Megatron-LLM alone, whose linear layers have biases by a flag
 # Flag, setting and meaning; of a setting that comes twice the last counts.
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
@@ -64,9 +68,11 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Note layers, widths, switches of the architecture, and which layers are MoE."""
     settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
-    idle |= set() if "--group-query-attention" in last else {"--num-query-groups"}
+    idle |= set() if GROUPED in last else {"--num-query-groups"}
     _tokenizer(launch, last)
     note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
+    if GROUPED in last and "--num-query-groups" not in last:  # one group, as Megatron-LM has it
+        launch.say("kv_heads", 1, last[GROUPED].written)
     if settings.get("gated_mlp"):
         settings["activation"] = "swiglu"
     if "--hidden-size" in last and last["--hidden-size"].written == SPELT_ALONE:

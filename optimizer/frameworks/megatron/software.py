@@ -29,8 +29,10 @@ GATHERING = "allgather"  # tokens of all ranks to each. Source: NVIDIA/Megatron-
 DISPATCHING = ("--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend")
 KERNELS: Mapping[str, str] = {"unfused": "unfused", "local": "unfused", "flash": "flash", "fused": "flash"}
 ON = ("1", "true")
+LOCAL, RING = "--transformer-impl", "--cp-comm-type"  # layers of its own, whose attention is unfused; "p2p" by default
 # Parts of MoE layers by the scopes that capture them; the router's holds the shared experts.
 # Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, cuda_graph_scope.
+SCOPED = ("--cuda-graph-scope", "--cuda-graph-modules")  # the second since 2026
 SCOPES: Mapping[str, tuple[str, ...]] = {"attn": ("attention",), "moe_router": ("router", "shared_experts")}
 FLAGS: Sequence[tuple[str, str, Meaning]] = (
     *((name, key, lambda _, flag: SOFTWARE_SWITCHES[flag.name][1]) for name, (key, _) in SOFTWARE_SWITCHES.items()),
@@ -55,6 +57,10 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     if launch.program == MEGATRON:
         unless_given = ("reduce_overlap", "gather_overlap", "tp_overlap", "fused_experts")
         settings |= {name: settings.get(name, False) for name in unless_given}
+    if LOCAL in last and last[LOCAL].value == "local" and "attention" not in settings:
+        launch.say("attention", KERNELS["local"], last[LOCAL].written)
+    if RING in last and (kinds := {*last[RING].values} - {"p2p"}):
+        launch.unsearched.append(f"{last[RING].written} {' '.join(sorted(kinds))} is priced as p2p")
     _parts_captured(launch, last)
     if "experts" in settings:
         _dispatcher(launch, last)
@@ -75,7 +81,7 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
 
 def _parts_captured(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Which parts of a layer graphs replay, where their scope names parts and not whole layers."""
-    scope = last.get("--cuda-graph-scope")
+    scope = next((last[name] for name in SCOPED if name in last), None)
     parts = tuple(part for name in scope.values for part in SCOPES.get(name, ())) if scope else ()
     if scope and parts and launch.settings.get("cuda_graphs"):
         launch.settings["cuda_graphs"] = False

@@ -23,13 +23,13 @@ RECOMPUTE = (
     *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-FSDP, FORMAT = "--use-megatron-fsdp", "--ckpt-format"
+FSDP, FORMER_FSDP, FORMAT = "--use-megatron-fsdp", "--use-custom-fsdp", "--ckpt-format"
 # Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
 OF_FSDP = ("fsdp_dtensor", "torch_dcp")
 FORMATTED = (MEGATRON, "Megatron-Bridge", "Primus", "FlagScale")  # whose launches can say it
 SHARDING = (
-    *("--use-distributed-optimizer", "--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
+    *("--use-distributed-optimizer", FSDP, FORMER_FSDP, "--data-parallel-sharding-strategy"),
     *("--use-torch-fsdp2", "--torch-fsdp2-no-reshard-after-forward"),
 )
 OFFLOAD = ("--fine-grained-activation-offloading", "--offload-modules", "--activation-offload-fraction")
@@ -134,6 +134,8 @@ def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -
         wanted["--moe-flex-dispatcher-backend"] = after.dispatcher if flex else None
         if flex and program != MEGATRON_DEEPSPEED:
             wanted["--moe-router-dtype"] = "fp32"
+    if program == MEGATRON_DEEPSPEED:
+        return wanted
     stated = "--expert-tensor-parallel-size" in has
     if (before.etp != after.etp and (stated or after.etp != after.tp)) or (not stated and after.etp != after.tp):
         wanted["--expert-tensor-parallel-size"] = str(after.etp)

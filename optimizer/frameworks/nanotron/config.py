@@ -35,6 +35,8 @@ KINDS: Mapping[str, str] = {name: f"{MODEL}is_{name}_config" for name in ("llama
 ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED = (
     f"{MODEL}{name}" for name in ("activation_function", "num_kv_heads", "multi_query", "grouped_query")
 )
+# Whether there is a shared expert, and its width.
+SHARED = tuple(f"{MODEL}moe_config.{name}" for name in ("enable_shared_expert", "shared_expert_intermediate_size"))
 UNGATED: Mapping[str, Any] = {"gated_mlp": False, "norm": "layer", "mlp_bias": True, "attention_bias": True}
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
@@ -58,7 +60,7 @@ KEYS = (
         lambda size: size * BUCKET_MB if isinstance(size, int | float) else None,
         25,
     ),
-    ConfigKey("tied_embeddings", ("model.model_config.tie_word_embeddings",), bool),
+    ConfigKey("tied_embeddings", ("model.model_config.tie_word_embeddings",), bool, False),
     ConfigKey("optimizer", ("optimizer.optimizer_factory.name",), optimizer_named),
 )
 
@@ -80,9 +82,11 @@ def read(launch: Launch, values: Values) -> None:
         launch.assumed.append(f"{settings['dp']} replicas, those that share experts included, as before 2025")
     if values.get(ENGINE, "1f1b") != "1f1b":
         launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
+    if values.get(SHARED[0]) is True:
+        take(launch, values, {"shared_ffn": SHARED[1]})
     settings |= _kind(launch, values)
     take_steps(launch, values, STEPS)
-    kinds = (*KINDS.values(), ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED)
+    kinds = (*KINDS.values(), *SHARED, ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED)
     rest(launch, values, (ENGINE, DTYPE, *DEGREES.values(), *COUNTS.values(), *before.values(), *kinds))
 
 

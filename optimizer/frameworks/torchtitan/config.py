@@ -61,6 +61,8 @@ OPTION, BY_OPERATION = "activation_checkpoint.selective_ac_option", "op"  # else
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
 COMPILED_PARTS = "compile.components"
+BUDGET = "memory_budget"  # in which the compiler chooses what is recomputed
+LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_config.py, Training
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
@@ -95,6 +97,15 @@ def recognised(values: Values) -> bool:
         return True
     own = any(path.partition(".")[0] in OWN or path in (NAME, CONVERTERS) for path in values)
     return own and any(path in values for path in (LOCAL[1], LENGTH))
+
+
+def odd(converter: str) -> bool:
+    """Whether a converter of the model does something else than narrow all its products to 8 bits.
+
+    >>> [odd(name) for name in ("float8", "quantize.linear.mx", "quantize.grouped_mm.float8", "nvfp4")]
+    [False, False, True, True]
+    """
+    return not NARROW.search(converter) or any(mark in converter.lower() for mark in ("fp4", "grouped"))
 
 
 def _names(value: Any) -> list[str]:
@@ -164,8 +175,10 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
             settings["compiled_loss"] = "loss" in parts
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
-    launch.unpriced += [f"{CONVERTERS} {name}" for name in _names(values.get(CONVERTERS)) if "fp4" in name.lower()]
-    if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
+    launch.unpriced += [f"{CONVERTERS} {name}" for name in filter(None, _names(values.get(CONVERTERS))) if odd(name)]
+    if values.get(MODE) == BUDGET:
+        launch.unpriced.append(f"{MODE} {BUDGET}")
+    elif not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values, python)
@@ -213,7 +226,7 @@ def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) ->
     tp, pp, cp, ep = (degree(DEGREES[name]) for name in ("tp", "pp", "cp", "ep"))
     copies, shards = degree(REPLICATE), values.get(DATA, values.get(find(values, SHARD), -1))
     sharing = (shards if isinstance(shards, int) and shards > 0 else max(1, gpus // (tp * pp * cp * copies))) * cp
-    name, local = str(values.get(NAME, "")), next((values[path] for path in LOCAL if values.get(path)), 1)
+    name, local = str(values.get(NAME, "")), next((values[path] for path in LOCAL if type(values.get(path)) is int), 1)
     slices = values.get(PIPED) or values.get(SLICES)
     if not slices:
         slices = pp if before_sections(values) else max(1, local // degree(SLICE))
@@ -321,7 +334,12 @@ def _stage(policy: str, piped: bool) -> int:
 def _batch(launch: Launch, values: Values, dp: int) -> None:
     """A rank's batch is one micro-batch, or with a pipeline as many as its slices; more are accumulated."""
     settings, path = launch.settings, next((path for path in LOCAL if path in values), "")
-    local, pp = (whole(launch, values, path) if path else None) or 1, settings.get("pp", 1)
+    local, pp = (whole(launch, values, path) if path else None) or LOCAL_BATCH, settings.get("pp", 1)
+    if not path:
+        launch.assumed.append(f"{LOCAL[0]} {local}, torchtitan's default")
+    if "seq_len" not in settings:
+        settings["seq_len"] = SEQUENCES
+        launch.assumed.append(f"{LENGTH} {SEQUENCES:,}, torchtitan's default (--seq-len)")
     slices, size_path = whole(launch, values, SLICES) if SLICES in values else None, find(values, SLICE)
     if pp > 1 and size_path not in values and (slices or OLD_PIPELINE in values):
         size, size_path = max(1, local // (slices or pp)), SLICES if slices else OLD_PIPELINE

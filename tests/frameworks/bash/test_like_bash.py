@@ -131,6 +131,8 @@ def test_what_is_unset_or_read_is_open() -> None:
     """Nobody knows what will be typed; what is unset has its default again."""
     for line, said in (("unset A", "9"), ("read A", "9"), ("unset B", "7b"), (":", "7b")):
         assert ours([f"{line}\nrun ${{A:-9}}"]) == [f"run {said}"]
+    lines = ["go() { A=1; }; A=2; unset -f go; go 2>/dev/null; run $A"]
+    assert ours(lines) == theirs(lines) == ["run 2"]
 
 
 @pytest.mark.parametrize(
