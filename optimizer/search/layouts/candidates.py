@@ -51,8 +51,8 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 class _Search:
     """What has been found so far.
 
-    classes: the room of each class of risk [B] and its factor [1]. wider: by how much values in the class that is
-    visited may exceed the limit; all_wider: those of pipelines that are not interleaved too.
+    classes: the safe memory of each class of risk [B] and its factor [1]. wider: by how much values in the class that
+    is visited may exceed the limit; all_wider: those of pipelines that are not interleaved too.
     """
 
     job: Job
@@ -73,7 +73,7 @@ class _Search:
 
     def safer(self, usable: float, reserved: float) -> float:
         """Factor of the safest class of risk with room for so much, over that of the class with `usable` [1], [B]."""
-        fitting = [factor for room, factor in self.classes if reserved <= room <= usable]
+        fitting = [factor for most, factor in self.classes if reserved <= most <= usable]
         return min(fitting) / max(fitting) if fitting else 1.0
 
     @property
