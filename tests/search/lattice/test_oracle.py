@@ -15,6 +15,7 @@ from optimizer.job.plan import FIELDS, Knobs, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price, price_layer_costs
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.lattice.oracle import STRUCTURE, Tuning, firsts, fold, sweep
@@ -128,6 +129,19 @@ def test_chunks_do_not_change_the_sweep() -> None:
     assert parts.fitting == whole.fitting
     assert parts.points.plans.plan(parts.best) == whole.points.plans.plan(whole.best)
     assert parts.knob_bound == whole.knob_bound
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_all_plans_stay_for_cp_sat_of_a_lattice_that_it_is_given_whole(
+    beyond: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = small_job(8, fixed={"layout": "even"})
+    space = Space(job, structural(job))
+    monkeypatch.setattr(oracle, "FASTEST", 10)
+    monkeypatch.setattr(oracle, "PROVEN_WHOLE", sum(map(len, space)) - beyond)
+    swept = fold(job, space)
+    assert swept.points is not None
+    assert (len(swept.points.plans) < swept.space) is bool(beyond)
 
 
 def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:

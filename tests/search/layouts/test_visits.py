@@ -90,3 +90,12 @@ def test_a_search_ends_with_its_time_or_where_layouts_are_too_hard(
     search = candidates._Search(job=small_job(), deadline=cast(Any, SimpleNamespace(left=left)), **rest)
     search.cut_short = cut_short
     assert search.expired() is over
+
+
+def test_layouts_of_the_value_that_is_asked_for_are_found_and_no_worse_ones() -> None:
+    job = small_job(8, hbm=5e9, bubble=1.0)
+    space = Space(job, structural(job))
+    best = lay_out(job, space).best
+    assert best is not None
+    assert lay_out(job, space, below=best.value).best == best
+    assert lay_out(job, space, below=best.value * (1 - 1e-8)).best is None
