@@ -14,9 +14,11 @@ from optimizer.diagnose.measured import Measured
 from optimizer.job.job import Job
 from optimizer.job.known import TIME
 from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places
 from optimizer.objectives.step.interval import mfu
+from optimizer.trial import local_stack as module
 from optimizer.trial.belief import Gaussian
 from optimizer.trial.candidates import Candidates
 from optimizer.trial.local_stack import LocalStack, local_stack
@@ -93,6 +95,19 @@ def test_the_weakest_prior_stands_where_more_than_noise_is_left() -> None:
 @pytest.mark.parametrize(("share", "moves"), [(0.99, False), (1.2, True)])
 def test_nothing_moves_within_what_no_parameter_explains(share: float, moves: bool) -> None:
     assert bool(moved(*trained(1 + share * noise())).moved) is moves
+
+
+def test_what_is_noise_is_told_by_the_mfu_of_each_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[float]]] = []
+
+    def told(job: Job, plans: Plans, shares: FloatArray, quantity: str) -> float:
+        asked.append((quantity, shares.tolist()))
+        return 9.0
+
+    monkeypatch.setattr(module, "_noise", told)
+    assert not moved(*trained(1.3, 1.25)).moved
+    steps = (1.3 * TRIED.costs.step_time).tolist()
+    assert asked == [(TIME, pytest.approx([mfu(JOB, step) for step in steps])), ("memory", [1.0] * 3)]
 
 
 @pytest.mark.parametrize("peak", [0.7, 1.25])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -60,8 +60,10 @@ class Bowl(_Spot):
     """Plans that take least at a point each, and ever more around it."""
 
     lowest: FloatArray  # rows of bucket and share, a column for each plan
+    asked: list[int] = field(default_factory=list)  # places looked at together
 
     def once(self, place: FloatArray) -> FloatArray:
+        self.asked.append(place.shape[1])
         return np.asarray(((place - self.lowest[:, None]) ** 2).sum(axis=0))
 
 
@@ -72,7 +74,9 @@ def bowl(*lowest: tuple[float, float]) -> Bowl:
 
 def test_each_plan_zooms_in_on_its_own_best_place() -> None:
     lowest = ((0.0, 1.0), (0.3, 0.71), (1.0, 0.5), (0.0, 0.05))
-    found = bowl(*lowest).zoomed()
+    plans = bowl(*lowest)
+    found = plans.zoomed()
+    assert plans.asked == [1 + 8 * 8, *[9] * 10]
     assert np.abs(found.T - lowest).max() <= 2.0**-ZOOMS / (SIDE - 1) / 2
 
 
