@@ -87,7 +87,7 @@ def test_of_plans_that_do_as_much_the_first_stays(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("minimize", "fewest"), [("time", 7), ("energy", 5), ("cost", 5)])
 def test_too_few_gpus_to_be_as_fast_are_not_tried(minimize: str, fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a quarter more MFU six of eight GPUs would not do more a second; of others four numbers of them are tried."""
+    """With a quarter more MFU six of eight GPUs would do no more a second; of the others four numbers are tried."""
     before = best_plan(small_job(8))
     assert before is not None
     before = replace(before, job=replace(before.job, minimize=minimize))
