@@ -127,6 +127,29 @@ def test_the_schema_has_the_ends_of_values() -> None:
     assert (sure["step_time_s"]["minimum"], sure["mfu"]["minimum"]) == (0, 0)
 
 
+def test_the_schema_tells_what_may_be_null_and_what_stands_for_what_is_left_out() -> None:
+    whole = written(AnswerKeys).model_json_schema()
+    parts = {"AnswerKeys": whole, **whole["$defs"]}
+    null = {
+        "AnswerKeys": ["plan", "estimate", "certificate", "safety", "why_not", "robust"],
+        "CertificateKeys": ["best_s", "best", "run_bound_s", "gap", "even_split_s", "even_split", "layout_gain"],
+        "ComparisonKeys": ["slower", "plan", "estimate"],
+        "FormatKeys": ["plan", "estimate"],
+        "JobKeys": ["own_runs"],
+        "SafetyKeys": ["fastest"],
+        "OtherKeys": [],
+        "SureKeys": [],
+    }
+    for name, keys in null.items():
+        properties = parts[name]["properties"]
+        assert [key for key, of in properties.items() if {"type": "null"} in of.get("anyOf", ())] == keys
+    properties = parts["CertificateKeys"]["properties"]
+    assert {key: of["default"] for key, of in properties.items() if "default" in of} == {
+        **{"unit": "s", "lower_bound_s": 0.0, "lower_bound": 0.0, "knob_bound_s": 0.0, "knob_bound": 0.0},
+        **dict.fromkeys(("best_s", "best", "even_split_s", "even_split")),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
