@@ -20,7 +20,7 @@ def grouped() -> str:
     """Bars beside each other with texts on each side of them, points with intervals, named lines on each half."""
     one = bars(["a\nmore", "b"], [3.0, -1.0], ["#111111", "#222222"], text=["three", "less"], name="one")
     hatched = {"pattern": {"shape": "/"}}
-    texts = ["it fits", "this does not fit into its bar at all"]
+    texts = ["it fits", "eleven more"]
     two = bars(["a\nmore", "b"], [2.0, 0.5], "#333333", marker=hatched, text=texts, name="two", hovertext="more")
     error = {"array": [0.5, 0.0], "arrayminus": [0.25, 0.0], "color": "#444444"}
     mode = "markers+text"

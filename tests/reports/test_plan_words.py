@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from optimizer.answer.answer import Answer, Safety
 from optimizer.job.plan import Knobs, Plan
+from optimizer.reports.plan_report import _conflict
 from optimizer.reports.plan_words import (
     chance_words,
     knobs_text,
@@ -20,6 +22,8 @@ from optimizer.reports.plan_words import (
     safety_words,
     show_gigabytes,
 )
+from optimizer.reports.report import Pairs
+from optimizer.reports.why_report import _worst
 
 EVEN = (3,) * 4
 
@@ -126,3 +130,26 @@ def test_caution_is_told_with_what_it_costs(gpt3_answer: Answer) -> None:
     assert safety_words(job, step, Safety(fastest=replace(other, slower=-0.2))) == costs
     expected = replace(job, prefer="expected")
     assert safety_words(expected, step, Safety()) == f"{fits}; no plan on paper is faster"
+
+
+@pytest.mark.parametrize(("clashes", "most"), [(1, 56 * 10), (2, 56 * 5), (3, 56 * 3), (11, 56)])
+def test_a_conflict_takes_twenty_lines_in_a_short_answer(clashes: int, most: int, infeasible_answer: Answer) -> None:
+    (clash,) = infeasible_answer.conflict
+    conflict = tuple(
+        replace(clash, rule=str(number), reason="r " * 900, relaxation=f"{number} " * 900) for number in range(clashes)
+    )
+    for whole, longest in ((False, most), (True, 1799)):
+        found = _conflict(replace(infeasible_answer, conflict=conflict), whole=whole)
+        (pairs,) = found.blocks
+        assert isinstance(pairs, Pairs)
+        assert len(pairs.rows) == 2 * clashes
+        assert longest - 4 <= max(len(text) for _, text in pairs.rows[::2]) <= longest + 1
+
+
+def test_the_two_worst_terms_are_named() -> None:
+    terms: Any = [
+        SimpleNamespace(term=term, more=more) for term, more in (("gemm", -2.0), ("bubble", 0.5), ("head", 0.1))
+    ]
+    assert _worst(terms).count(" of ") == 2
+    assert _worst(terms).startswith("2 s of ")
+    assert _worst(terms, 1).count(" of ") == 1
