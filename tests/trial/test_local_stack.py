@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places
 from optimizer.objectives.step.interval import mfu
 from optimizer.trial import local_stack as module
+from optimizer.trial import verdict as verdicts
 from optimizer.trial.belief import Gaussian
 from optimizer.trial.candidates import Candidates
+from optimizer.trial.choice import Next
 from optimizer.trial.local_stack import LocalStack, local_stack
 from optimizer.trial.outcome import UNFINISHED, Outcome, believed, reserved_share
 from optimizer.trial.report import local_rows
@@ -186,3 +189,22 @@ def test_a_trial_pays_from_the_tokens_on_at_which_its_win_is_its_cost(win: float
         assumed_tokens=False,
     )
     assert found.breaks_even == tokens
+
+
+@pytest.mark.parametrize(("gain", "tokens"), [(0.1, 1e12), (-0.1, 1e12), (0.1, None)])
+def test_what_another_trial_wins_is_a_share_of_the_whole_run(
+    gain: float, tokens: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "next_trial", lambda *_, **__: Next(index=1, gain=gain))
+    trials: Any = SimpleNamespace(job=JOB, candidates=TRIED, steps=30)
+    outcomes = trained(1.2)[:1]
+    found = verdicts.verdict(trials, outcomes, tokens)
+    length = tokens or 20.0 * JOB.model.active_params
+    step = 1.2 * float(TRIED.costs.step_time[0])
+    whole = JOB.gpus * step * length / (JOB.global_batch * JOB.seq_len) / 3600
+    assert (found.winner, found.tokens, found.assumed_tokens) == (0, length, tokens is None)
+    assert found.cost == pytest.approx(JOB.gpus * (300 + 30 * float(TRIED.costs.step_time[1])) / 3600)
+    assert found.win == pytest.approx(max(0.0, gain) * whole)
+    assert found.pays is (gain > 0 and found.win > found.cost)
+    nothing = verdicts.verdict(trials, [replace(outcomes[0], status=UNFINISHED)], tokens)
+    assert (nothing.winner, nothing.loss, nothing.next, nothing.cost, nothing.win) == (None, None, None, 0.0, 0.0)
