@@ -106,9 +106,9 @@ TIES = np.array([1.0, 2.0, 3.0])  # bounds of plans of which the second is as go
 
 
 def tied(limit: float) -> Any:
-    return SimpleNamespace(
-        limit=limit, job=small_job(8), tuning=Tuning(), expired=lambda: False, undecided=[], floors=[]
-    )
+    nothing: Any = None
+    rest: Any = {"tuning": Tuning(), "deadline": SimpleNamespace(left=None), "layouts": nothing, "own": nothing}
+    return candidates._Search(job=small_job(8), limit=limit, **rest)
 
 
 class Some(SimpleNamespace):
@@ -169,8 +169,30 @@ def test_the_lowest_bounds_come_first_until_none_is_below_what_was_found(monkeyp
     monkeypatch.setattr(candidates, "shaped_bounds", shaped)
     monkeypatch.setattr(candidates, "TOGETHER", 2)
     bounds = np.array([3.0, 1.0, 2.0, 4.0])
-    nothing: Any = None
-    assert list(candidates._next(tied(3.5), nothing, bounds, 1.0)) == [2, 1, 0]
+    plans: Any = SimpleNamespace(vpp=np.ones(4, dtype=np.int64))
+    prospects: Any = SimpleNamespace(
+        plan=np.arange(4), floors=SimpleNamespace(layer_costs=SimpleNamespace(plans=plans))
+    )
+    assert list(candidates._next(tied(3.5), prospects, bounds, 1.0)) == [2, 1, 0]
     assert raised == [[1, 2], [0]]
     assert bounds.tolist() == [3.0, 2.5, 2.0, 4.0]
-    assert list(candidates._next(tied(2.0), nothing, bounds, 1.0)) == []
+    assert list(candidates._next(tied(2.0), prospects, bounds, 1.0)) == []
+
+
+def test_a_plan_whose_best_layout_takes_least_risk_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for: list[object] = []
+    solve = candidates._solve
+
+    def recorded(search: Any, prospects: Any, position: int, number: int, scale: float) -> object:
+        looked_for.append((number, bool(prospects.low[position])))
+        return solve(search, prospects, position, number, scale)
+
+    monkeypatch.setattr(candidates, "_solve", recorded)
+    features = Features(schedules=("1f1b", "interleaved"), max_vpp=2)
+    fixed = {"pp": 2, "vpp": 2, "tp": 1, "micro_batch": 1}
+    job = replace(
+        small_job(4, model=replace(DENSE, layers=11), features=features, fixed=fixed, hbm=80e9), prefer=EXPECTED
+    )
+    assert lay_out(job, Space(job, structural(job))).best
+    assert looked_for
+    assert len(looked_for) == len(set(looked_for))
