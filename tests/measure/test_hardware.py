@@ -269,3 +269,18 @@ def test_experts_are_split_among_eight_at_most(monkeypatch: pytest.MonkeyPatch) 
     request._layers(job)
     request._layers(small_job())
     assert found == [[4.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "lengths"), [(512, [512]), (1024, [1024]), (2048, [1024, 2048]), (8192, [1024, 4096, 8192])]
+)
+def test_attention_is_measured_over_the_sequence_and_shorter_ones(seq_len: int, lengths: list[int]) -> None:
+    job = replace(small_job(), seq_len=seq_len)
+    shapes = request.measure_request(job, 60.0)["attention"]
+    assert sorted({shape["seq_len"] for shape in shapes}) == lengths
+    assert sorted({shape["heads"] for shape in shapes}) == [
+        3,
+        6,
+        12,
+        24,
+    ]  # of 12, split in four, for two samples at most

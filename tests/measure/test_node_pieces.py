@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -276,3 +277,24 @@ def test_every_part_has_its_share_of_the_time(clock: Any, monkeypatch: pytest.Mo
     assert found["seconds"] == {"launches": 1.0, "memory": 1.0, "products": 1.0, "attention": 1.0, "node": 0.0}
     assert (found["ranks"], found["collectives"]) == ([1.0], ["groups"])
     assert node_program.measure(process(), request, 100.0, said.append)["collectives"] == []
+
+
+@pytest.mark.parametrize(("world", "rank", "writes"), [(1, 0, True), (2, 0, True), (2, 1, False)])
+def test_rank_0_writes_and_every_group_is_left(
+    world: int, rank: int, writes: bool, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+    torch.distributed.destroy_process_group = lambda: left.append(rank)
+    monkeypatch.setattr(node_program, "Process", lambda: process(rank, world, world))
+    asked: list[float] = []
+
+    def measured(process: Any, request: Any, seconds: float, say: Any) -> dict[str, Any]:
+        asked.append(seconds)
+        return {"version": 1}
+
+    monkeypatch.setattr(node_program, "measure", measured)
+    out = tmp_path / "measure.json"
+    assert node_program.main(["--out", str(out)]) == node_program.main(["--out", str(out), "--seconds", "60"]) == 0
+    assert asked == [480.0, 60.0]
+    assert out.exists() is writes
+    assert left == [rank] * 2 * (world > 1)
