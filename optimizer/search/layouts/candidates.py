@@ -121,7 +121,7 @@ def lay_out(
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
     fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
-    hosted = lattice.most_hosted(bounds * classes[-1].factor < search.limit)
+    hosted = lattice.most_hosted(bounds < search.limit)
     for number, each in enumerate(classes):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < lowered(search.limit))
         some, floor = lattice.at(low, each.risk if number else None)
@@ -273,7 +273,7 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     lattice = LatticeBounds.of(job, some, tuning, even)
     bounds, search, open_plans = lattice.bounds, _search(job, tuning, None), set[int]()
     search.limit, classes = best * (1 - SAME), risk_classes(job)
-    hosted = lattice.most_hosted(bounds * classes[-1].factor < best)
+    hosted = lattice.most_hosted(bounds < best)
     for number, each in enumerate(classes):
         low = np.flatnonzero(bounds < search.limit / each.factor)
         if len(low):
