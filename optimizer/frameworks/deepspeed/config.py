@@ -6,13 +6,15 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
+from optimizer.catalog.readers.text import shown
 from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
 from optimizer.frameworks.config.method import (
+    HABANA,
     KEYS,
     OBJECTIVE,
     RLHF,
@@ -49,24 +51,32 @@ NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
 SWITCHED_OFF = ("", "false", "none", "null", "0")
-FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
+FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
 # Accelerate's meshes; the keys of its files repeat the name of their section.
+DISTRIBUTED = "distributed_type"
 MESH = "parallelism_config."
 DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
 REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
 UNPRICED = ("sp_size", "expert_parallel_size")  # which take GPUs of their own
 AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
 RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
+SUMMED = "data_types.grad_accum_dtype"
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
 # ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
 SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
-CUTOFF = 2048  # cutoff_len of its src/llamafactory/hparams/data_args.py
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
+# What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
+# optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
+ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
 UNSLOTH = "unsloth"  # what starts its own program
-UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
+COMPILED = "torch_compile"
+ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
+DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
+TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}
+ALPACA, ALL_GPUS = "alpaca-lora", "batch_size"  # of one of DEFAULTS, and its batch of all GPUs
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
 ADAPTING = ("swift sft", ALIGNING)
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
@@ -74,6 +84,7 @@ ADAPTING = ("swift sft", ALIGNING)
 USUAL_OPTIMIZER = "adamw_torch_fused"
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
+    "transformers": (ALPACA,),
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
@@ -81,6 +92,7 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
     TRAINER: ("use_peft", "max_length", *OBJECTIVE),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+LIGER_PARTS = tuple(f"liger_{part}" for part in ("rope", "rms_norm", "layer_norm", "swiglu", "glu_activation"))
 LIGER_KEYS: Mapping[str, str] = {
     TRAINER: LIGER[0],
     "ms-swift": LIGER[0],
@@ -98,9 +110,18 @@ MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the val
 UNMIXED = "full"  # Axolotl's word for bf16 without
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
+FLOAT32 = ("float32", "fp32")
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
+WIDE = (False, "no", *FLOAT32)  # values that mix no formats, and those of weights of 32 bits
 MOST_BUCKET = 5e8  # elements, DeepSpeed's default
-STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
+STRATEGIES = {
+    **{"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD"},
+    **{"4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"},
+}
+HYBRID = "hybrid"  # how strategies begin whose replicas share states in each node alone
+# What a launcher shards by where no key says how. Source: huggingface/accelerate v1.15.0,
+# src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
+LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
 
 
 def recognised(values: Values) -> bool:
@@ -110,18 +131,23 @@ def recognised(values: Values) -> bool:
         *STAGE,
         *DEVICE,
         "num_processes",
-        "distributed_type",
+        DISTRIBUTED,
         "zero_optimization",
         BATCH,
         UNSLOTH,
+        TRAINER,
+        SWIFT,
+        LLAMA_FACTORY[1],
     )
     own = (path for path in marks if path not in AXOLOTL[1:])
-    return any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
+    tunes = all(path in values for path in DEFAULTS["llama-factory"]["when"])
+    return tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
 
 
 def mesh(values: Values, key: str) -> str:
     """The path of a size of Accelerate's mesh, in the spelling that the file has."""
-    paths = (f"{MESH}parallelism_config_{key}", f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
+    named = f"parallelism_config_{key}"
+    paths = (f"{MESH}{named}", named, f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
     return next((path for path in paths if path in values), "")
 
 
@@ -130,28 +156,61 @@ def first(values: Values, paths: tuple[str, ...]) -> str:
     return next((path for path in paths if values.get(path) not in (None, "auto")), "")
 
 
+def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Values with those that programs take where nothing says otherwise, and of which a report tells, by program.
+
+    >>> completed({"base_model": "huggyllama/llama-7b", "sequence_len": 4096})
+    ({'base_model': 'huggyllama/llama-7b', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
+    >>> completed({"trl": "sft", "max_length": None, "dtype": "bfloat16"})[1]
+    {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
+    """
+    known, told = dict(values), {}
+    if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
+        known[TUNED[0]] = "lora"
+    if values.get(SWIFT) == ALIGNING:
+        known.setdefault(RLHF, "dpo")
+    if values.get(ADAFACTOR) is True:
+        known[KEYS["optimizer"][0]] = ADAFACTOR
+    for name, program in DEFAULTS.items():
+        is_one = all(known.get(key) is not None for key in program["when"])
+        is_one &= not known.keys() & set(program.get("unless", ()))
+        if not is_one or ("any" in program and not known.keys() & set(program["any"])):
+            continue
+        own = {key: value for key, value in program["values"].items() if not _stated(known, key)}
+        known |= {**own, **({name: True} if name == ALPACA else {})}
+        if keys := tuple(key for key in program.get("told", ()) if key in own):
+            told[name] = keys
+    return known, told
+
+
+def _stated(values: Values, key: str) -> bool:
+    """Whether a key, or another one of the same setting, has a value that no other file is to fill in."""
+    same = next((paths for paths in (*PATHS.values(), *KEYS.values(), WORDS) if key in paths), (key,))
+    return any(values.get(path, "auto") != "auto" for path in same)
+
+
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
-        values = {**values, TUNED[0]: "lora"}
-    if values.get(SWIFT) == ALIGNING:
-        values = {RLHF: "dpo", **values}
-    if UNSLOTH in values:
-        values = {**UNSLOTH_DEFAULTS, **values}
+    written, (values, told) = values, completed(values)
     settings = launch.settings
+    for name, keys in told.items():
+        what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
+        launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
+    if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
+        launch.say("global_batch", batch, ALL_GPUS)
     stated = {path: values[path] for path in MICRO if isinstance(values.get(path), int)}
     if len(set(stated.values())) > 1:
         launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
-        settings.setdefault("num_microbatches", 1)
+        settings.setdefault("num_microbatches", _accumulated(launch, values))
         launch.written.setdefault("num_microbatches", STEPS[0])
     _sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
-    if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
+    if path := _checkpointing(values):
         launch.say("recompute", "full" if values[path] else "none", path)
-    elif all(path in values for path in LLAMA_FACTORY):
+    elif LLAMA_FACTORY[1] in values:
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
@@ -186,16 +245,35 @@ def read(launch: Launch, values: Values) -> None:
         *PRECISION,
     )
     sizes = tuple(mesh(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD))
-    more = (*RESHARD, *sizes, *FOLLOWED, TRAINER_FSDP, RATIO, WIRE, BATCH, OVERLAP, SWIFT, UNSLOTH, *WORDS, UNCHECKED)
+    more = (
+        *RESHARD,
+        *sizes,
+        *FOLLOWED,
+        TRAINER_FSDP,
+        RATIO,
+        WIRE,
+        SUMMED,
+        BATCH,
+        OVERLAP,
+        SWIFT,
+        UNSLOTH,
+        *WORDS,
+        UNCHECKED,
+    )
+    more += (*(flag for flag, _ in LAUNCHED.values()), ADAFACTOR) + (ALL_GPUS,) * (ALPACA in values)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if HABANA in values and values.get(ATTENTION) != FUSED and values.get(FLASH) is not True:
+        settings["attention"] = "fused_softmax"
+        launch.assumed.append(
+            f"attention whole, by one kernel of softmax: optimum-habana's own without {ATTENTION} {FUSED}"
+        )
+    if values.get(COMPILED) == "auto" and AXOLOTL[0] in values:  # which compiles then
+        launch.unpriced.append(f"{COMPILED} auto")
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
     if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
         launch.settings["software"] = software
-        if software == "llama-factory" and "seq_len" not in settings:
-            settings["seq_len"] = CUTOFF
-            launch.assumed.append(f"sequences of {CUTOFF:,} tokens, LLaMA-Factory's default (--seq-len)")
         _usual_optimizer(launch, values)
         _states(launch, values, software)
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
@@ -213,9 +291,34 @@ def read(launch: Launch, values: Values) -> None:
         launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
+        method += LIGER_PARTS
     elif software in LIGER_KEYS:
         launch.settings["liger"] = "off"
-    rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+    launch.written = {
+        name: path
+        for name, path in launch.written.items()
+        if path in written or path not in values or name == "num_microbatches"
+    }
+    rest(launch, written, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", DISTRIBUTED))
+
+
+def _checkpointing(values: Values) -> str:
+    """The key that has layers checkpointed, else one that has not, but of LLaMA-Factory, which has a key of its own."""
+    on = next((path for path in CHECKPOINT if values.get(path) is True), "")
+    return on or ("" if LLAMA_FACTORY[1] in values else first(values, CHECKPOINT))
+
+
+def _accumulated(launch: Launch, values: Values) -> int:
+    """Micro-batches of a step where nothing says: 1, of ms-swift as many as make 16 sequences on all GPUs.
+
+    Source: modelscope/ms-swift v4.6.0, swift/trainers/arguments.py.
+    """
+    gpus = launch.settings.get("gpus")
+    if SWIFT not in values or not gpus:
+        return 1
+    count = max(1, math.ceil(16 / launch.settings["micro_batch"] / gpus))
+    launch.assumed.append(f"{STEPS[0]} {count}: ms-swift's own for {gpus} GPUs")
+    return count
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
@@ -238,11 +341,13 @@ def _usual_optimizer(launch: Launch, values: Values) -> None:
 
 
 def _states(launch: Launch, values: Values, software: str) -> None:
-    """Note weights in fp32 of whole training: DeepSpeed has them, Accelerate's FSDP where formats are mixed, and
-    LLaMA-Factory unless told not to.
+    """Note weights in fp32 of whole training: DeepSpeed has them, Accelerate's FSDP where formats are mixed,
+    LLaMA-Factory unless told not to, and others where they load them so.
     """
     settings = launch.settings
+    wide = next((word for word in WORDS if values.get(word) in FLOAT32), "")
     if str(settings.get("train", "")).startswith(ADAPTERS):
+        launch.unpriced += [f"{wide} {values[wide]}: what is frozen has 32 bits"] if wide else []
         return
     if settings["fsdp"]:
         if mixing := next((path for path in PRECISION if values.get(path) in MIXED), ""):
@@ -255,10 +360,23 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         launch.assumed.append(
             f"LLaMA-Factory holds what it trains, and its gradients, in fp32: {PURE} has them in bf16"
         )
+    elif wide:
+        settings |= UPCAST
+
+
+def _engine(values: Values) -> tuple[str, str]:
+    """The engine that Accelerate is told to use without how it shards, and the key that says so; "" for none.
+
+    >>> _engine({"distributed_type": "FSDP"}), _engine({"use_deepspeed": True}), _engine({"distributed_type": "NO"})
+    (('FSDP', 'distributed_type'), ('DEEPSPEED', 'use_deepspeed'), ('', ''))
+    """
+    flags = ((name, flag) for name, (flag, _) in LAUNCHED.items() if values.get(flag) is True)
+    named = next(flags, (str(values.get(DISTRIBUTED)), DISTRIBUTED))
+    return ("", "") if named[0] not in LAUNCHED or first(values, FOLLOWED) else named
 
 
 def _sharding(launch: Launch, values: Values) -> None:
-    strategy = first(values, STRATEGY)
+    settings, strategy = launch.settings, first(values, STRATEGY)
     words = " ".join(_words(values))
     replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
     word = ZERO.match(str(values.get(FOLLOWED[0])))
@@ -271,14 +389,24 @@ def _sharding(launch: Launch, values: Values) -> None:
     elif strategy:
         name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
         launch.say("zero_stage", SHARDING.get(name, 3), strategy)
+        settings["hybrid"] = name.lower().startswith(HYBRID)
     elif path := first(values, RESHARD):
         keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
         launch.say("zero_stage", 2 if keeps else 3, path)
         strategy = path
     elif words.lower() not in SWITCHED_OFF:  # without a strategy among its words Accelerate's usual one
-        stage = 0 if "no_shard" in words else 2 if "grad_op" in words else 3
+        stage = 0 if "no_shard" in words else 2 if re.search("grad_op|zero2", words) else 3
         launch.say("zero_stage", stage, TRAINER_FSDP)
         strategy = TRAINER_FSDP
+        settings["hybrid"] = HYBRID in words
+    elif engine := _engine(values)[0]:
+        launch.say("zero_stage", LAUNCHED[engine][1])
+        launch.fixed += ("zero_stage",)
+        key = _engine(values)[1]
+        launch.assumed.append(
+            f"ZeRO-{LAUNCHED[engine][1]}: Accelerate's own where {key} has {engine} and no key says how"
+        )
+        strategy = key if engine == "FSDP" else ""
     else:
         launch.say("zero_stage", 0)
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
@@ -291,7 +419,7 @@ def _sharding(launch: Launch, values: Values) -> None:
         launch.say("zero_stage", 0, shards)
     elif copies > 1:
         launch.say("shard", group, replicas)
-    total = copies * group * prod(sharing) * int(launch.settings.get("tp", 1))
+    total = copies * group * math.prod(sharing) * int(launch.settings.get("tp", 1))
     if shards and launch.settings.setdefault("gpus", total) != total:
         launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
     stage = launch.settings["zero_stage"]
@@ -347,8 +475,8 @@ def _overlap(values: Values, stage: int) -> dict[str, Any]:
 def _numbers(launch: Launch, values: Values) -> None:
     mixed = str(values.get("mixed_precision", ""))
     path = next((path for path in PRECISION[1:] if values.get(path) in (True, UNMIXED)), "")
-    if values.get(WIRE) in ("fp32", "bf16", "fp16"):
-        launch.say("grad_bytes", 4 if values[WIRE] == "fp32" else 2, WIRE)
+    if wire := next((path for path in (WIRE, SUMMED) if values.get(path) in ("fp32", "bf16", "fp16")), ""):
+        launch.say("grad_bytes", 4 if values[wire] == "fp32" else 2, wire)
     if mixed in ("bf16", "fp16", "fp8"):
         launch.say("dtype", mixed, "mixed_precision")
     elif path:
@@ -356,8 +484,17 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH.get(name, name), path)
     elif word := next((word for word in WORDS if str(values.get(word)) in TORCH), ""):
         launch.say("dtype", TORCH[values[word]], word)
+    elif wide := next((path for path in _unmixing(values) if values[path] in WIDE), ""):
+        launch.unpriced.append(f"{wide} {shown(values[wide])}, and no format of 16 bits: priced as bf16")
     elif not any(values.get(path) == "auto" for path in PRECISION):
         launch.assumed.append("bf16: these files name no number format")
+
+
+def _unmixing(values: Values) -> tuple[str, ...]:
+    """Keys of number formats, but of programs that compute in the format of a model's weights anyway."""
+    if SWIFT in values or LLAMA_FACTORY[1] in values:
+        return ()
+    return tuple(path for path in (*PRECISION, *WORDS) if path in values and path != "fp8")
 
 
 def _length(launch: Launch, values: Values) -> None:
@@ -391,18 +528,20 @@ def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan; a batch that several files state is changed in all of them."""
-    values = {**UNSLOTH_DEFAULTS, **values} if UNSLOTH in values else values
+    values, _ = completed(values)
     wanted: dict[str, Any] = _mesh(values, before, after)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):
             there = [path for path in paths if values.get(path) not in (None, "auto")]
-            needed = name != "num_microbatches" or BATCH not in values
+            needed = name != "num_microbatches" or not {BATCH, ALPACA} & values.keys()
             together = job.training_loss.together if name == "micro_batch" else 1
             wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name) // together)
     strategy = first(values, (*STRATEGY, *RESHARD, TRAINER_FSDP))
     if strategy and not first(values, STAGE) and before.zero_stage != after.zero_stage:
         wanted.pop(STAGE[0], None)
-        stages = {0: "NO_SHARD", 2: "SHARD_GRAD_OP", 3: "FULL_SHARD"}
+        hybrid = HYBRID in STRATEGIES.get(str(values[strategy]), str(values[strategy])).lower()
+        stages = {0: "NO_SHARD", 2: "HYBRID_SHARD_ZERO2" if hybrid else "SHARD_GRAD_OP"}
+        stages[3] = "HYBRID_SHARD" if hybrid else "FULL_SHARD"
         wanted[strategy] = stages.get(after.zero_stage, "FULL_SHARD")
         if strategy in RESHARD:
             wanted[strategy] = after.zero_stage == 3
@@ -410,8 +549,9 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
             others = [word for word in _words(values) if "shard" not in word]
             wanted[strategy] = " ".join((stages.get(after.zero_stage, "FULL_SHARD").lower(), *others))
     if before.recompute != after.recompute:
-        path = first(values, CHECKPOINT)
-        inverted = not path and all(path in values for path in LLAMA_FACTORY)
+        path = _checkpointing(values)
+        inverted = not path and LLAMA_FACTORY[1] in values
+        wanted |= {UNCHECKED: True} if path and LLAMA_FACTORY[1] in values else {}  # which checkpoints without its key
         wanted[UNCHECKED if inverted else path or CHECKPOINT[0]] = (after.recompute == "full") != inverted
     if before.activation_offload != after.activation_offload:
         there = [path for path in HOSTED if path in values]
