@@ -158,6 +158,12 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
             None,
             {"mb": 8, "zero": 2, "states": (0, 4, 12)},
         ),
+        # deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/training/step1_supervised_finetuning/main.py
+        (
+            {"a.sh": f"deepspeed --num_gpus 8 main.py --model_name_or_path {MODEL} --data_split 2,4,4 --zero_stage 2"},
+            None,
+            {"mb": 16, "acc": 1, "seq": 512, "dtype": "fp16", "zero": 2},
+        ),
         # haotian-liu/LLaVA, llava/train/train.py
         (
             {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --lora_enable True --bits 4"},
@@ -205,6 +211,8 @@ def test_options_of_a_launcher_are_named(text: str, named: str) -> None:
         ("dtype: float32\nuse_peft: true\n", "dtype float32: what is frozen has 32 bits"),
         ("bf16: false\n", "bf16 false, and no format of 16 bits: priced as bf16"),
         ("torch_dtype: bfloat16\n", ""),
+        ("bf16: true\naccelerator_config: '{\"split_batches\": true}'\n", 'accelerator_config {"split_batches": true}'),
+        ("base_model: Qwen/Qwen2.5-7B\nbf16: true\ntorch_compile: auto\n", "torch_compile auto"),
         ("bf16: true\nprecompute_ref_log_probs: true\nbeta: 0.1\n", "precompute_ref_log_probs"),
     ],
 )
@@ -262,6 +270,7 @@ def test_documents_of_nemo_have_a_length_of_their_own() -> None:
         ("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", False),
         ("fsdp_config.fsdp_backward_prefetch", "BACKWARD_POST", True),
         ("fsdp_config.fsdp_backward_prefetch", "BACKWARD_PRE", False),
+        ("optimizer.fused", "false", True),
         ("ddp_backend", "gloo", True),
         ("ddp_backend", "nccl", False),
         ("plugins", "['axolotl.integrations.liger.LigerPlugin']", False),

@@ -163,8 +163,8 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
     for place, word in enumerate(words):
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
-        launched = text == "launch" and text_of(words[place - 1]).rpartition("/")[2] == "accelerate"
-        accelerated = accelerated or launched or text == "accelerate.commands.launch"
+        by_name = text == "launch" and text_of(words[place - 1]).rpartition("/")[2] == "accelerate"
+        accelerated = accelerated or by_name or text == "accelerate.commands.launch"
         after = words[place + 1] if place + 1 < len(words) else ()
         started = started and not (text == "-m" and STARTING.match(text_of(after)))
         if unknown_in(word) or not (started or (accelerated and ACCELERATE.fullmatch(_option(text)))):

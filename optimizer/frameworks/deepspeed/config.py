@@ -51,6 +51,7 @@ NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype
 BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
 SWITCHED_OFF = ("", "false", "none", "null", "0")
+INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
 # Accelerate's meshes; the keys of its files repeat the name of their section.
 DISTRIBUTED = "distributed_type"
@@ -269,6 +270,8 @@ def read(launch: Launch, values: Values) -> None:
         )
     if values.get(COMPILED) == "auto" and AXOLOTL[0] in values:  # which compiles then
         launch.unpriced.append(f"{COMPILED} auto")
+    inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
+    launch.unpriced += [f"{path} {values[path]}" for path in inline]
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
@@ -316,7 +319,7 @@ def _accumulated(launch: Launch, values: Values) -> int:
     gpus = launch.settings.get("gpus")
     if SWIFT not in values or not gpus:
         return 1
-    count = max(1, math.ceil(16 / launch.settings["micro_batch"] / gpus))
+    count = max(1, math.ceil(16 / int(launch.settings["micro_batch"]) / int(gpus)))
     launch.assumed.append(f"{STEPS[0]} {count}: ms-swift's own for {gpus} GPUs")
     return count
 
