@@ -6,37 +6,71 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from optimizer.catalog.readers.text import shown
-from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
+from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.config.method import (
     HABANA,
     KEYS,
     OBJECTIVE,
-    RLHF,
     TRAINER,
     note_loss,
     note_method,
     note_objective,
     note_optimizer,
 )
+from optimizer.frameworks.deepspeed.defaults import (
+    ADAFACTOR,
+    ALL_GPUS,
+    ALPACA,
+    AXOLOTL,
+    DEFAULTS,
+    PATHS,
+    SWIFT,
+    TITLES,
+    TUNED,
+    WORDS,
+    accumulated,
+    completed,
+    first,
+)
+from optimizer.frameworks.deepspeed.sharding import (
+    BUCKET,
+    DEGREES,
+    DEVICE,
+    DISTRIBUTED,
+    FOLLOWED,
+    HYBRID,
+    LAUNCHED,
+    OFFLOADING,
+    OVERLAP,
+    OWN,
+    RATIO,
+    REPLICATE,
+    RESHARD,
+    SHARD,
+    STAGE,
+    STRATEGIES,
+    STRATEGY,
+    TRAINER_FSDP,
+    WEIGHTS,
+    hosting,
+    mesh,
+    mesh_written,
+    note_sharding,
+    strategy_words,
+)
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
 from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
 
-PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
+MICRO, STEPS, CHECKPOINT = (PATHS[name] for name in ("micro_batch", "num_microbatches", "recompute"))
 COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "tp", "cp", "seq_len")
-MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
-STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
-WEIGHTS, OFFLOADING = PATHS["hosted_weights"], "offload"  # the second is a word of the Trainer's
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
 # Axolotl's word for them; with adapters, true puts all activations there and recomputes none, which has no price.
 # Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py.
@@ -48,25 +82,12 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
 }
 RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "samples"))
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
-BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
-TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
-SWITCHED_OFF = ("", "false", "none", "null", "0")
 INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
-FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
-# Accelerate's meshes; the keys of its files repeat the name of their section.
-DISTRIBUTED = "distributed_type"
-MESH = "parallelism_config."
-DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
-REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
-UNPRICED = ("sp_size", "expert_parallel_size")  # which take GPUs of their own
-AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
-RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
-SUMMED = "data_types.grad_accum_dtype"
-AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
-# LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
-# ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
-SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
+BATCH = "train_batch_size"
+WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
+# LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+CHAT = "data_split"
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
@@ -74,12 +95,6 @@ PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of prefe
 ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
 UNSLOTH = "unsloth"  # what starts its own program
 COMPILED = "torch_compile"
-ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
-DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
-TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}
-ALPACA, ALL_GPUS = "alpaca-lora", "batch_size"  # of one of DEFAULTS, and its batch of all GPUs
-ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
-ADAPTING = ("swift sft", ALIGNING)
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
 # (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
 USUAL_OPTIMIZER = "adamw_torch_fused"
@@ -109,20 +124,9 @@ IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where
 PURE = "pure_bf16"
 MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the value of a path of number formats
 UNMIXED = "full"  # Axolotl's word for bf16 without
-OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
-WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
 FLOAT32 = ("float32", "fp32")
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
 WIDE = (False, "no", *FLOAT32)  # values that mix no formats, and those of weights of 32 bits
-MOST_BUCKET = 5e8  # elements, DeepSpeed's default
-STRATEGIES = {
-    **{"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD"},
-    **{"4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"},
-}
-HYBRID = "hybrid"  # how strategies begin whose replicas share states in each node alone
-# What a launcher shards by where no key says how. Source: huggingface/accelerate v1.15.0,
-# src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
-LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
 
 
 def recognised(values: Values) -> bool:
@@ -145,56 +149,11 @@ def recognised(values: Values) -> bool:
     return tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
 
 
-def mesh(values: Values, key: str) -> str:
-    """The path of a size of Accelerate's mesh, in the spelling that the file has."""
-    named = f"parallelism_config_{key}"
-    paths = (f"{MESH}{named}", named, f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
-    return next((path for path in paths if path in values), "")
-
-
-def first(values: Values, paths: tuple[str, ...]) -> str:
-    """The first of these paths that says something; "auto" leaves it to another file."""
-    return next((path for path in paths if values.get(path) not in (None, "auto")), "")
-
-
-def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """Values with those that programs take where nothing says otherwise, and of which a report tells, by program.
-
-    >>> completed({"base_model": "huggyllama/llama-7b", "sequence_len": 4096})
-    ({'base_model': 'huggyllama/llama-7b', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
-    >>> completed({"trl": "sft", "max_length": None, "dtype": "bfloat16"})[1]
-    {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
-    """
-    known, told = dict(values), {}
-    if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
-        known[TUNED[0]] = "lora"
-    if values.get(SWIFT) == ALIGNING:
-        known.setdefault(RLHF, "dpo")
-    if values.get(ADAFACTOR) is True:
-        known[KEYS["optimizer"][0]] = ADAFACTOR
-    for name, program in DEFAULTS.items():
-        is_one = all(known.get(key) is not None for key in program["when"])
-        is_one &= not known.keys() & set(program.get("unless", ()))
-        if not is_one or ("any" in program and not known.keys() & set(program["any"])):
-            continue
-        own = {key: value for key, value in program["values"].items() if not _stated(known, key)}
-        known |= {**own, **({name: True} if name == ALPACA else {})}
-        if keys := tuple(key for key in program.get("told", ()) if key in own):
-            told[name] = keys
-    return known, told
-
-
-def _stated(values: Values, key: str) -> bool:
-    """Whether a key, or another one of the same setting, has a value that no other file is to fill in."""
-    same = next((paths for paths in (*PATHS.values(), *KEYS.values(), WORDS) if key in paths), (key,))
-    return any(values.get(path, "auto") != "auto" for path in same)
-
-
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    written, (values, told) = values, completed(values)
+    written, (values, reported) = values, completed(values)
     settings = launch.settings
-    for name, keys in told.items():
+    for name, keys in reported.items():
         what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
         launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
@@ -205,9 +164,9 @@ def read(launch: Launch, values: Values) -> None:
     if len(set(stated.values())) > 1:
         launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
-        settings.setdefault("num_microbatches", _accumulated(launch, values))
+        settings.setdefault("num_microbatches", accumulated(launch, values))
         launch.written.setdefault("num_microbatches", STEPS[0])
-    _sharding(launch, values)
+    note_sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
     if path := _checkpointing(values):
         launch.say("recompute", "full" if values[path] else "none", path)
@@ -311,29 +270,10 @@ def _checkpointing(values: Values) -> str:
     return on or ("" if LLAMA_FACTORY[1] in values else first(values, CHECKPOINT))
 
 
-def _accumulated(launch: Launch, values: Values) -> int:
-    """Micro-batches of a step where nothing says: 1, of ms-swift as many as make 16 sequences on all GPUs.
-
-    Source: modelscope/ms-swift v4.6.0, swift/trainers/arguments.py.
-    """
-    gpus = launch.settings.get("gpus")
-    if SWIFT not in values or not gpus:
-        return 1
-    count = max(1, math.ceil(16 / int(launch.settings["micro_batch"]) / int(gpus)))
-    launch.assumed.append(f"{STEPS[0]} {count}: ms-swift's own for {gpus} GPUs")
-    return count
-
-
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
     """What says that inputs of checkpointed layers go to the host."""
     adapts = AXOLOTL[0] in values and values.get("adapter") is not None
     return tuple(word for word in HOSTING[path] if not (adapts and word is True))
-
-
-def _words(values: Values) -> list[str]:
-    """The Trainer's words for a strategy; on a command the first alone is its value."""
-    value = values.get(TRAINER_FSDP)
-    return list(map(str, value)) if isinstance(value, list) else str(value or "").split()
 
 
 def _usual_optimizer(launch: Launch, values: Values) -> None:
@@ -365,114 +305,6 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         )
     elif wide:
         settings |= UPCAST
-
-
-def _engine(values: Values) -> tuple[str, str]:
-    """The engine that Accelerate is told to use without how it shards, and the key that says so; "" for none.
-
-    >>> _engine({"distributed_type": "FSDP"}), _engine({"use_deepspeed": True}), _engine({"distributed_type": "NO"})
-    (('FSDP', 'distributed_type'), ('DEEPSPEED', 'use_deepspeed'), ('', ''))
-    """
-    flags = ((name, flag) for name, (flag, _) in LAUNCHED.items() if values.get(flag) is True)
-    named = next(flags, (str(values.get(DISTRIBUTED)), DISTRIBUTED))
-    return ("", "") if named[0] not in LAUNCHED or first(values, FOLLOWED) else named
-
-
-def _sharding(launch: Launch, values: Values) -> None:
-    settings, strategy = launch.settings, first(values, STRATEGY)
-    words = " ".join(_words(values))
-    replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
-    word = ZERO.match(str(values.get(FOLLOWED[0])))
-    if word:
-        launch.say("zero_stage", int(word[1]), FOLLOWED[0])
-        if word[2]:
-            launch.say("offload", 1.0, FOLLOWED[0])
-    elif path := first(values, STAGE):
-        launch.say("zero_stage", whole(launch, values, path, 0) or 0, path)
-    elif strategy:
-        name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
-        launch.say("zero_stage", SHARDING.get(name, 3), strategy)
-        settings["hybrid"] = name.lower().startswith(HYBRID)
-    elif path := first(values, RESHARD):
-        keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
-        launch.say("zero_stage", 2 if keeps else 3, path)
-        strategy = path
-    elif words.lower() not in SWITCHED_OFF:  # without a strategy among its words Accelerate's usual one
-        stage = 0 if "no_shard" in words else 2 if re.search("grad_op|zero2", words) else 3
-        launch.say("zero_stage", stage, TRAINER_FSDP)
-        strategy = TRAINER_FSDP
-        settings["hybrid"] = HYBRID in words
-    elif engine := _engine(values)[0]:
-        launch.say("zero_stage", LAUNCHED[engine][1])
-        launch.fixed += ("zero_stage",)
-        key = _engine(values)[1]
-        launch.assumed.append(
-            f"ZeRO-{LAUNCHED[engine][1]}: Accelerate's own where {key} has {engine} and no key says how"
-        )
-        strategy = key if engine == "FSDP" else ""
-    else:
-        launch.say("zero_stage", 0)
-        launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
-    if not shards:
-        launch.fixed += ("shard",)
-    places = (shards, replicas, *(mesh(values, key) for key in UNPRICED))
-    size, copies, *sharing = (int((whole(launch, values, at) if at else None) or 1) for at in places)
-    group = size * int(launch.settings.get("cp", 1))
-    if shards and group == 1:
-        launch.say("zero_stage", 0, shards)
-    elif copies > 1:
-        launch.say("shard", group, replicas)
-    total = copies * group * math.prod(sharing) * int(launch.settings.get("tp", 1))
-    if shards and launch.settings.setdefault("gpus", total) != total:
-        launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
-    stage = launch.settings["zero_stage"]
-    launch.settings["fsdp"] = bool(strategy)
-    if not strategy:
-        launch.following = lambda plan: _overlap(values, plan.zero_stage)
-        if word or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
-            launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
-            launch.fixed += () if first(values, STAGE) else ("zero_stage",)
-        if stage:
-            launch.settings |= _overlap(values, stage)
-            launch.written |= {"reduce_overlap": OVERLAP} if OVERLAP in values else {}
-    elements = values.get(BUCKET)
-    if isinstance(elements, int | float) and not isinstance(elements, bool):
-        launch.say("bucket", 2.0 * elements, BUCKET)
-    elif not strategy and (stage or any(path.startswith(OWN) for path in values)):
-        launch.settings["bucket"] = 2.0 * MOST_BUCKET
-    if (path := first(values, DEVICE)) and values[path] != "none":
-        share = values.get(RATIO, 1.0)
-        launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
-    launch.drives = next((path for path in (*DEVICE, *WEIGHTS) if values.get(path) == "nvme"), "")
-    _hosted(launch, values)
-
-
-def hosting(values: Values) -> str:
-    """The path that has weights lie on the host, "" where none does."""
-    stated = next((path for path in WEIGHTS if str(values.get(path)).lower() in ("cpu", "nvme", "true")), "")
-    return stated or (TRAINER_FSDP if OFFLOADING in _words(values) else "")
-
-
-def _hosted(launch: Launch, values: Values) -> None:
-    """Note that weights lie on the host, where their optimizer does too."""
-    path, settings = hosting(values), launch.settings
-    if not path:
-        return
-    if settings["zero_stage"] == 3 and (settings["fsdp"] or settings.get("offload") == 1.0):
-        launch.say("hosted_weights", True, path)
-    else:
-        launch.unsearched.append(f"{path}: weights are priced on the host under ZeRO-3 with the whole optimizer there")
-
-
-def _overlap(values: Values, stage: int) -> dict[str, Any]:
-    """What overlaps under a ZeRO stage: 1 and 2 only where a file says so, 3 by default; 0 says nothing.
-
-    >>> _overlap({}, 3), _overlap({}, 1), _overlap({OVERLAP: True}, 1)["gather_overlap"]
-    ({'reduce_overlap': True, 'gather_overlap': True}, {'reduce_overlap': False, 'gather_overlap': False}, True)
-    """
-    asked = values.get(OVERLAP)
-    overlaps = (stage == 3 if asked in (None, "auto") else bool(asked)) if stage else None
-    return {"reduce_overlap": overlaps, "gather_overlap": overlaps}
 
 
 def _numbers(launch: Launch, values: Values) -> None:
@@ -517,22 +349,10 @@ def _length(launch: Launch, values: Values) -> None:
         launch.assumed.append(f"{first(values, EPOCHS)} {passes:g} of how many samples is not told (--tokens)")
 
 
-def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
-    """The sizes of Accelerate's mesh: those of a plan's groups, where the file has them."""
-    sizes = ("tp", "cp", "dp", "shard", "zero_stage")
-    if not mesh(values, SHARD) or all(getattr(before, name) == getattr(after, name) for name in sizes):
-        return {}
-    group = (after.shard or after.dp * after.cp) // after.cp if after.zero_stage else 1
-    wanted = {REPLICATE: after.dp // group, SHARD: group, DEGREES["tp"]: after.tp, DEGREES["cp"]: after.cp}
-    own = AXOLOTL[0] in values
-    new = {key: AXOLOTL_DEGREES.get(key, key) if own else f"{MESH}{key}" for key in wanted}
-    return {mesh(values, key) or new[key]: size for key, size in wanted.items()}
-
-
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan; a batch that several files state is changed in all of them."""
     values, _ = completed(values)
-    wanted: dict[str, Any] = _mesh(values, before, after)
+    wanted: dict[str, Any] = mesh_written(values, before, after)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):
             there = [path for path in paths if values.get(path) not in (None, "auto")]
@@ -549,7 +369,7 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         if strategy in RESHARD:
             wanted[strategy] = after.zero_stage == 3
         elif strategy == TRAINER_FSDP:
-            others = [word for word in _words(values) if "shard" not in word]
+            others = [word for word in strategy_words(values) if "shard" not in word]
             wanted[strategy] = " ".join((stages.get(after.zero_stage, "FULL_SHARD").lower(), *others))
     if before.recompute != after.recompute:
         path = _checkpointing(values)
