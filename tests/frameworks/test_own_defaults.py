@@ -22,7 +22,7 @@ ALPACA = "torchrun --nproc_per_node 4 finetune.py --base_model huggyllama/llama-
 SWIFT = "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset d"
 AXOLOTL = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: d}]\nbf16: auto\n"
 SFT = "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 1\nmax_length: 2048\n"
-FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ndataset: d\n"
+FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ndataset: d\ndo_train: true\n"
 CONFIG = "compute_environment: LOCAL_MACHINE\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
 UNSLOTH = """from unsloth import FastLanguageModel
 from trl import SFTTrainer, SFTConfig

@@ -23,6 +23,7 @@ from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER, included
+from optimizer.frameworks.megatron.flag_names import NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
 HYPHENED = re.compile(r"--(?P<key>[a-z]\w*(?:-\w+)+)=(?P<value>.*)", re.DOTALL)  # as parsers that have _ take it too
@@ -69,6 +70,8 @@ IDLE = re.compile(
     r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
     r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
+# Flags that are no spelling of a key.
+MEGATRON = {name for name in (*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES) if "-" in name[2:]}
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -160,6 +163,7 @@ class CommandKeys(ConfigFile):
 def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
     """Every key of a command's words, and from where to where its value reaches, or itself where it has none."""
     started = accelerated = False
+    tunes = any(subcommand([text_of(word) for word in words]))
     for place, word in enumerate(words):
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
@@ -167,6 +171,8 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
         accelerated = accelerated or by_name or text == "accelerate.commands.launch"
         after = words[place + 1] if place + 1 < len(words) else ()
         started = started and not (text == "-m" and STARTING.match(text_of(after)))
+        if not tunes and text.partition("=")[0] in MEGATRON:  # of a program that has no keys
+            continue
         if unknown_in(word) or not (started or (accelerated and ACCELERATE.fullmatch(_option(text)))):
             continue
         if match := ASSIGNED.match(text) or HYPHENED.match(text):
@@ -277,7 +283,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
     candidates: set[tuple[str, ...]] = set()
     for command in reading.commands:
         words, texts = command.flat, command.texts
-        if not words or texts[0].rpartition("/")[2] in QUIET:
+        if not words or texts[0].rpartition("/")[2] in QUIET or "pip" in texts[:3]:
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))

@@ -15,6 +15,7 @@ from optimizer.frameworks.config.method import (
     HABANA,
     KEYS,
     OBJECTIVE,
+    OBJECTIVES,
     TRAINER,
     note_loss,
     note_method,
@@ -26,7 +27,6 @@ from optimizer.frameworks.deepspeed.defaults import (
     ALL_GPUS,
     ALPACA,
     AXOLOTL,
-    DEFAULTS,
     PATHS,
     SWIFT,
     TITLES,
@@ -140,13 +140,12 @@ def recognised(values: Values) -> bool:
         "zero_optimization",
         BATCH,
         UNSLOTH,
-        TRAINER,
-        SWIFT,
-        LLAMA_FACTORY[1],
     )
     own = (path for path in marks if path not in AXOLOTL[1:])
-    tunes = all(path in values for path in DEFAULTS["llama-factory"]["when"])
-    return tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
+    named = str(values.get(SWIFT)).startswith("swift ") or values.get(TRAINER) in OBJECTIVES
+    # Its files that evaluate, merge or export are like those that train.
+    tunes = values.get("do_train") is True and any(path in values for path in LLAMA_FACTORY)
+    return named or tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
 
 
 def read(launch: Launch, values: Values) -> None:
@@ -319,9 +318,11 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH.get(name, name), path)
     elif word := next((word for word in WORDS if str(values.get(word)) in TORCH), ""):
         launch.say("dtype", TORCH[values[word]], word)
+    elif any(values.get(path) == "auto" for path in PRECISION):
+        return
     elif wide := next((path for path in _unmixing(values) if values[path] in WIDE), ""):
         launch.unpriced.append(f"{wide} {shown(values[wide])}, and no format of 16 bits: priced as bf16")
-    elif not any(values.get(path) == "auto" for path in PRECISION):
+    else:
         launch.assumed.append("bf16: these files name no number format")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables
-from optimizer.frameworks.config.method import KEYS, RLHF
+from optimizer.frameworks.config.method import KEYS, OBJECTIVES, RLHF, TRAINER
 from optimizer.frameworks.launch import Launch
 
 PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
@@ -27,8 +27,8 @@ ADAPTING = ("swift sft", ALIGNING)
 def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Values with those that programs take where nothing says otherwise, and of which a report tells, by program.
 
-    >>> completed({"base_model": "huggyllama/llama-7b", "sequence_len": 4096})
-    ({'base_model': 'huggyllama/llama-7b', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
+    >>> completed({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "sequence_len": 4096})
+    ({'base_model': 'Qwen/Qwen3-4B', 'adapter': 'lora', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
     >>> completed({"trl": "sft", "max_length": None, "dtype": "bfloat16"})[1]
     {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
     """
@@ -42,6 +42,7 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
     for name, program in DEFAULTS.items():
         is_one = all(known.get(key) is not None for key in program["when"])
         is_one &= not known.keys() & set(program.get("unless", ()))
+        is_one &= name != TRAINER or known.get(TRAINER) in OBJECTIVES
         if not is_one or ("any" in program and not known.keys() & set(program["any"])):
             continue
         own = {key: value for key, value in program["values"].items() if not _stated(known, key)}
