@@ -220,6 +220,27 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
     assert question({"a.yaml": SFT + more}, gpus=8).launch.unpriced == [named] * bool(named)
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\nexport_dir: out\n"},  # merges
+        {"a.sh": "swift sft --model_type qwen-7b --dataset d --max_length 2048\n"},  # of a release before 3
+        {"a.sh": "python -m pip install trl==1.16 peft==0.21\n"},
+        {"a.sh": "python export.py --pretrained-model-name m --tensor-model-parallel-size 2 --export-dir out\n"},
+    ],
+)
+def test_what_trains_nothing_is_no_launch(files: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidFile, match=r"no command that trains|no launch that is known|ms-swift 2"):
+        question(files, gpus=8, model="qwen2.5-7b")
+
+
+def test_a_length_alone_is_of_no_program() -> None:
+    run = f"deepspeed --num_gpus 8 finetune.py --model-path {MODEL} --batch-size 4 --max-length 512 --deepspeed ds.json"
+    launch = question({"a.sh": run, "ds.json": ENGINE}, model="llama2-7b").launch
+    assert "software" not in launch.settings
+    assert "batch_size 4" in launch.unpriced
+
+
 def test_accelerates_section_for_megatron_is_refused() -> None:
     text = f"{CONFIG}distributed_type: MEGATRON_LM\nmegatron_lm_config: {{megatron_lm_tp_degree: 2}}\n"
     with pytest.raises(InvalidFile, match="Accelerate on Megatron-LM: its section"):

@@ -98,6 +98,7 @@ COMPILED = "torch_compile"
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
 # (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
 USUAL_OPTIMIZER = "adamw_torch_fused"
+LENGTH = "max_length"
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     "transformers": (ALPACA,),
@@ -105,7 +106,7 @@ TUNERS: Mapping[str, tuple[str, ...]] = {
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
     "unsloth": (UNSLOTH,),
-    TRAINER: ("use_peft", "max_length", *OBJECTIVE),
+    TRAINER: ("use_peft", LENGTH, *OBJECTIVE),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 LIGER_PARTS = tuple(f"liger_{part}" for part in ("rope", "rms_norm", "layer_norm", "swiglu", "glu_activation"))
@@ -142,7 +143,8 @@ def recognised(values: Values) -> bool:
         UNSLOTH,
     )
     own = (path for path in marks if path not in AXOLOTL[1:])
-    named = str(values.get(SWIFT)).startswith("swift ") or values.get(TRAINER) in OBJECTIVES
+    named = values.get(TRAINER) in OBJECTIVES
+    named |= str(values.get(SWIFT)).startswith("swift ") and "model" in values  # since its release 3
     # Its files that evaluate, merge or export are like those that train.
     tunes = values.get("do_train") is True and any(path in values for path in LLAMA_FACTORY)
     return named or tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
@@ -233,7 +235,7 @@ def read(launch: Launch, values: Values) -> None:
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
-    if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
+    if software := _software(values, written):
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
         _states(launch, values, software)
@@ -267,6 +269,13 @@ def _checkpointing(values: Values) -> str:
     """The key that has layers checkpointed, else one that has not, but of LLaMA-Factory, which has a key of its own."""
     on = next((path for path in CHECKPOINT if values.get(path) is True), "")
     return on or ("" if LLAMA_FACTORY[1] in values else first(values, CHECKPOINT))
+
+
+def _software(values: Values, written: Values) -> str:
+    """The program that fine-tunes on a Trainer, "" for none; a length without the Trainer's batch is anyone's."""
+    program = next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), "")
+    named = {*TUNERS[TRAINER], MICRO[1]} - {LENGTH}
+    return "" if program == TRAINER and not named & written.keys() else program
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
