@@ -35,7 +35,7 @@ LONGEST = 8192
 DRIVES = 1.6e9  # [B/s]
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(
-    r"^(?!.*(?:new|gen|eval|max_prompt|max_response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
+    r"^(?!.*(?:new|gen|eval|max_prompt|max_response|lora_ga)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
     re.IGNORECASE,
 )
 MOST_LAYERS = 10_000
@@ -131,6 +131,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.assumed.append(f"sequences of {launch.length:,} tokens (--seq-len)")
         launch.unpriced += [f"{name}, which may be the length" for name in launch.ignored if LENGTH.search(name)]
     settings["gpus"] = gpus
+    own = gpus // settings["nodes"] if settings.get("nodes", 1) > 1 else cluster.gpus_per_node
+    if settings.pop("hybrid", False) and own < gpus:
+        settings.setdefault("shard", own)
     if "packing" in settings and not controls.lengths:
         how = "packed sequences" if settings["packing"] else "sequences without packing"
         launch.assumed.append(f"{how} are full and one document each: how long documents are is not told (--lengths)")

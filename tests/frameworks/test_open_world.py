@@ -280,7 +280,8 @@ def test_a_fine_tuning_job_is_the_words_of_a_job(more: str, said: tuple[str, str
     [
         ("stage: sft\nfinetuning_type: full\n", "full"),
         ("stage: sft\nfinetuning_type: full\ndisable_gradient_checkpointing: true\n", "none"),
-        ("stage: sft\nfinetuning_type: full\ngradient_checkpointing: false\n", "none"),
+        ("stage: sft\nfinetuning_type: full\ngradient_checkpointing: false\n", "full"),  # its own switch counts
+        ("finetuning_type: full\n", "full"),
         ("", "none"),
     ],
 )

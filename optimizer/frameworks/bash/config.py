@@ -23,10 +23,12 @@ from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER, included
+from optimizer.frameworks.megatron.flag_names import NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
-DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
-PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
+HYPHENED = re.compile(r"--(?P<key>[a-z]\w*(?:-\w+)+)=(?P<value>.*)", re.DOTALL)  # as parsers that have _ take it too
+DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:-\w+)*(?:\.\w+(?:-\w+)*)+)$")
+PLAIN = re.compile(r"--(?P<key>[a-z]\w*(?:-\w+)*)$")
 CONFIGS = re.compile(
     r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))/?$"
 )
@@ -47,6 +49,12 @@ PROGRAM = re.compile(
 )
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
+# Options of `accelerate launch` that say what its config says; machines are read apart.
+# Source: huggingface/accelerate v1.15.0, src/accelerate/commands/launch.py.
+ACCELERATE = re.compile(
+    r"use_(?:fsdp|deepspeed|megatron_lm)|deepspeed_config_file|(?:fsdp|fp8|dynamo|parallelism_config|megatron_lm)_\w+|zero_stage"
+    r"|offload_(?:optimizer|param)_device|mixed_precision|gradient_accumulation_steps"
+)
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
 PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
 PRIMUS_SECTION = "modules.{}_trainer.overrides."
@@ -62,6 +70,8 @@ IDLE = re.compile(
     r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
     r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
+# Flags that are no spelling of a key.
+MEGATRON = {name for name in (*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES) if "-" in name[2:]}
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -107,7 +117,7 @@ class CommandKeys(ConfigFile):
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
         switches = [one.alone for one in self.given if one.key == path and one.alone]
-        if value is False and switches and not sites and self._reads(switches[-1]) == f"--{path}":
+        if value is False and switches and not sites and _option(self._reads(switches[-1])) == path:
             others = tuple(one for one in self.given if one.alone != switches[-1])
             if SUBCOMMAND in self.values:  # ms-swift's, which may be on by themselves and take a value
                 off = Given(path, "false", (switches[-1][1] + 1, switches[-1][1] + 6), "--")
@@ -152,22 +162,28 @@ class CommandKeys(ConfigFile):
 
 def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
     """Every key of a command's words, and from where to where its value reaches, or itself where it has none."""
-    started = False
+    started = accelerated = False
+    tunes = any(subcommand([text_of(word) for word in words]))
     for place, word in enumerate(words):
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
+        by_name = text == "launch" and text_of(words[place - 1]).rpartition("/")[2] == "accelerate"
+        accelerated = accelerated or by_name or text == "accelerate.commands.launch"
         after = words[place + 1] if place + 1 < len(words) else ()
         started = started and not (text == "-m" and STARTING.match(text_of(after)))
-        if not started or unknown_in(word):
+        if not tunes and text.partition("=")[0] in MEGATRON:  # of a program that has no keys
             continue
-        if match := ASSIGNED.match(text):
+        if unknown_in(word) or not (started or (accelerated and ACCELERATE.fullmatch(_option(text)))):
+            continue
+        if match := ASSIGNED.match(text) or HYPHENED.match(text):
             value = match["value"].strip("\"'")
             site = _tail(word, value)
             if match["key"] in LISTS and (more := _until_key(words[place + 1 :])):
                 value = " ".join((value, *map(text_of, more)))
                 site = (site[0], more[-1][-1].sites[0][1]) if site and more[-1][-1].sites else None
             start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
-            yield Given(text[start : match.end("key")], value, site, text[:start]), _reach([word])
+            key = text[start : match.end("key")].replace("-", "_")
+            yield Given(key, value, site, text[:start]), _reach([word])
         elif match := DOTTED.match(text) or PLAIN.match(text):
             following = text_of(after)
             holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
@@ -176,11 +192,17 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             whole = [after, *_until_key(words[place + 2 :])] if holds else [word]
             reach = _reach(whole)
             switch = None if holds or reach == (0, 0) else reach
-            if not holds or match["key"] not in LISTS:
+            key = _option(match["key"])
+            if not holds or key not in LISTS:
                 whole = [after]
             whole_site = holds and all(len(each) == 1 and each[0].sites for each in whole)
             site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if whole_site else None
-            yield Given(match["key"], " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
+            yield Given(key, " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
+
+
+def _option(text: str) -> str:
+    """The name of an option, "-" as "_"."""
+    return text.partition("=")[0].lstrip("-").replace("-", "_")
 
 
 def _opened(words: Sequence[Word]) -> Iterator[str]:
@@ -261,7 +283,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
     candidates: set[tuple[str, ...]] = set()
     for command in reading.commands:
         words, texts = command.flat, command.texts
-        if not words or texts[0].rpartition("/")[2] in QUIET:
+        if not words or texts[0].rpartition("/")[2] in QUIET or "pip" in texts[:3]:
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))

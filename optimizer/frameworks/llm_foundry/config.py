@@ -17,8 +17,14 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 COUNTS: Mapping[str, str] = key_tables("llm_foundry")["counts"]
-SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD": 3, "NO_SHARD": 0}
-NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHARD"}
+SHARDING: Mapping[str, int] = {
+    "FULL_SHARD": 3,
+    "SHARD_GRAD_OP": 2,
+    "NO_SHARD": 0,
+    "HYBRID_SHARD": 3,
+    "HYBRID_SHARD_ZERO2": 2,
+}
+NAMES = {stage: name for name, stage in SHARDING.items() if "HYBRID" not in name}
 MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
 LOADER, PACKING = "train_loader.name", "train_loader.dataset.packing_ratio"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"

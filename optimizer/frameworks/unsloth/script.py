@@ -20,11 +20,14 @@ ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments")
 CALLS = (LOADS, ADAPTS, *ARGUMENTS, "SFTTrainer", "UnslothTrainer")
 OTHERS = re.compile(r"\b(?:DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|Reward)Trainer\b")
 FULL, BITS, ADAPTED, CHECKPOINTS = "full_finetuning", "load_in_4bit", "unsloth", "use_gradient_checkpointing"
+LENGTH = "max_seq_length"
 OTHER_BITS = ("load_in_8bit", "load_in_16bit")
 DEFAULTS: Mapping[str, Any] = {
-    **{"max_seq_length": 2048, "packing": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
+    **{LENGTH: 2048, "packing": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
     **{"optim": "adamw_torch_fused", "bf16": True, "r": 16},
 }
+# Of TRL's SFTConfig, whose defaults Unsloth writes anew: unsloth/models/rl.py (replacements).
+OWN: Mapping[str, Any] = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "optim": "adamw_8bit"}
 NEEDED = (*DEFAULTS, "model_name", "max_length", "max_steps", "target_modules", FULL, BITS, *OTHER_BITS, CHECKPOINTS)
 
 
@@ -58,9 +61,10 @@ def script_values(text: str) -> dict[str, Any]:
     stated.setdefault(BITS, not (whole or any(narrow)))
     checkpoints = stated.pop(CHECKPOINTS, ADAPTED)
     hosts = {CHECKPOINTS: ADAPTED} if checkpoints == ADAPTED else {CHECKPOINTS: bool(checkpoints)}
-    adapts = any(call.name == ADAPTS for call in _calls(text))
+    called = {call.name for call in _calls(text)}
+    adapts = ADAPTS in called
     own = {ADAPTED: adapts, "gradient_checkpointing": bool(checkpoints), **hosts}
-    return {**DEFAULTS, **stated, **own}
+    return {**DEFAULTS, **({} if called & {*ARGUMENTS[1:]} else OWN), **stated, **own}
 
 
 def script_changed(text: str, name: str, value: Any) -> str:
@@ -95,8 +99,9 @@ def _calls(text: str) -> list[WrittenCall]:
 
 
 def _arguments(text: str) -> Iterator[tuple[str, Argument]]:
-    """Arguments of the calls by name; a model named first is the one that is loaded."""
+    """Arguments of the calls by name; a model named first is the one that is loaded, as long as it is there."""
     for call in _calls(text):
         if call.name == LOADS and call.first is not None:
             yield "model_name", call.first
-        yield from call.named.items()
+        unused = (LENGTH,) if call.name == ADAPTS else ()
+        yield from ((name, argument) for name, argument in call.named.items() if name not in unused)
