@@ -81,9 +81,9 @@ class _Search:
         """The value in a class below which a layout may be better in a safer one [unit of the objective]."""
         return self.limit * self.wider
 
-    def worth_solving(self, interleaved: bool) -> float:
-        """The same for one plan: layouts of a pipeline that is not `interleaved` take a solver's time."""
-        return self.reach if interleaved or self.all_wider else self.limit
+    def worth_solving(self, interleaved: BoolArray | bool) -> FloatArray:
+        """The same by plan: layouts of a pipeline that is not `interleaved` take a solver's time."""
+        return np.where(interleaved | self.all_wider, self.reach, self.limit)
 
     def expired(self) -> bool:
         """Whether the time is over, or too many layouts are too hard."""
@@ -378,14 +378,14 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) ->
     all shapes of their pipelines, some prospects at a time, but for one alone of which only even splits may be better.
     """
     order, listed = ascending(bounds), objective_of(search.job).listed
+    interleaved = some.floors.layer_costs.plans.vpp[some.plan] > 1
     for start in range(0, len(order), TOGETHER):
         part = order[start : start + TOGETHER]
-        part = part[bounds[part] < search.reach]
+        part = part[bounds[part] < search.worth_solving(interleaved[part])]
         if not len(part):
-            return
+            continue
         if len(part) > 1 or bounds[part[0]] * listed < search.reach * (1 + SAME):
             bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.reach / scale) * scale)
-        interleaved = some.floors.layer_costs.plans.vpp[some.plan] > 1
         for position in part[ascending(bounds[part])].tolist():
             if bounds[position] < search.worth_solving(interleaved[position]):
                 yield position
@@ -428,7 +428,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
     floors, index, bound = prospects.floors, int(prospects.plan[position]), float(prospects.bounds[position]) * scale
     plan = floors.layer_costs.plans.plan(index)
     problem, objective = prospects.problem(position, plan), objective_of(search.job)
-    limit = search.worth_solving(plan.vpp > 1)
+    limit = float(search.worth_solving(plan.vpp > 1))
     listed = scale * objective.listed  # of all layouts but the even split
 
     def candidate(layout: Layout) -> Candidate:
