@@ -147,7 +147,8 @@ def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
         command = parts[1] == "commands" and "CliRunner" in text and f'"{path.stem}"' in text
         return command or f"{module} import" in text or f"{module}." in text or f"{module}\n" in text
 
-    naming = [test for test in _tests(Path("tests")) if names_it((ROOT / test).read_text())]
+    pages = Path("tests", "docs")  # which hold the output of all commands, in minutes
+    naming = [t for t in _tests(Path("tests")) if pages not in t.parents and names_it((ROOT / t).read_text())]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]

@@ -48,6 +48,7 @@ def test_out_of_memory_lowers_the_chance_of_plans_like_it_alone() -> None:
     assert before.chance.tolist() == pytest.approx([0.696] * 3, abs=0.001)
     assert after.chance[0] == 0.0
     assert after.chance[1] < 0.2
+    assert after.memory.mean.tolist() == before.memory.exceeded(0, 0.0).mean.tolist()
     assert after.chance[2] == pytest.approx(before.chance[2])
     assert before.trained(0, 1.0).chance[1] > before.chance[1]
 
