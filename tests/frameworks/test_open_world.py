@@ -420,7 +420,7 @@ def test_ms_swift_by_flag(command: str, said: dict[str, Any]) -> None:
             launches.LITGPT.replace("model_name: Llama-3-8B", "checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B")
             + "lora_r: 8\nlora_query: true\nlora_projection: true\nquantize: bnb.nf4\n",
             None,
-            {"model": "llama3-8b", "train": "qlora:8:q+v+o", "base": "nf4", "recompute": "full"},
+            {"model": "llama3-8b", "train": "qlora:8:q+v+o", "base": "nf4-single", "recompute": "full"},
         ),
     ],
 )

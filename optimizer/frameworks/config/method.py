@@ -51,6 +51,7 @@ PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapte
 HABANA, HABANA_RANK = "use_habana", 8
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
+NOT_NESTED = ("use_peft",)  # of TRL, whose weights of four bits have their scales whole unless a key says otherwise
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
 
@@ -160,6 +161,8 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
+    if base == "nf4" and stated.get("nested", at["peft"] not in NOT_NESTED) is False:
+        base = "nf4-single"
     if method in (LORA, QLORA) and stated.get("dora") is True:
         base = base or ("nf4" if method == QLORA else "")
         method = "dora"
