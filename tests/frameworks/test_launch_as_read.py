@@ -47,11 +47,7 @@ def asked(
         ({}, ("layers",), "the model is not told: give --model"),
         ({}, ("gpus",), "the number of GPUs is not told: give --gpus"),
         ({"nodes": 2}, ("gpus",), "the number of GPUs is not told: give --gpus"),
-        (
-            {"packing": True, "loss": "dpo"},
-            (),
-            "packing: --loss dpo compares sequences one by one, which none packs",
-        ),
+        ({"packing": True, "loss": "dpo"}, (), "packing: --loss dpo compares sequences one by one, which none packs"),
     ],
 )
 def test_what_no_launch_can_be_is_refused_in_one_sentence(

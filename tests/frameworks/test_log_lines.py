@@ -49,10 +49,7 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
             LogLine(step=100, last_step=1000, bar=(100, 1000), seconds=2.31, averaged=True, elapsed=231.0),
         ),
         (f"Eval:{BAR}", None),
-        (
-            "0%|    | 0/10 [00:00<?, ?it/s]",
-            LogLine(step=0, last_step=10, bar=(0, 10), averaged=True, elapsed=0.0),
-        ),
+        ("0%|    | 0/10 [00:00<?, ?it/s]", LogLine(step=0, last_step=10, bar=(0, 10), averaged=True, elapsed=0.0)),
         ("{'train_runtime': 2310.0, 'train_steps_per_second': 0.5}", LogLine(seconds=2.0, alone=True, elapsed=2310.0)),
         ("train_runtime = 0:38:30", LogLine(alone=True, elapsed=2310.0)),
         ("{'train_steps_per_second': 0.0}", LogLine(alone=True)),
@@ -131,10 +128,7 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
         ("  seed ............................................ 2", None),
     ],
     "Megatron-Bridge": [
-        (
-            "Step Time : 5.5s GPU utilization: 414.8MODEL_TFLOP/s/GPU",
-            LogLine(seconds=5.5, averaged=True, alone=True),
-        ),
+        ("Step Time : 5.5s GPU utilization: 414.8MODEL_TFLOP/s/GPU", LogLine(seconds=5.5, averaged=True, alone=True)),
         (
             " iteration 20/ 30 | elapsed time per iteration (ms): 2500.0 |",
             LogLine(step=20, last_step=30, seconds=2.5, averaged=True),
@@ -272,10 +266,7 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
             "peak_memory_alloc:30.5 grad_norm:0.5",
             LogLine(step=25, loss=1.5, grad_norm=0.5, tokens_rate=810.5, reserved=38.5 * GiB, allocated=30.5 * GiB),
         ),
-        (
-            "Step 25 | loss:1.5 tokens_per_second_per_gpu:810.5",
-            LogLine(step=25, loss=1.5, tokens_rate=810.5),
-        ),
+        ("Step 25 | loss:1.5 tokens_per_second_per_gpu:810.5", LogLine(step=25, loss=1.5, tokens_rate=810.5)),
     ],
     "verl": [
         (
@@ -345,8 +336,7 @@ def test_rates_of_nanochat_are_shares_of_the_gpu_that_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "left"),
-    [((2.0, 2.0199), 1), ((2.0, 2.03), 2), ((2.0, 1.9801), 1), ((2.0, None), 1), ((None, 2.0), 1)],
+    ("seconds", "left"), [((2.0, 2.0199), 1), ((2.0, 2.03), 2), ((2.0, 1.9801), 1), ((2.0, None), 1), ((None, 2.0), 1)]
 )
 def test_a_run_of_the_trainer_has_one_summary(seconds: tuple[float | None, float | None], left: int) -> None:
     readings = [LogLine(seconds=each, alone=True) for each in seconds]
