@@ -184,16 +184,14 @@ ENGINE: list[Row] = [
      []),
     ({f"{Z}stage": 3, f"{Z}offload_param.device": "cpu"}, 8,
      {"zero_stage": 3, "reduce_overlap": True, "gather_overlap": True}, {},
-
-      ["zero_optimization.offload_param.device: weights are priced on the host "
-      "under ZeRO-3 with the whole optimizer there" ]),
+     ["zero_optimization.offload_param.device: weights are priced on the host "
+      "under ZeRO-3 with the whole optimizer there"]),
     ({f"{Z}stage": 3, f"{Z}offload_param.device": "cpu", f"{OPTIMIZER}device": "cpu"}, 8,
      {"zero_stage": 3, "reduce_overlap": True, "gather_overlap": True, "offload": 1.0, "hosted_weights": True},
      {"offload": f"{OPTIMIZER}device", "hosted_weights": f"{Z}offload_param.device"}, []),
     ({f"{Z}offload_param.device": "nvme"}, 8, {}, {},
-
-      ["zero_optimization.offload_param.device: weights are priced on the host "
-      "under ZeRO-3 with the whole optimizer there" ]),
+     ["zero_optimization.offload_param.device: weights are priced on the host "
+      "under ZeRO-3 with the whole optimizer there"]),
     ({"train_batch_size": 64}, 8, {"global_batch": 64, "num_microbatches": None},
      {"global_batch": "train_batch_size"}, []),
     ({"gradient_accumulation_steps": 4}, 8, {"num_microbatches": 4}, {}, []),
