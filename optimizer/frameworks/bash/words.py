@@ -276,12 +276,14 @@ class Words:
             if places:
                 cuts = zip([-1, *places], [*places, len(parts)], strict=True)
                 return many(self.joined_tests(parts[start + 1 : end]) for start, end in cuts)
-        signs = [self.text(part) for part in parts[:2]]
-        if signs[0] == "!":
+        signs = [self.text(part) for part in parts]
+        if len(parts) > 1 and signs[0] == "!":
             return signs[1] not in OF_FILES and not self.joined_tests(parts[1:])
         if len(parts) == 3:
             return self.compared(parts[0], signs[1], parts[2])
-        return self.one_sided(signs[0], parts[1]) if len(parts) == 2 else self.holds(parts[0])
+        if len(parts) == 2:
+            return self.one_sided(signs[0], parts[1])
+        return len(parts) == 1 and self.holds(parts[0])
 
     def one_sided(self, sign: str, operand: Any) -> bool:
         """Whether a test of one word holds: -z, -n, -v, or its opposite."""
