@@ -5,26 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from math import log2
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.kernels.operators import Scan
 from optimizer.reports.charts.chart import Chart
-from optimizer.studies import intensity, networks
+from optimizer.reports.report import Table
+from optimizer.studies import best_use as best_use_module
+from optimizer.studies import fits, intensity, networks
 from optimizer.studies import scaling as scaling_module
 from optimizer.studies.best_use import counts_at_most, evener
 from optimizer.studies.cells import MOST_PP, MOST_TP, Cell, cells
-from optimizer.studies.communication import CommunicationStudy, Hop, PricedTraffic
+from optimizer.studies.communication import COMPUTE_TERMS, CommunicationStudy, Hop, PricedTraffic, communication
+from optimizer.studies.fits_report import _longest
 from optimizer.studies.intensity import LayerRoofline
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point
-from optimizer.studies.scaling_report import scaling_chart
-from optimizer.studies.strategies_report import _fastest
+from optimizer.studies.scaling_report import scaling_chart, scaling_report
+from optimizer.studies.strategies import pinned_plan
+from optimizer.studies.strategies_report import _fastest, _roofline, per_layer
 from optimizer.studies.textbook import HBM, INFINIBAND, NVLINK, PARAMS, DataParallel, LabDesign, curve
 from optimizer.studies.timeline import PipelineStudy, timeline_of
 from optimizer.studies.timeline_report import NAMES, end_charts, pipeline_chart, timeline_report
@@ -81,9 +86,9 @@ def test_a_design_of_the_lab_to_the_byte() -> None:
 
 
 def test_a_design_fits_that_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for memory, fits in ((HBM, True), (HBM + 1, False)):
+    for memory, enough in ((HBM, True), (HBM + 1, False)):
         monkeypatch.setattr(LabDesign, "memory", memory)
-        assert LabDesign().fits is fits
+        assert LabDesign().fits is enough
 
 
 def test_replicas_of_a_design_cost_two_percent_a_doubling() -> None:
@@ -218,11 +223,11 @@ def test_a_plan_that_fills_the_memory_fits(monkeypatch: pytest.MonkeyPatch) -> N
     job = replace(small_job(8), global_batch=8)
     least = data_parallel_point(job)
     assert least.estimate is not None
-    for spare, fits in ((0.0, True), (-1.0, False)):
+    for spare, enough in ((0.0, True), (-1.0, False)):
         size = least.estimate.reserved + spare
         monkeypatch.setattr(scaling_module, "safe_memory", lambda job, size=size: size)
         found = data_parallel_point(job)
-        assert (found.fits and found.plan == least.plan) is fits
+        assert (found.fits and found.plan == least.plan) is enough
 
 
 def test_counts_are_whole_nodes_from_three_quarters_on() -> None:
@@ -313,3 +318,115 @@ def test_the_needed_bandwidth_may_take_all_of_the_compute(monkeypatch: pytest.Mo
         price = SimpleNamespace(time_per_step=latency)
         monkeypatch.setattr(networks, "priced", lambda job, row, knobs, price=price: price)
         assert (networks.needed_bandwidth(study, rows, link, Knobs()) < float("inf")) is finite
+
+
+def test_a_network_is_the_bottleneck_where_it_takes_longer_than_the_compute() -> None:
+    link = small_job(16).cluster.tiers[1].link
+    times = {"needed": 0.0, "exposed": 0.0, "step_time": 1.0, "mfu": 0.5}
+    for seconds, limits in ((0.9, False), (1.0, False), (1.1, True)):
+        verdict = networks.NetworkVerdict(
+            network=networks.Network(name="n", link=link), communication=seconds, compute=1.0, **times
+        )
+        assert verdict.bottleneck is limits
+
+
+def test_the_second_of_two_tiers_is_the_network() -> None:
+    job = small_job(16)
+    two = replace(job, cluster=replace(job.cluster, tiers=job.cluster.tiers[:2]))
+    assert networks.network_level(two) == 1
+
+
+def test_a_plan_of_pins_has_at_least_one_micro_batch() -> None:
+    job = replace(small_job(8), global_batch=8)
+    assert [pinned_plan(job, {"tp": tp}).num_microbatches for tp in (1, 2)] == [1, 2]
+
+
+def test_rows_of_a_scaling_study(gpt3_answer: Answer) -> None:
+    point = ScalingPoint(
+        series="best plan",
+        gpus=1024,
+        global_batch=1536,
+        tokens=gpt3_answer.job.tokens,
+        plan=gpt3_answer.plan,
+        estimate=gpt3_answer.estimate,
+        fits=True,
+    )
+    none = ScalingPoint(series="best plan", gpus=2048, global_batch=1536, tokens=1, note="no plan: memory")
+    assert (none.fits, none.plan, none.estimate) == (False, None, None)
+    for mode, words in (("strong", "With one batch of 1,536 sequences"), ("weak", "With a batch from 1,536 sequences")):
+        study = ScalingStudy(job=gpt3_answer.job, mode=mode, points=(point, none))
+        assert scaling_chart(study).words.startswith(words)
+        (table,) = (
+            block for part in scaling_report(study).sections for block in part.blocks if isinstance(block, Table)
+        )
+        first, last = table.rows
+        assert last == (2048, 1536, None, None, None, None, "no plan: memory")
+        estimate = gpt3_answer.estimate
+        assert estimate is not None
+        assert first[:6] == (1024, 1536, estimate.step_time, estimate.mfu, 1.0, 1.0)
+
+
+def test_the_first_virtual_stage_is_darkest() -> None:
+    plan = Plan(pp=2, vpp=2, dp=4, num_microbatches=4, schedule="interleaved")
+    chart = pipeline_chart(timeline_of(small_job(8), plan))
+    shades: dict[bool, set[str]] = {True: set(), False: set()}
+    for trace in chart.figure["data"]:
+        for text, colour in zip(trace["hovertext"], trace["marker"]["color"], strict=True):
+            shades["virtual stage 0" in text].add(colour)
+    assert len(shades[True]) == len(shades[False]) == 2  # of forward and backward passes
+    assert shades[True].isdisjoint(shades[False])
+
+
+def test_what_a_plan_sends_alone_is_nothing() -> None:
+    study = communication(replace(small_job(8), gpus=1, global_batch=8), Plan(num_microbatches=8))
+    assert study.rows == ()
+    assert set(per_layer(study).values()) == {0.0}
+    assert study.layer.network_tier == ""
+    assert study.compute_time == pytest.approx(
+        sum(study.estimate.time[term] for term in COMPUTE_TERMS if term in study.estimate.time)
+    )
+
+
+@pytest.mark.parametrize("sent", [0.0, 0.5])
+def test_a_layer_has_a_roof_of_the_network_where_it_sends_anything(sent: float) -> None:
+    layer = LayerRoofline(flops=1000.0, memory=50.0, network=sent, network_tier="t", **LAYER)
+    row = _roofline(cast(Any, SimpleNamespace(layer=layer)))
+    assert (row[2] is None, row[4] is None) == (not sent, not sent)
+
+
+def test_layers_of_two_kinds_share_what_is_recomputed() -> None:
+    """Qwen3-Next: of 48 layers with experts 36 mix tokens by a state and 12 by attention, all with the same experts.
+
+    Twice, in 4 groups of two ranks or 2 of four: the block is gathered and scattered once more, tokens travel twice.
+    """
+    job = replace(HF, model=load_model("qwen3-next-80b-a3b"), stack=load_stack("megatron-core"), gpus=8, global_batch=8)
+    plan = Plan(tp=2, ep=4, dp=4, num_microbatches=2, sequence_parallel=True, recompute="moe")
+    again = {row.kind: row for row in traffic(job, plan) if row.purpose.startswith("recomputed ")}
+    assert {kind: (row.per_layer, row.per_step, row.in_total) for kind, row in again.items()} == {
+        "all_gather": (1, 2 * 48, 4 * 2 * 48),
+        "reduce_scatter": (1, 2 * 48, 4 * 2 * 48),
+        "all_to_all": (2, 2 * 2 * 48, 2 * 2 * 2 * 48),
+    }
+
+
+def test_the_longest_context_is_told_as_far_as_it_was_looked_for() -> None:
+    ways = {("full", ""): 0, ("lora:8", ""): 4096, ("full", "sgd"): fits.MOST_LENGTH}
+    study = fits.FitsStudy(job=small_job(8), fits=(), longest=ways)
+    said = [line.partition(": ")[2] for line in _longest(study)]
+    assert said[1:] == ["up to 4,096 tokens", "1,048,576 tokens and more"]
+    assert "tokens" not in said[0]
+    assert (fits.LENGTHS, fits.STEP) == ((2048, 8192, 32_768, 131_072), 1024)
+
+
+def test_a_use_is_kept_that_is_as_good_as_noticeable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best_use_module, "NOTICEABLE", 0.5)
+    jobs = [replace(small_job(gpus), global_batch=64) for gpus in (16, 8)]
+
+    def outlook(job: Job, tuning: object) -> Any:
+        worth = {16: 2.0, 8: 3.0}[job.gpus]
+        return SimpleNamespace(
+            worth=worth, layouts_beyond=lambda least: None, worth_of=lambda _: worth, known=lambda *_: None
+        )
+
+    monkeypatch.setattr(best_use_module, "outlook", outlook)
+    assert best_use_module.best_use(jobs).best.job.gpus == 16
