@@ -51,6 +51,10 @@ def job_of(stack: str, target: str = "", model: str = DENSE, cluster: str = "dgx
 CORE = job_of("megatron-core")
 TITAN = partial(torchtitan.unexpressed, torchtitan.MAIN, job_of("torchtitan-2024", "torchtitan"))
 TITAN_MOE = partial(torchtitan.unexpressed, torchtitan.MAIN, job_of("torchtitan-2024", "torchtitan", "deepseek-v3"))
+OLD = partial(torchtitan.unexpressed, torchtitan.OLD)
+CHUNKED = job_of("torchtitan-2024", "torchtitan")
+CHUNKED = replace(CHUNKED, stack=replace(CHUNKED.stack, features=replace(CHUNKED.stack.features, loss_chunks=2)))
+QWEN = job_of("torchtitan-2024", "torchtitan", "qwen3-8b")
 MAX, MAX_MOE = (partial(maxtext.unexpressed, job_of("maxtext", "maxtext", name)) for name in (DENSE, MOE))
 NANO = partial(nanotron.unexpressed, job_of("nanotron-2024", "nanotron"))
 NEMO = partial(nemo.lacking_of, CORE)
@@ -91,6 +95,32 @@ ONE, TWO = Plan(dp=1), Plan(dp=2)
         (TITAN_MOE, Plan(dp=2, ep=1, dispatcher="x"), Knobs(), "the dispatcher x", False),
         (TITAN_MOE, Plan(dp=2, ep=4), Knobs(), "EP 4 over ranks that do not share weights", True),
         (TITAN_MOE, Plan(dp=4, ep=4), Knobs(), "EP 4 over ranks that do not share weights", False),
+        (partial(OLD, QWEN), Plan(pp=2, num_microbatches=2), Knobs(), "a pipeline", True),
+        (partial(OLD, QWEN), Plan(dp=2), Knobs(), "a pipeline", False),
+        (partial(OLD, CHUNKED), TWO, Knobs(), "a loss that has the logits of some of the tokens in turn", True),
+        (TITAN, Plan(tp=16, dp=1), Knobs(), "8 key-value heads split 16 ways", True),
+        (TITAN, Plan(tp=8, dp=1), Knobs(), "8 key-value heads split 8 ways", False),
+        (
+            TITAN,
+            Plan(cp=2, dp=8, shard=3),
+            Knobs(),
+            "groups of 3 that share weights with 2 context-parallel ranks",
+            True,
+        ),
+        (
+            TITAN,
+            Plan(cp=2, dp=8, shard=4),
+            Knobs(),
+            "groups of 4 that share weights with 2 context-parallel ranks",
+            False,
+        ),
+        (
+            TITAN,
+            Plan(cp=2, dp=6, shard=8),
+            Knobs(),
+            "groups of 8 that share weights with 2 context-parallel ranks",
+            True,
+        ),
         (MAX, Plan(activation_offload=1), Knobs(), "other activations on the host", True),
         (MAX, ONE, BUCKET, "gradient buckets, which a compiler forms", False),
         (MAX, TWO, BUCKET, "gradient buckets, which a compiler forms", True),
@@ -371,6 +401,20 @@ def test_a_launch_is_offered_what_it_uses(
 ) -> None:
     usual, found = widened(STACK, {}).features, widened(STACK, settings, offered).features
     assert found == replace(usual, **features)
+
+
+def test_torchtitan_overlaps_two_tensor_ranks() -> None:
+    job = job_of("torchtitan-2024", "torchtitan")
+    on = replace(job, stack=replace(job.stack, parameters={**job.stack.parameters, "tp_overlap": 0.5}))
+    for tp, split, overlaps in ((1, True, False), (2, True, True), (2, False, False)):
+        assert torchtitan.overlaps_tp(on, Plan(tp=tp, sequence_parallel=split)) is overlaps
+
+
+@pytest.mark.parametrize(("own", "kept"), [("flash", "flash"), ("flash-3", "flash-3"), ("unfused", "flash")])
+def test_a_launch_with_flash_attention_keeps_the_version_of_the_stack(own: str, kept: str) -> None:
+    stack = replace(STACK, features=replace(FEATURES, attention=own))
+    assert switched(stack, {"attention": "flash"}).features.attention == kept
+    assert switched(stack, {"attention": "unfused"}).features.attention == "unfused"
 
 
 def test_a_launch_says_what_was_seen_once() -> None:

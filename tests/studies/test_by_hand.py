@@ -24,7 +24,7 @@ from optimizer.studies import scaling as scaling_module
 from optimizer.studies.best_use import counts_at_most, evener
 from optimizer.studies.cells import MOST_PP, MOST_TP, Cell, cells
 from optimizer.studies.communication import COMPUTE_TERMS, CommunicationStudy, Hop, PricedTraffic, communication
-from optimizer.studies.fits_report import _longest
+from optimizer.studies.fits_report import _longest, _row
 from optimizer.studies.intensity import LayerRoofline
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point
 from optimizer.studies.scaling_report import scaling_chart, scaling_report
@@ -430,3 +430,10 @@ def test_a_use_is_kept_that_is_as_good_as_noticeable(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(best_use_module, "outlook", outlook)
     assert best_use_module.best_use(jobs).best.job.gpus == 16
+
+
+@pytest.mark.parametrize(("card", "fit", "cells"), [("h100", True, (2.0, "h100")), ("", False, (None, "none"))])
+def test_a_method_that_fits_has_a_pace_and_a_card(card: str, fit: bool, cells: tuple[float | None, str]) -> None:
+    job = replace(small_job(8), global_batch=8)
+    found = fits.Fit(job=job, plan=Plan(dp=8), reserved=3e9, chance=0.5, step_time=job.tokens / 2, fits=fit, card=card)
+    assert tuple(_row(found)) == ("full", job.seq_len, 3e9, 0.5, *cells)

@@ -6,14 +6,19 @@ is noted besides.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.every import CONFIGS
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron import config as megatron
+from optimizer.job.plan import Plan
+from tests.search.jobs import small_job
 
 Keys = Mapping[str, Any]
 Row = tuple[str, Keys, Keys, Mapping[str, str], list[str]]
@@ -257,3 +262,86 @@ def test_a_config_is_known_by_its_keys(keys: Keys, name: str) -> None:
     # verl's files have no name of their own.
     found = next((next(iter(each.files), "verl") for each in CONFIGS if each.recognised(keys)), "")
     assert found == name
+
+
+RUNS = Plan(tp=2, dp=8, num_microbatches=8, zero_stage=1)
+STAGED = Plan(tp=2, pp=2, dp=4, num_microbatches=16, zero_stage=1, layers_per_stage=(4, 4))
+VIRTUAL = replace(STAGED, vpp=2, schedule="interleaved")
+M, STATES = "model.", "use_distributed_optimizer"
+FULL = {f"{M}recompute_granularity": "full"}
+# Programs, what the config says besides, the plan that it runs, the other one, and keys with values before and after.
+CHANGES: list[tuple[str, Keys, Plan, Plan, dict[str, tuple[str | None, str]]]] = [
+    *(
+        (program, {}, RUNS, replace(RUNS, tp=4, dp=4, num_microbatches=16),
+         {f"{M}tensor_model_parallel_size": ("2", "4")})
+        for program in USUAL
+    ),
+    *(
+        (program, {}, RUNS, replace(RUNS, sequence_parallel=True), {f"{M}sequence_parallel": (None, "true")})
+        for program in USUAL
+        if program != "Primus"  # which has it by itself
+    ),
+    *(
+        (program, {f"{M}sequence_parallel": True}, replace(RUNS, sequence_parallel=True), RUNS,
+         {f"{M}sequence_parallel": ("true", "false")})
+        for program in USUAL
+    ),
+    *(
+        (program, FULL, replace(RUNS, recompute="full"), RUNS,
+         {f"{M}recompute_granularity": ("full", "none" if program == "ms-swift" else "null")})
+        for program in USUAL
+    ),
+    *(
+        (program, {}, RUNS, replace(RUNS, recompute="full"),
+         {
+             f"{M}recompute_granularity": (None, "full"),
+             f"{M}recompute_method": (None, "uniform"),
+             f"{M}recompute_num_layers": (None, "1"),
+         })
+        for program in USUAL
+        if program != "NeMo"
+    ),
+    ("NeMo", {}, RUNS, replace(RUNS, recompute="full"),
+     {
+         f"{M}activations_checkpoint_granularity": (None, "full"),
+         f"{M}activations_checkpoint_method": (None, "uniform"),
+         f"{M}activations_checkpoint_num_layers": (None, "1"),
+     }),
+    ("Primus", {}, RUNS, replace(RUNS, zero_stage=0), {f"{M}{STATES}": (None, "false")}),
+    ("ms-swift", {}, RUNS, replace(RUNS, zero_stage=0), {f"{M}{STATES}": (None, "false")}),
+    ("Megatron-Bridge", {}, RUNS, replace(RUNS, zero_stage=0),
+     {
+         "ddp.overlap_param_gather": (None, "false"),
+         f"ddp.{STATES}": (None, "false"),
+         f"optimizer.{STATES}": (None, "false"),
+     }),
+    ("Megatron-Bridge", {f"ddp.{STATES}": True, f"optimizer.{STATES}": False}, RUNS, replace(RUNS, zero_stage=0),
+     {"ddp.overlap_param_gather": (None, "false"), f"ddp.{STATES}": ("true", "false")}),
+    ("ms-swift", {}, RUNS, replace(RUNS, recompute="mlp+layernorm"),
+     {f"{M}recompute_modules": (None, "mlp layernorm")}),
+    ("Primus", {}, RUNS, replace(RUNS, recompute="mlp+layernorm"),
+     {f"{M}recompute_granularity": (None, "selective"), f"{M}recompute_modules": (None, '["mlp", "layernorm"]')}),
+    *(
+        (program, {f"{M}pipeline_model_parallel_size": 2}, STAGED, VIRTUAL,
+         {f"{M}virtual_pipeline_model_parallel_size": (None, "2")})
+        for program in ("NeMo", "Megatron-Bridge")
+    ),
+    *(
+        (program, {f"{M}pipeline_model_parallel_size": 2}, STAGED, VIRTUAL,
+         {f"{M}num_layers_per_virtual_pipeline_stage": (None, "2")})
+        for program in ("Primus", "ms-swift", "FlagScale")
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "keys", "before", "after", "changed"), CHANGES)
+def test_keys_of_another_plan(
+    program: str, keys: Keys, before: Plan, after: Plan, changed: dict[str, tuple[str | None, str]]
+) -> None:
+    values = {**BASE, **OF_EACH.get(program, {}), **keys}
+    text = "".join(f"{path}: {json.dumps(value)}\n" for path, value in values.items())
+    source = megatron.read(program, (ConfigFile("a.yaml", text, "yaml"),), 16)
+    small = small_job(16)
+    job = replace(small, model=replace(small.model, layers=8), global_batch=64, seq_len=2048)
+    changes = source.changes(job, before, after, {})
+    assert {change.flag: (change.before, change.after) for change in changes} == changed
