@@ -32,7 +32,7 @@ from optimizer.studies.strategies import pinned_plan
 from optimizer.studies.strategies_report import _fastest, _roofline, per_layer
 from optimizer.studies.textbook import HBM, INFINIBAND, NVLINK, PARAMS, DataParallel, LabDesign, curve
 from optimizer.studies.timeline import PipelineStudy, timeline_of
-from optimizer.studies.timeline_report import NAMES, end_charts, pipeline_chart, timeline_report
+from optimizer.studies.timeline_report import NAMES, check_drawn, end_charts, pipeline_chart, timeline_report
 from optimizer.studies.traffic import traffic
 from tests.search.jobs import DENSE, small_job
 
@@ -437,3 +437,9 @@ def test_a_method_that_fits_has_a_pace_and_a_card(card: str, fit: bool, cells: t
     job = replace(small_job(8), global_batch=8)
     found = fits.Fit(job=job, plan=Plan(dp=8), reserved=3e9, chance=0.5, step_time=job.tokens / 2, fits=fit, card=card)
     assert tuple(_row(found)) == ("full", job.seq_len, 3e9, 0.5, *cells)
+
+
+def test_a_page_shows_sixty_thousand_passes() -> None:
+    check_drawn(Plan(num_microbatches=30_000))  # forward and backward
+    with pytest.raises(InputError, match="60,002 passes are more than the 60,000 that a page can show"):
+        check_drawn(Plan(num_microbatches=30_001))

@@ -270,7 +270,7 @@ VIRTUAL = replace(STAGED, vpp=2, schedule="interleaved")
 M, STATES = "model.", "use_distributed_optimizer"
 FULL = {f"{M}recompute_granularity": "full"}
 # Programs, what the config says besides, the plan that it runs, the other one, and keys with values before and after.
-CHANGES: list[tuple[str, Keys, Plan, Plan, dict[str, tuple[str | None, str]]]] = [
+CHANGES: list[tuple[str, Keys, Plan, Plan, Mapping[str, tuple[str | None, str]]]] = [
     *(
         (program, {}, RUNS, replace(RUNS, tp=4, dp=4, num_microbatches=16),
          {f"{M}tensor_model_parallel_size": ("2", "4")})
@@ -336,7 +336,7 @@ CHANGES: list[tuple[str, Keys, Plan, Plan, dict[str, tuple[str | None, str]]]] =
 
 @pytest.mark.parametrize(("program", "keys", "before", "after", "changed"), CHANGES)
 def test_keys_of_another_plan(
-    program: str, keys: Keys, before: Plan, after: Plan, changed: dict[str, tuple[str | None, str]]
+    program: str, keys: Keys, before: Plan, after: Plan, changed: Mapping[str, tuple[str | None, str]]
 ) -> None:
     values = {**BASE, **OF_EACH.get(program, {}), **keys}
     text = "".join(f"{path}: {json.dumps(value)}\n" for path, value in values.items())
