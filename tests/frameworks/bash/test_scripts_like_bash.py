@@ -134,6 +134,27 @@ def test_files_that_source_themselves_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("opens", "closes"),
+    [
+        ("{ ", "; }"),
+        ("( ", " )"),
+        ("if true; then ", "; fi"),
+        ("if false; then x; else ", "; fi"),
+        ("case x in x) ", ";; esac"),
+    ],
+)
+def test_statements_are_read_so_deep_in_others(opens: str, closes: str) -> None:
+    for depth, read in ((script_module.DEEPEST - 1, True), (script_module.DEEPEST, False)):
+        found = commands(read_bash(f"{opens * depth}run x{closes * depth}\n".encode(), {}))
+        assert ("run x" in found) is read
+
+
+def test_a_long_chain_is_no_deeper_than_a_short_one() -> None:
+    assert commands(read_bash((" && ".join(["true"] * 100) + " && run x\n").encode(), {}))[-1] == "run x"
+    assert len(commands(read_bash((" && ".join(["run x"] * 100) + "\n").encode(), {}))) == 100
+
+
+@pytest.mark.parametrize(
     ("text", "most"),
     [
         (b"run" + b" | cat" * 10, "MOST_JOINED"),
