@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,15 @@ def test_thread_blocks_are_those_of_nccls_options(written: str, blocks: int | No
     assert read_launch(read_files([str(script)])).launch.settings.get("blocks") == blocks
 
 
+SHARDED = {"tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")}
 ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
+    "torchtune": {"vpp": (1,), "pp": (1,), "ep": (1,), "recompute": ("none", "full")},
+    **dict.fromkeys(("litgpt", "llm-foundry", "DeepSpeed"), SHARDED),
+    "MaxText": {
+        **{"vpp": (1,), "pp": (), "cp": (1,), "zero_stage": (3,), "shard": ()},
+        "recompute": ("none", "selective", "full"),
+    },
+    "ms-swift": {"overlap_exchange": (False,), "shard": (0,), "activation_offload": (0,), "vpp": (1,)},
     "GPT-NeoX": {"vpp": (1,), "cp": (1,), "ep": (1,), "recompute": ("none", "full")},
     "Megatron-DeepSpeed": {"vpp": (1,)},
     "torchtitan": {"vpp": (1,), "recompute": ("none", "selective", "full")},
@@ -230,10 +239,18 @@ ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ONLY)
-def test_what_a_program_can_be_told_only(name: str) -> None:
-    (program,) = (each for each in EVERY if each.name == name)
-    assert dict(program.only) == ONLY[name]
+def test_what_programs_can_be_told_only() -> None:
+    assert {program.name: dict(program.only) for program in EVERY if program.only} == ONLY
+
+
+def test_programs_whose_launches_capture_graphs_only_where_they_say_so() -> None:
+    """Megatron-LM has none unless a flag asks for them; recipes of others have."""
+    without = {program.name for program in EVERY if not program.graphs}
+    assert without == {"verl", "FlagScale", "Megatron-LM"}
+
+
+def test_programs_that_split_sequences_wherever_they_split_tensors() -> None:
+    assert "torchtitan" in {program.name for program in EVERY if program.sequence_parallel}
 
 
 VERL = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 2, "actor_rollout_ref.model.path": "Qwen/Qwen3-8B"}
@@ -275,3 +292,12 @@ def test_the_update_of_verls_actor(more: dict[str, Any], said: dict[str, Any], u
     verl._read_fsdp(launch, {**VERL, **more})
     assert {name: launch.settings.get(name) for name in said} == said
     assert len([each for each in launch.unsearched if "context parallelism" in each]) == unsearched
+
+
+def test_micro_batches_of_so_many_tokens_are_no_key() -> None:
+    for packed in (True, False):
+        keys = {**VERL, f"{ACTOR}use_dynamic_bsz": packed}
+        text = "".join(f"{path}: {json.dumps(value)}\n" for path, value in keys.items())
+        launch = read_launch([File("verl.yaml", text.encode(), section="actor")]).launch
+        assert ("micro_batch" in launch.fixed) is packed
+        assert verl.ALONE in launch.assumed

@@ -25,6 +25,7 @@ from optimizer.frameworks.nemo import export as nemo
 from optimizer.frameworks.primus import export as primus
 from optimizer.frameworks.software import overlapped, switched, widened
 from optimizer.frameworks.torchtitan import export as torchtitan
+from optimizer.frameworks.tuning.program import launched, program
 from optimizer.job.job import Job
 from optimizer.job.model import Experts, Model, SlidingWindow
 from optimizer.job.plan import Knobs, Plan
@@ -56,6 +57,8 @@ CHUNKED = job_of("torchtitan-2024", "torchtitan")
 CHUNKED = replace(CHUNKED, stack=replace(CHUNKED.stack, features=replace(CHUNKED.stack.features, loss_chunks=2)))
 QWEN = job_of("torchtitan-2024", "torchtitan", "qwen3-8b")
 MAX, MAX_MOE = (partial(maxtext.unexpressed, job_of("maxtext", "maxtext", name)) for name in (DENSE, MOE))
+EIGHT_BITS = partial(maxtext.unexpressed, replace(job_of("maxtext", "maxtext"), dtype="fp8"))
+TUNER = partial(program("trl").unexpressed, job_of("trl", "trl"))
 NANO = partial(nanotron.unexpressed, job_of("nanotron-2024", "nanotron"))
 NEMO = partial(nemo.lacking_of, CORE)
 PRIMUS = partial(primus.unexpressed, job_of("megatron-core", model=MOE, cluster="mi300x"))
@@ -122,6 +125,12 @@ ONE, TWO = Plan(dp=1), Plan(dp=2)
             True,
         ),
         (MAX, Plan(activation_offload=1), Knobs(), "other activations on the host", True),
+        (EIGHT_BITS, Plan(num_microbatches=1), Knobs(), "accumulated gradients of 8-bit products", False),
+        (EIGHT_BITS, Plan(num_microbatches=2), Knobs(), "accumulated gradients of 8-bit products", True),
+        (TUNER, ONE, Knobs(offload=0.01), "a share of the optimizer on the host", True),
+        (TUNER, ONE, Knobs(), "a share of the optimizer on the host", False),
+        (TUNER, Plan(dp=2, shard=1), Knobs(), "groups of 1 that share weights", True),
+        (TUNER, Plan(dp=2, shard=2), Knobs(), "groups of 2 that share weights", False),
         (MAX, ONE, BUCKET, "gradient buckets, which a compiler forms", False),
         (MAX, TWO, BUCKET, "gradient buckets, which a compiler forms", True),
         (MAX, TWO, Knobs(offload=0.5), "gradient buckets, which a compiler forms", False),
@@ -422,3 +431,8 @@ def test_a_launch_says_what_was_seen_once() -> None:
     launch.ignore("a")
     launch.ignore("a")
     assert launch.ignored == ["a"]
+
+
+@pytest.mark.parametrize(("dp", "command"), [(1, "python"), (2, "accelerate")])
+def test_one_process_needs_no_launcher(dp: int, command: str) -> None:
+    assert launched(Plan(dp=dp), "python", "accelerate") == command

@@ -33,7 +33,7 @@ from optimizer.studies.strategies_report import _fastest, _roofline, per_layer
 from optimizer.studies.textbook import HBM, INFINIBAND, NVLINK, PARAMS, DataParallel, LabDesign, curve
 from optimizer.studies.timeline import PipelineStudy, timeline_of
 from optimizer.studies.timeline_report import NAMES, check_drawn, end_charts, pipeline_chart, timeline_report
-from optimizer.studies.traffic import traffic
+from optimizer.studies.traffic import Traffic, traffic
 from tests.search.jobs import DENSE, small_job
 
 LAYER: dict[str, Any] = {"peak": 100.0, "memory_bandwidth": 10.0, "network_bandwidth": 4.0}
@@ -443,3 +443,38 @@ def test_a_page_shows_sixty_thousand_passes() -> None:
     check_drawn(Plan(num_microbatches=30_000))  # forward and backward
     with pytest.raises(InputError, match="60,002 passes are more than the 60,000 that a page can show"):
         check_drawn(Plan(num_microbatches=30_001))
+
+
+def counted(kind: str, ranks: int = 4) -> PricedTraffic:
+    """A collective of 3 s and 5 B, twice a layer, 7 times a step, 11 times in all, whose two hops take 13 and 17 J."""
+    row = Traffic(
+        parallelism="tp",
+        purpose="p",
+        kind=kind,
+        ranks=ranks,
+        stride=1,
+        message=5.0,
+        per_layer=2,
+        per_step=7,
+        in_total=11,
+    )
+    path = tuple(replace(hop(2.0), energy=energy, message=3.0) for energy in (13.0, 17.0))
+    return PricedTraffic(traffic=row, time=3.0, sent=5.0, path=path)
+
+
+def test_times_bytes_and_joules_of_a_collective() -> None:
+    row = counted("all_reduce")
+    assert not row.traffic.once
+    assert (row.time_per_layer, row.time_per_step) == (2 * 3, 7 * 3)
+    assert (row.volume_per_layer, row.volume_per_step) == (2 * 5, 7 * 5)
+    assert (row.energy, row.energy_per_layer, row.total_energy) == (30, 2 * 30, 11 * 30)
+    assert (row.total_volume, counted("point_to_point").total_volume) == (11 * 4 * 5, 11 * 5)
+    assert [each.volume for each in row.path] == [6, 6]
+    none: Any = None
+    estimate: Any = SimpleNamespace(time={})
+    study = CommunicationStudy(job=none, plan=none, rows=(row, row), layer=none, estimate=estimate)
+    assert (study.communication_time, study.energy, study.compute_time) == (2 * 21, 2 * 330, 0)
+    assert (study.parallelisms, study.of("tp"), study.of("dp")) == (("tp",), (row, row), ())
+    assert per_layer(study) == {
+        **{"messages": 4, "message_bytes": 5, "bytes_per_gpu": 20, "time_s": 12, "energy_j": 120},
+    }
