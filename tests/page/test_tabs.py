@@ -143,6 +143,21 @@ def test_files_of_my_own_are_in_the_link_of_the_plan(served: Served, visit: Any,
     assert "cluster_file" in page.url
 
 
+def test_files_that_are_chosen_before_the_script_of_a_page_runs_are_read(
+    served: Served, visit: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "my cluster.toml").write_text(CLUSTER)
+    page = visit().page
+    waiting: list[Any] = []
+    page.route("**/page.js", lambda route: waiting.append(route))
+    page.goto(served.room("/improve/"), wait_until="commit")
+    page.set_input_files("#in-file", [tmp_path / "my cluster.toml"])
+    while not waiting:
+        page.wait_for_timeout(10)
+    waiting[0].continue_()
+    page.wait_for_selector("a.go")
+
+
 def test_a_buyer_edits_a_price_in_place_and_takes_the_report(served: Served, visit: Any, tmp_path: Path) -> None:
     page = (visitor := visit()).page
     page.goto(served.room("/buy/", BUY))

@@ -293,7 +293,9 @@ for (const name of ["dragover", "drop"]) {
   });
 }
 
-if (byId("answer").dataset.address) {
+// Files may have been chosen before this script ran.
+if (byId("in-file")?.files.length) byId("in-file").dispatchEvent(new Event("change", { bubbles: true }));
+else if (byId("answer").dataset.address) {
   byId("answer").dataset.answered = 1;
   remember(byId("answer").dataset.address, false);
   settled();

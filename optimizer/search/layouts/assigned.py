@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import BoolArray, FloatArray
@@ -22,6 +22,12 @@ class Candidate:
     solved: bool = False  # whether the plan has a layout
     proven: bool = True  # whether no layout has a lower value
     least: float = 0.0  # where it is not proven, a value that no layout stays below [unit of the objective]
+    safer: float = 1.0  # by what the value falls where the layout fits at less risk than it was searched at
+
+    @property
+    def at_its_risk(self) -> Candidate:
+        """The same valued at the risk that it takes."""
+        return replace(self, value=self.value * self.safer, least=self.least * self.safer, safer=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

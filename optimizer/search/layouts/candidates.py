@@ -19,6 +19,7 @@ from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.host_memory import most_offload
 from optimizer.objectives.step.per_step import slower_on_host
+from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.knobs import OwnSettings, at_risk
 from optimizer.search.lattice.oracle import FASTEST, PROVEN_WHOLE, Tuning
@@ -48,7 +49,11 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 
 @dataclass
 class _Search:
-    """What has been found so far."""
+    """What has been found so far.
+
+    classes: the room of each class of risk [B] and its factor [1]. wider: by how much values in the class that is
+    visited may exceed the limit; all_wider: those of pipelines that are not interleaved too.
+    """
 
     job: Job
     tuning: Tuning
@@ -62,6 +67,23 @@ class _Search:
     by_number: dict[int, Candidate] = field(default_factory=dict)
     solved: set[int] = field(default_factory=set)
     floors: list[tuple[IntArray, PlanFloors]] = field(default_factory=list)
+    classes: tuple[tuple[float, float], ...] = ()
+    wider: float = 1.0
+    all_wider: bool = False
+
+    def safer(self, usable: float, reserved: float) -> float:
+        """Factor of the safest class of risk with room for so much, over that of the class with `usable` [1], [B]."""
+        fitting = [factor for room, factor in self.classes if reserved <= room <= usable]
+        return min(fitting) / max(fitting) if fitting else 1.0
+
+    @property
+    def reach(self) -> float:
+        """The value in a class below which a layout may be better in a safer one [unit of the objective]."""
+        return self.limit * self.wider
+
+    def worth_solving(self, interleaved: bool) -> float:
+        """The same for one plan: layouts of a pipeline that is not `interleaved` take a solver's time."""
+        return self.reach if interleaved or self.all_wider else self.limit
 
     def expired(self) -> bool:
         """Whether the time is over, or too many layouts are too hard."""
@@ -101,8 +123,10 @@ def lay_out(
     fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
     hosted = lattice.most_hosted(bounds * classes[-1].factor < search.limit)
     for number, each in enumerate(classes):
-        low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < search.limit)
+        low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < lowered(search.limit))
         some, floor = lattice.at(low, each.risk if number else None)
+        # What is no better in the safest class either is not looked for again.
+        search.wider = each.factor / classes[-1].factor
         in_class[low] = _class(search, some, floor, hosted, in_class[low], low, each.factor)
         fits &= np.isfinite(in_class) | (number > 0)
         every = np.minimum(every, in_class * each.factor)
@@ -147,12 +171,12 @@ def _class(
         if search.expired():
             break
         waiting[part] = False
-        part = part[bounds[part] * factor < search.limit]
+        part = part[bounds[part] * factor < search.reach]
         if not len(part):
             continue
-        fitting = hosted.fitting(numbers[part], layer_costs.take(part), floor.take(part), search.limit / factor)
+        fitting = hosted.fitting(numbers[part], layer_costs.take(part), floor.take(part), search.reach / factor)
         values[part] = np.maximum(bounds[part], fitting)
-        low = part[values[part] * factor < search.limit]
+        low = part[values[part] * factor < search.reach]
         if len(low):
             own = _known(search, layer_costs.take(low), floor.take(low), numbers[low])
             prospects = ((prospects_of(own), scale) for prospects_of, scale in _prospects(search, own, factor))
@@ -215,13 +239,11 @@ def place(
                 if search.expired():
                     return tuple(each.best for each in alone)
                 plan, of_plan = int(open_plans[place]), some.take(np.flatnonzero(some.plan == place))
-                one = replace(alone[plan], limit=alone[plan].limit * wider, undecided=[])
+                one = alone[plan]
+                one.undecided, one.wider, one.all_wider = [], wider, True
                 least = float(_visit(one, [(of_plan, scale)], numbers[open_plans])[place])
                 if wider > 1.0:
-                    shortest[plan] = min(least, one.limit, *one.undecided) / scale
-                alone[plan].cut_short = one.cut_short
-                if one.best and one.best.value < alone[plan].limit:
-                    alone[plan].best, alone[plan].limit = one.best, one.best.value
+                    shortest[plan] = min(least, one.reach, *one.undecided) / scale
                 _lowered(alone, below)
     return tuple(each.best for each in alone)
 
@@ -277,7 +299,8 @@ def _search(
     layouts: Solved | None = None,
 ) -> _Search:
     layouts, deadline = layouts or Solved(seed=tuning.seed, effort=effort), Deadline.after(time_limit)
-    return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own())
+    classes = tuple((safe_memory(job.with_limits(oom_risk=each.risk)), each.factor) for each in risk_classes(job))
+    return _Search(job=job, tuning=tuning, deadline=deadline, layouts=layouts, own=own or tuning.own(), classes=classes)
 
 
 def _proof_plans(search: _Search, lattice: LatticeBounds, fitting: FloatArray) -> ProofPlans:
@@ -316,16 +339,16 @@ def _prospects(
     if fixed is not None:
         scale = hosting if fixed.offload else factor
         yield (
-            lambda some: prospects_at(some, np.full(len(some.layer_costs), fixed.offload), search.limit / scale),
+            lambda some: prospects_at(some, np.full(len(some.layer_costs), fixed.offload), search.reach / scale),
             scale,
         )
         return
     if slower_on_host(job) or hosting > factor:
-        yield lambda some: prospects_at(some, np.zeros(len(some.layer_costs)), search.limit / factor), factor
+        yield lambda some: prospects_at(some, np.zeros(len(some.layer_costs)), search.reach / factor), factor
     if slower_on_host(job):
-        yield lambda some: some_on_host(some, search.limit / hosting), hosting
+        yield lambda some: some_on_host(some, search.reach / hosting), hosting
     else:
-        yield lambda some: prospects_at(some, most_offload(some.layer_costs), search.limit / hosting), hosting
+        yield lambda some: prospects_at(some, most_offload(some.layer_costs), search.reach / hosting), hosting
 
 
 def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], numbers: IntArray) -> FloatArray:
@@ -344,7 +367,7 @@ def _visit(search: _Search, prospects: Iterable[tuple[Prospects, float]], number
             number = int(numbers[some.plan[position]])
             solved = _solve(search, some, position, number, scale)
             if isinstance(solved, Candidate):
-                _note(search, solved, number)
+                _note(search, solved.at_its_risk, number)
             bounds[position] = solved.value if isinstance(solved, Candidate) else solved
         np.minimum.at(least, some.plan, bounds)
     return least
@@ -357,13 +380,14 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) ->
     order, listed = ascending(bounds), objective_of(search.job).listed
     for start in range(0, len(order), TOGETHER):
         part = order[start : start + TOGETHER]
-        part = part[bounds[part] < search.limit]
+        part = part[bounds[part] < search.reach]
         if not len(part):
             return
-        if len(part) > 1 or bounds[part[0]] * listed < search.limit * (1 + SAME):
-            bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.limit / scale) * scale)
+        if len(part) > 1 or bounds[part[0]] * listed < search.reach * (1 + SAME):
+            bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.reach / scale) * scale)
+        interleaved = some.floors.layer_costs.plans.vpp[some.plan] > 1
         for position in part[ascending(bounds[part])].tolist():
-            if bounds[position] < search.limit:
+            if bounds[position] < search.worth_solving(interleaved[position]):
                 yield position
 
 
@@ -404,6 +428,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
     floors, index, bound = prospects.floors, int(prospects.plan[position]), float(prospects.bounds[position]) * scale
     plan = floors.layer_costs.plans.plan(index)
     problem, objective = prospects.problem(position, plan), objective_of(search.job)
+    limit = search.worth_solving(plan.vpp > 1)
     listed = scale * objective.listed  # of all layouts but the even split
 
     def candidate(layout: Layout) -> Candidate:
@@ -416,6 +441,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
             solved=True,
             proven=layout.proven,
             least=max(bound, least),
+            safer=search.safer(problem.usable, max(layout.memory)),
         )
 
     evens = [even_layout(problem, recompute=problem.alike)]
@@ -430,21 +456,21 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
         if split.value <= max(bound, max(bound / scale, uneven) * listed) * (1 + SAME):
             return split
     # Every other layout is listed, and takes no less than the bound of all of them.
-    if bound * objective.listed >= search.limit * (1 + SAME):
-        return split if split and split.value < search.limit else search.limit
-    if bounded(problem) and search.limit < np.inf:
-        least = cut_bound(problem, floors.floor_at(index, float(prospects.low[position])), search.limit / listed)
-        if least * listed >= search.limit * (1 + SAME):
-            return split if split and split.value < search.limit else search.limit
+    if bound * objective.listed >= limit * (1 + SAME):
+        return split if split and split.value < limit else limit
+    if bounded(problem) and limit < np.inf:
+        least = cut_bound(problem, floors.floor_at(index, float(prospects.low[position])), limit / listed)
+        if least * listed >= limit * (1 + SAME):
+            return split if split and split.value < limit else limit
     try:
         if problem.vpp == 1 and fitting_layout(problem.at_most_offload, search.deadline.left) is None:
             return np.inf
         search.solved.add(number)
         layout = search.layouts.best(
-            problem, floors.floor.within(search.limit * (1 + SAME) / listed, index), search.deadline.left
+            problem, floors.floor.within(limit * (1 + SAME) / listed, index), search.deadline.left
         )
     except Infeasible:
-        return split if split and split.value < search.limit else search.limit
+        return split if split and split.value < limit else limit
     except TimeLimit:
         search.cut_short += 1
         return Candidate(plan=plan, value=bound, proven=False, least=bound)

@@ -90,3 +90,22 @@ def test_a_search_ends_with_its_time_or_where_layouts_are_too_hard(
     search = candidates._Search(job=small_job(), deadline=cast(Any, SimpleNamespace(left=left)), **rest)
     search.cut_short = cut_short
     assert search.expired() is over
+
+
+def test_a_plan_whose_best_layout_takes_least_risk_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for: list[object] = []
+    solve = candidates._solve
+
+    def recorded(search: Any, prospects: Any, position: int, number: int, scale: float) -> object:
+        looked_for.append((number, bool(prospects.low[position])))
+        return solve(search, prospects, position, number, scale)
+
+    monkeypatch.setattr(candidates, "_solve", recorded)
+    features = Features(schedules=("1f1b", "interleaved"), max_vpp=2)
+    fixed = {"pp": 2, "vpp": 2, "tp": 1, "micro_batch": 1}
+    job = replace(
+        small_job(4, model=replace(DENSE, layers=11), features=features, fixed=fixed, hbm=80e9), prefer=EXPECTED
+    )
+    assert lay_out(job, Space(job, structural(job))).best
+    assert looked_for
+    assert len(looked_for) == len(set(looked_for))
