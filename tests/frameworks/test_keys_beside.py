@@ -13,9 +13,11 @@ import pytest
 
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.maxtext import config as maxtext
 from optimizer.frameworks.torchtitan import config as torchtitan
 from optimizer.job.plan import Plan
+from tests.search.jobs import small_job
 
 Keys = Mapping[str, Any]
 Row = tuple[Keys, int | None, Keys, Mapping[str, str], list[str]]
@@ -411,6 +413,8 @@ def test_keys_that_are_newer_than_a_torchtitan_may_be(more: Keys, newer: list[st
             "whole weights have replicas beside no other parallelism",
         ),
         ({f"{DATA}replicate_degree": 2, f"{P}tensor_parallel_degree": 2}, 8, 0, False, ""),
+        ({f"{DATA}shard_degree": 1, f"{P}tensor_parallel_degree": 2}, 2, 0, False, ""),
+        ({f"{P}tensor_parallel_degree": 3}, 8, 7, False, "7 key-value heads are not split 3 ways"),
         (
             {f"{P}expert_parallel_degree": 2, f"{DATA}shard_degree": 1},
             *(8, 0, False),
@@ -444,3 +448,33 @@ def test_states_on_drives_are_told() -> None:
         ({f"{OPTIMIZER}device": "cpu"}, ""),
     ):
         assert launch_of(deepspeed.read, {**OF_ENGINE, **keys}).drives == path
+
+
+Writer = Callable[..., Mapping[str, Any]]
+RUNS = {"dp": 8, "zero_stage": 3}
+# What a config says, the plan that it runs, the one that it should run, what is switched, and the keys that change.
+WRITTEN: list[tuple[Writer, Keys, Keys, Keys, Keys, Keys]] = [
+    (llm_foundry.write, {}, RUNS, {**RUNS, "activation_offload": 1}, {}, {"fsdp_config.activation_cpu_offload": True}),
+    (maxtext.write, {"ici_tensor_parallelism": 2, "ici_pipeline_parallelism": 2, "ici_fsdp_parallelism": 1},
+     {"tp": 2, "pp": 2}, {"tp": 4}, {},
+     {"ici_tensor_parallelism": 4, "ici_pipeline_parallelism": 1}),
+    (maxtext.write, {"per_device_batch_size": 1}, {"tp": 2}, {"tp": 2, "micro_batch": 4}, {},
+     {"per_device_batch_size": 2}),
+    (maxtext.write, {"per_device_batch_size": 1}, {"tp": 2}, {"tp": 2, "micro_batch": 3}, {},
+     {"per_device_batch_size": 1.5}),
+    (torchtitan.write, {f"{COMPILE}enable": False}, RUNS, {**RUNS, "micro_batch": 6}, {"compiled": True},
+     {f"{T}local_batch_size": 6, f"{COMPILE}enable": True}),
+    (torchtitan.write, {f"{T}compile": False}, RUNS, {**RUNS, "micro_batch": 6}, {"compiled": True},
+     {f"{T}local_batch_size": 6, f"{T}compile": True}),
+    (torchtitan.write, {f"{DATA}shard_degree": 1, f"{DATA}replicate_degree": 8}, {"dp": 8, "zero_stage": 0},
+     {"dp": 8, "zero_stage": 0, "micro_batch": 6}, {},
+     {f"{T}local_batch_size": 6, f"{DATA}shard_degree": 1, f"{DATA}replicate_degree": 8}),
+    (torchtitan.write, {f"{DATA}shard_degree": 8}, RUNS, {**RUNS, "micro_batch": 6}, {},
+     {f"{T}local_batch_size": 6, f"{DATA}shard_degree": 8}),
+    (torchtitan.write, {}, RUNS, {**RUNS, "micro_batch": 6}, {}, {f"{T}local_batch_size": 6}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "values", "before", "after", "turned", "keys"), WRITTEN)
+def test_keys_of_another_plan(write: Writer, values: Keys, before: Keys, after: Keys, turned: Keys, keys: Keys) -> None:
+    assert write(values, small_job(), Plan(**before), Plan(**after), turned) == keys

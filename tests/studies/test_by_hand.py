@@ -478,3 +478,8 @@ def test_times_bytes_and_joules_of_a_collective() -> None:
     assert per_layer(study) == {
         **{"messages": 4, "message_bytes": 5, "bytes_per_gpu": 20, "time_s": 12, "energy_j": 120},
     }
+
+
+def test_a_point_without_a_plan_is_of_its_series() -> None:
+    odd = data_parallel_point(replace(small_job(8), global_batch=9))
+    assert (odd.series, odd.plan, odd.gpus) == ("data parallel", None, 8)
