@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import log2
 from types import SimpleNamespace
@@ -17,13 +18,14 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.kernels.operators import Scan
 from optimizer.reports.charts.chart import Chart
+from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.reports.report import Table
 from optimizer.studies import best_use as best_use_module
 from optimizer.studies import fits, intensity, networks
 from optimizer.studies import scaling as scaling_module
 from optimizer.studies.best_use import counts_at_most, evener
-from optimizer.studies.cells import MOST_PP, MOST_TP, Cell, cells
-from optimizer.studies.communication import COMPUTE_TERMS, CommunicationStudy, Hop, PricedTraffic, communication
+from optimizer.studies.cells import MOST_PP, MOST_TP, Cell, cells, forbidding
+from optimizer.studies.communication import COMPUTE_TERMS, CommunicationStudy, Hop, PricedTraffic, communication, priced
 from optimizer.studies.fits_report import _longest, _row
 from optimizer.studies.intensity import LayerRoofline
 from optimizer.studies.scaling import ScalingPoint, ScalingStudy, data_parallel_point
@@ -32,7 +34,7 @@ from optimizer.studies.strategies import pinned_plan
 from optimizer.studies.strategies_report import _fastest, _roofline, per_layer
 from optimizer.studies.textbook import HBM, INFINIBAND, NVLINK, PARAMS, DataParallel, LabDesign, curve
 from optimizer.studies.timeline import PipelineStudy, timeline_of
-from optimizer.studies.timeline_report import NAMES, check_drawn, end_charts, pipeline_chart, timeline_report
+from optimizer.studies.timeline_report import NAMES, _paler, check_drawn, end_charts, pipeline_chart, timeline_report
 from optimizer.studies.traffic import Traffic, traffic
 from tests.search.jobs import DENSE, small_job
 
@@ -366,15 +368,18 @@ def test_rows_of_a_scaling_study(gpt3_answer: Answer) -> None:
         assert first[:6] == (1024, 1536, estimate.step_time, estimate.mfu, 1.0, 1.0)
 
 
-def test_the_first_virtual_stage_is_darkest() -> None:
-    plan = Plan(pp=2, vpp=2, dp=4, num_microbatches=4, schedule="interleaved")
+@pytest.mark.parametrize(("vpp", "shares"), [(1, (0.0, 0.55)), (2, (0.0, 0.55)), (3, (0.0, 0.275, 0.55))])
+def test_virtual_stages_get_paler_up_to_the_last(vpp: int, shares: tuple[float, ...]) -> None:
+    """Without them the colours of micro-batches alternate."""
+    schedule = "interleaved" if vpp > 1 else "1f1b"
+    plan = Plan(pp=2, vpp=vpp, dp=4, num_microbatches=4, schedule=schedule)
     chart = pipeline_chart(timeline_of(small_job(8), plan))
-    shades: dict[bool, set[str]] = {True: set(), False: set()}
-    for trace in chart.figure["data"]:
-        for text, colour in zip(trace["hovertext"], trace["marker"]["color"], strict=True):
-            shades["virtual stage 0" in text].add(colour)
-    assert len(shades[True]) == len(shades[False]) == 2  # of forward and backward passes
-    assert shades[True].isdisjoint(shades[False])
+    for trace, colour in zip(chart.figure["data"], (BLUE, ORANGE), strict=True):
+        shade = {_paler(colour, share): place for place, share in enumerate(shares)}
+        for text, own in zip(trace["hovertext"], trace["marker"]["color"], strict=True):
+            match = re.match(r"micro-batch (\d+)(?:, virtual stage (\d+))?: ", text)
+            assert match is not None
+            assert shade[own] == (int(match[1]) % 2 if vpp == 1 else int(match[2]))
 
 
 def test_what_a_plan_sends_alone_is_nothing() -> None:
@@ -483,3 +488,25 @@ def test_times_bytes_and_joules_of_a_collective() -> None:
 def test_a_point_without_a_plan_is_of_its_series() -> None:
     odd = data_parallel_point(replace(small_job(8), global_batch=9))
     assert (odd.series, odd.plan, odd.gpus) == ("data parallel", None, 8)
+
+
+def test_only_what_replicas_add_up_at_the_end_runs_on_a_share_of_the_multiprocessors() -> None:
+    job = small_job(16)
+    rows = communication(job, Plan(tp=2, dp=8, num_microbatches=6)).rows
+    few, many = ([priced(job, row.traffic, Knobs(comm_sm_share=share)).time for row in rows] for share in (0.01, 0.3))
+    slower = {row.traffic.parallelism for row, one, other in zip(rows, few, many, strict=True) if one > other}
+    same = {row.traffic.parallelism for row, one, other in zip(rows, few, many, strict=True) if one == other}
+    assert (slower, same) == ({"dp"}, {"tp"})
+
+
+def test_each_tensor_rank_adds_its_own_gradients_up() -> None:
+    (row,) = (
+        row for row in traffic(HF, Plan(tp=2, dp=8, num_microbatches=8, zero_stage=0), Knobs(bucket=1e12)) if row.once
+    )
+    assert (row.kind, row.per_step, row.in_total) == ("all_reduce", 1, 2)
+
+
+def test_a_lock_that_a_cell_keeps_is_not_named() -> None:
+    said = forbidding(small_job(8).with_limits(fixed={"tp": 2, "pp": 1}), 4, 1)
+    assert said.startswith("fix")
+    assert "; " not in said
