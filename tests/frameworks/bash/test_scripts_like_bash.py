@@ -10,6 +10,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.bash import script as script_module
+from optimizer.frameworks.bash import words as words_module
 from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import text_of
 from optimizer.frameworks.bash.script import ScriptRun, read_bash
@@ -170,8 +171,11 @@ def test_more_than_anybody_writes_is_refused(text: bytes, most: str, monkeypatch
         read_bash(text, {})
 
 
-def test_a_variable_that_doubles_itself_is_refused() -> None:
-    doubling = b"A=x\n" + b'A="$A$A$A$A$A$A$A$A"\n' * 12
+def test_a_variable_that_doubles_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    doubling = b"A=x\n" + b'A="$A$A"\n' * 6  # 126 pieces of a character, each of which counts for a hundred more
+    monkeypatch.setattr(words_module, "MOST_CARRIED", 126 * 101)
+    read_bash(doubling, {})
+    monkeypatch.setattr(words_module, "MOST_CARRIED", 126 * 101 - 1)
     with pytest.raises(InputError, match="is one made of itself again and again"):
         read_bash(doubling, {})
 
