@@ -350,6 +350,7 @@ TORCHTUNE: list[Row] = [
     ({}, {"zero_stage": 3, "recompute": "none", "fsdp": True, "grad_bytes": 2, "optimizer_bytes": 4}, []),
     ({}, {"sequence_parallel": False, "hosted_weights": None, "train": None}, []),
     ({"loss._component_": "torchtune.modules.loss.CrossEntropyLoss"}, {"loss_chunks": 1}, []),
+    ({"loss._component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"}, {"loss_chunks": 8}, []),
     ({"loss.num_output_chunks": 3}, {"loss_chunks": 3}, []),
     ({RESHARD: False}, {"zero_stage": 2}, []),
     ({"dtype": "fp16"}, {"dtype": "fp16", "grad_bytes": None}, []),

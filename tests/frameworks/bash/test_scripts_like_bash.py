@@ -150,6 +150,15 @@ def test_statements_are_read_so_deep_in_others(opens: str, closes: str) -> None:
         assert ("run x" in found) is read
 
 
+@pytest.mark.parametrize(("line", "most"), [("bash one.sh", -1), (". one.sh", 0)])
+def test_so_many_other_files_are_read(line: str, most: int) -> None:
+    """A script that starts or sources more is read without them."""
+    count = script_module.DEEPEST + most
+    for more in (0, 1, 2):
+        reading = read_bash(f"{line}\n".encode() * (count + more), {}, lambda path: b"run\n")
+        assert commands(reading).count("run") == count
+
+
 def test_a_long_chain_is_no_deeper_than_a_short_one() -> None:
     assert commands(read_bash((" && ".join(["true"] * 100) + " && run x\n").encode(), {}))[-1] == "run x"
     assert len(commands(read_bash((" && ".join(["run x"] * 100) + "\n").encode(), {}))) == 100
