@@ -41,6 +41,14 @@ def test_steps_faster_than_a_bar_is_drawn_keep_their_mean() -> None:
         assert known is (seconds >= DRAWN)
 
 
+def test_a_first_step_whose_rate_is_not_known_tells_nothing_of_the_next() -> None:
+    steps = [2.0, 4.0, 3.0]
+    lines = shown(steps, True)
+    unknown = [LogLine(bar=(0, 3), elapsed=0.0), lines[0]._replace(seconds=None), *lines[1:]]
+    means = [line.seconds for line in lines]
+    assert [line.seconds for line in timed_by_bars(unknown) if line] == [None, *means[1:]]
+
+
 def test_an_excerpt_begins_with_a_mean_that_has_forgotten_the_first_steps() -> None:
     """Of 45 steps of 2 s, one of 2.5 s and one of 4 s: the second moves the mean for long, so that it is told alone."""
     steps = [2.0] * 45

@@ -196,6 +196,8 @@ def test_of_several_commands_the_one_with_most_settings_counts() -> None:
     launch = launched(two)
     assert launch.settings["gpus"] == 8
     assert "of 2 commands with settings the one that has most, of equals the last" in launch.assumed
+    equals = launched("\n".join(f"torchrun --nproc_per_node {count} train.py {FLAGS}" for count in (8, 4)))
+    assert equals.settings["gpus"] == 4
     one = launched(f"torchrun --nproc_per_node 8 train.py {FLAGS}")
     assert not any(each.startswith("of ") for each in one.assumed)
 

@@ -209,6 +209,7 @@ ENGINE: list[Row] = [
     ({"bf16.enabled": False}, 8, {"dtype": None}, {}, ["bf16: these files name no number format"]),
     ({"bf16.enabled": False, "torch_dtype": "float16"}, 8, {"dtype": "fp16"}, {"dtype": "torch_dtype"}, []),
     ({"bf16": "full", "bf16.enabled": None}, 8, {}, {"dtype": "bf16"}, []),
+    ({"max_steps": 0}, 8, {}, {}, []),
     ({"max_steps": 10}, 8, {"steps": 10}, {}, []),
     ({"num_train_epochs": 2, "max_samples": 100}, 8, {"samples": 200}, {},
      ["200 samples in the whole run, 100 an epoch at most (--tokens)"]),

@@ -306,6 +306,15 @@ def test_what_runs_today_is_within_the_limits() -> None:
     assert asked({}, Controls(hbm=70e9)).job.limits.hbm == 70e9
 
 
+def test_what_a_program_has_one_way_is_fixed_and_what_it_has_some_ways_a_choice() -> None:
+    limits = asked({}, program="torchtitan").job.limits
+    assert limits.fixed["vpp"] == 1
+    assert "vpp" not in limits.choices
+    assert set(limits.choices["recompute"]) == {"none", "selective", "full"}
+    assert "recompute" not in limits.fixed
+    assert set(asked({"recompute": "full"}, program="picotron").job.limits.choices["recompute"]) == {"none", "full"}
+
+
 def test_settings_of_another_plan_follow_it() -> None:
     question = asked({"overlap": 1, "old": 2}, following=lambda plan: {"stage": plan.zero_stage, "old": None})
     settings = settings_of(question, Plan(dp=16, zero_stage=3), {"overlap": 4})

@@ -24,6 +24,7 @@ BLANKS = re.compile(rb"(?:\\\n|\s)+")
 PARTS = re.compile(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+")
 TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 JOINING = {"-o": any, "-a": all}  # in the order in which they part a test
+SIGNS = ("test_operator", "!")  # before a word, but for that of a number
 OF_FILES = ("-f", "-d", "-e", "-s", "-x", "-r")
 
 
@@ -245,9 +246,8 @@ class Words:
             return bool(whole_number(text[2:-2], self.plain))
         if node.type == "test_command":
             inner = [child for child in node.named_children if child.type != "comment"]
-            parts = [*_parts(inner[0])] if inner and not text.startswith("[[") else []
-            if any(self.text(part) in JOINING for part in parts):
-                return self.joined_tests(parts)
+            if inner and not text.startswith("[["):
+                return self.joined_tests([*_parts(inner[0])])
             return bool(inner) and self.holds(inner[0])
         if node.type == "list":
             left, right = node.named_children[0], node.named_children[-1]
@@ -310,7 +310,7 @@ class Words:
 
 def _parts(node: Any) -> Iterator[Any]:
     """The words and signs of a test, one after the other."""
-    if node.type in ("binary_expression", "unary_expression"):
+    if node.type == "binary_expression" or (node.type == "unary_expression" and node.children[0].type in SIGNS):
         for child in node.children:
             yield from _parts(child)
     else:

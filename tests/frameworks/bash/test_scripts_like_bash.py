@@ -68,6 +68,7 @@ SCRIPTS = [
     "if [ 1 = 2 -o 2 = 2 -a 3 = 4 ]; then A=1; else A=2; fi\nrun $A",
     "if [ -z x -o -n y ]; then A=1; else A=2; fi\nrun $A",
     "if [ -n x -a ! -z y ]; then A=1; else A=2; fi\nrun $A",
+    "N=4\nif [ $N -ne -1 -a $N -gt -2 ]; then A=1; else A=2; fi\nrun $A",
     "if [ -a not-there ]; then A=1; else A=2; fi\nrun $A",
     "if [ x = x -a -f not-there ]; then A=1; else A=2; fi\nrun $A",
     "if [ x -a y -o ]; then A=1; else A=2; fi 2> /dev/null\nrun 2",

@@ -214,6 +214,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"zero_stage": 1},
         ["--zero-stage 0 with bf16 shards as ZeRO-1: DeepSpeed's bf16 optimizer shards its states by itself"],
     ),
+    (
+        "--deepspeed --num-experts 2 --moe-expert-parallel-size 2",
+        {"experts": 2, "every": 2, "top_k": 1, "dispatcher": "alltoall", "ep": 2},
+        [],
+    ),
     ("--zero-stage 2 --deepspeed", {"zero_stage": 2}, []),
     (
         "--deepspeed --ds-sequence-parallel-size 2",
