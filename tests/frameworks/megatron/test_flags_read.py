@@ -219,6 +219,12 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"experts": 2, "every": 2, "top_k": 1, "dispatcher": "alltoall", "ep": 2},
         [],
     ),
+    ("--use-checkpoint-args", {}, []),
+    (
+        "--use-checkpoint-args --load /own/checkpoint",
+        {},
+        ["--use-checkpoint-args: the checkpoint may have another shape than the flags"],
+    ),
     ("--zero-stage 2 --deepspeed", {"zero_stage": 2}, []),
     (
         "--deepspeed --ds-sequence-parallel-size 2",
