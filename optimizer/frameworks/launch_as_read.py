@@ -212,9 +212,9 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
     """Counts that none can be."""
     counts = {name: value for name, value in settings.items() if name in COUNTED and type(value) is int}
     problems = [
-        f"{COUNTED[name]} must be from 1 to {LARGEST_COUNT:,}, but is {value}"
+        f"{COUNTED[name]} must be from {int(name not in OPTIONAL)} to {LARGEST_COUNT:,}, but is {value}"
         for name, value in counts.items()
-        if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
+        if not int(name not in OPTIONAL) <= value <= LARGEST_COUNT
     ]
     if not problems and settings.get("layers", 1) > MOST_LAYERS:
         problems.append(f"layers must be at most {MOST_LAYERS:,}, but are {settings['layers']:,}")

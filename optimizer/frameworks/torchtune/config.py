@@ -27,7 +27,7 @@ from optimizer.frameworks.config.method import note_optimizer, note_packing
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
-from optimizer.job.method import DORA, LORA, QLORA, RANK
+from optimizer.job.method import DORA, LORA, QLORA
 from optimizer.job.plan import Plan
 
 COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
@@ -47,6 +47,7 @@ RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtyp
 LORA_RANK, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
 POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
 ADAPTERS = re.compile(r"(q?lora)_")
+RANK = 8  # of its builders of models, where the recipe says none: torchtune/models/llama3_1/_model_builders.py
 # Where the names of matrices are others than those of --train.
 MATRICES: Mapping[str, str] = {"output_proj": "o_proj"}
 KEYS = (
