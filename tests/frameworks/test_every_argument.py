@@ -75,7 +75,7 @@ def test_a_flag_that_costs_nothing_is_not_named(flag: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--transformer-impl local", {"attention": "unfused"}),
+        ("--transformer-impl local", {"attention": "fused_softmax"}),
         ("--transformer-impl local --use-flash-attn", {"attention": "flash"}),
         ("--use-flash-attn-v1", {"attention": "flash"}),
         ("--qk-l2-norm", {"qk_norm": True}),
