@@ -1,9 +1,14 @@
 """Values of keys that are read, one by one from the programs' sources: each has its price, or it is named."""
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.launch import Launch
+from tests.frameworks import launches
 from tests.frameworks.test_every_argument import EXPERTS, FLAGS, launch_of
 
 GRAPHS = "--cuda-graph-impl transformer_engine --cuda-graph-scope"
@@ -74,3 +79,168 @@ def test_layers_of_old_releases_have_no_flash_attention_unless_told(
     launch = launch_of((FLAGS + flags).replace("core_v0.19.0", release))
     assert launch.settings.get("attention") == attention
     assert any("layers of its own" in text for text in launch.assumed) == (attention in ("fused_softmax", "unfused"))
+
+
+def with_value(name: str, path: str, value: str) -> Launch:
+    """A launch of a program with one value more, or another one, under a path of its config."""
+    text, file, gpus = PROGRAMS[name]
+    if name == "torchtitan":
+        section, _, key = path.rpartition(".")
+        lines = [line for line in text.splitlines() if not line.startswith(f"{key} =")]
+        heads = [place for place, line in enumerate(lines) if line == f"[{section}]"]
+        lines[heads[0] + 1 if heads else len(lines) :] = [
+            *([] if heads else [f"[{section}]"]),
+            f"{key} = {value}",
+            *(lines[heads[0] + 1 :] if heads else []),
+        ]
+        return launch_of("\n".join(lines), file, gpus)
+    values = yaml.safe_load(text)
+    place = values
+    *sections, key = path.split(".")
+    for section in sections:
+        place = place.setdefault(section, {})
+    place[key] = yaml.safe_load(value)
+    return launch_of(json.dumps(values), file, gpus)
+
+
+PROGRAMS = {
+    "MaxText": (launches.MAXTEXT, "max.yml", None),
+    "own": (launches.MAXTEXT.replace("model_name: llama3-8b\n", "base_emb_dim: 2048\n"), "max.yml", None),
+    "torchtitan": (launches.TORCHTITAN, "titan.toml", 64),
+    "GPT-NeoX": (launches.GPT_NEOX, "neox.yml", 8),
+    "llm-foundry": (launches.LLM_FOUNDRY, "mpt.yaml", 64),
+    "nanotron": (launches.NANOTRON, "nano.yaml", None),
+    "NeMo": (launches.NEMO, "nemo.yaml", None),
+    "Megatron-Bridge": (launches.BRIDGE, "bridge.yaml", 64),
+    "picotron": (launches.PICOTRON, "picotron.json", None),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value", "said"),
+    [
+        ("MaxText", "dtype", "float16", {"dtype": "fp16"}),
+        ("MaxText", "quantization", "te_fp8_currentscaling", {"dtype": "fp8", "fp8_recipe": "tensorwise"}),
+        ("MaxText", "quantization", "te_mxfp8", {"dtype": "fp8", "fp8_recipe": "mxfp8"}),
+        ("MaxText", "quantization", "nanoo_fp8", {"dtype": "fp8", "fp8_recipe": "delayed"}),
+        ("MaxText", "use_qk_norm", "true", {"qk_norm": True}),
+        ("MaxText", "attention_bias", "true", {"attention_bias": True}),
+        ("own", "mlp_activations", "[gelu, linear]", {"gated_mlp": True}),
+        ("own", "mlp_activations", "[relu]", {"gated_mlp": False}),
+        ("torchtitan", "float8.recipe_name", '"rowwise"', {"fp8_recipe": "rowwise"}),
+        ("torchtitan", "model.converters", '["quantize.linear.mx"]', {"dtype": "fp8", "fp8_recipe": "mxfp8"}),
+        ("torchtitan", "model.converters", '["float8"]', {"dtype": "fp8", "fp8_recipe": None}),
+        ("torchtitan", "parallelism.expert_parallel_comm_backend", '"standard"', {}),
+        ("torchtitan", "parallelism.context_parallel_rotate_method", '"allgather"', {}),
+        ("GPT-NeoX", "norm", "te_rmsnorm", {"norm": "rms"}),
+        ("GPT-NeoX", "norm", "te_layernorm", {"norm": "layer"}),
+        ("GPT-NeoX", "pos_emb", "none", {"position": "none"}),
+        ("GPT-NeoX", "activation", "mish", {"gated_mlp": False}),
+        ("llm-foundry", "fsdp_config.sharding_strategy", "_HYBRID_SHARD_ZERO2", {"zero_stage": 2, "shard": 8}),
+        ("llm-foundry", "fsdp_config.mixed_precision", "{param_dtype: bf16, reduce_dtype: bf16}", {}),
+        ("llm-foundry", "model.norm_type", "low_precision_rmsnorm", {"norm": "rms"}),
+        ("llm-foundry", "model.norm_type", "layernorm", {"norm": "layer"}),
+        ("llm-foundry", "model.learned_pos_emb", "false", {"position": "none"}),
+        ("llm-foundry", "model.ffn_config.ffn_type", "mptgeglu", {"gated_mlp": True}),
+        ("nanotron", "model.model_config.attention_bias", "true", {"attention_bias": True}),
+        ("nanotron", "model.model_config.hidden_act", "gelu", {"gated_mlp": True}),
+    ],
+)
+def test_a_value_of_a_key_has_its_price(program: str, path: str, value: str, said: dict[str, Any]) -> None:
+    launch = with_value(program, path, value)
+    assert ({name: launch.settings.get(name) for name in said}, launch.unpriced) == (said, [])
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value"),
+    [
+        ("own", "mlp_activations", "[squared_relu]"),
+        ("torchtitan", "activation_checkpoint.mode", '"Full"'),
+        ("torchtitan", "parallelism.fsdp_reshard_after_forward", "false"),
+        ("torchtitan", "training.dtype", '"float16"'),
+        ("torchtitan", "training.mixed_precision_reduce", '"float16"'),
+        *(("torchtitan", "optimizer.implementation", f'"{name}"') for name in ("foreach", "for-loop")),
+        ("torchtitan", "float8.recipe_name", '"rowwise_with_gw_hp"'),
+        ("torchtitan", "float8.enable_fsdp_float8_all_gather", "true"),
+        *(("GPT-NeoX", "pos_emb", name) for name in ("sinusoidal", "rpe")),
+        ("GPT-NeoX", "norm", "scalenorm"),
+        ("GPT-NeoX", "activation", "squared_relu"),
+        ("GPT-NeoX", "zero_optimization.offload_optimizer.device", "cpu"),
+        ("GPT-NeoX", "amp.enabled", "true"),
+        ("llm-foundry", "model.norm_type", "batchnorm"),
+        ("llm-foundry", "model.ffn_config.ffn_type", "mb_dmoe"),
+        ("llm-foundry", "model.attn_config.attn_impl", "xformers"),
+        ("llm-foundry", "model.attn_config.attn_type", "other"),
+        ("llm-foundry", "model.loss_fn", "torch_crossentropy"),
+        ("llm-foundry", "fsdp_config.mixed_precision", "null"),
+        ("llm-foundry", "fsdp_config.activation_checkpointing_target.mptblock", "first-5"),
+        ("nanotron", "parallelism.tp_mode", "other"),
+        ("nanotron", "optimizer.optimizer_factory.torch_adam_is_fused", "false"),
+        ("nanotron", "model.model_config._fused_rms_norm", "false"),
+        ("picotron", "model.use_fused_adam", "false"),
+    ],
+)
+def test_a_value_of_a_key_without_a_price_is_named(program: str, path: str, value: str) -> None:
+    bare = value.strip("[]\"'")
+    assert with_value(program, path, value).unpriced == [f"{path} {bare}".removesuffix(" true")]
+
+
+def test_layers_of_two_kinds_of_attention_and_wide_sums_are_named() -> None:
+    mixed = with_value("GPT-NeoX", "attention_config", '[[["flash", "global"], 16]]')
+    assert mixed.unpriced == ["attention_config flash, global: priced as flash in every layer"]
+    wide = with_value("llm-foundry", "fsdp_config.mixed_precision", "{param_dtype: bf16, reduce_dtype: fp32}")
+    assert wide.unpriced == ["fsdp_config.mixed_precision.reduce_dtype fp32"]
+    narrow = with_value("llm-foundry", "fsdp_config.mixed_precision", "{param_dtype: bf16}")
+    assert narrow.unpriced == ["fsdp_config.mixed_precision without reduce_dtype"]
+
+
+def test_a_pipeline_of_nanotron_runs_all_forward_passes_first_unless_told() -> None:
+    launch = with_value("nanotron", "parallelism.pp_engine", "null")
+    assert "parallelism.pp_engine afab by default is priced as 1f1b" in launch.unsearched
+
+
+@pytest.mark.parametrize("size", ["0.5", "1.5"])
+def test_a_batch_of_no_whole_sequences_is_refused_in_maxtext(size: str) -> None:
+    with pytest.raises(InvalidFile, match="sequences: expected a whole number"):
+        with_value("MaxText", "per_device_batch_size", size)
+
+
+ENUM = "{_target_: megatron.core.transformer.enums.AttnBackend, _call_: true, _args_: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value", "said"),
+    [
+        ("Megatron-Bridge", "model.attention_backend", ENUM % 3, {"attention": "unfused"}),
+        ("Megatron-Bridge", "model.attention_backend", ENUM % 1, {"attention": "flash"}),
+        ("Megatron-Bridge", "model.attention_backend", ENUM % 5, {"attention": None}),
+        ("Megatron-Bridge", "model.transformer_impl", "local", {"attention": "fused_softmax"}),
+        ("NeMo", "model.optim.name", "lion", {"optimizer": "lion", "zero_stage": 0}),
+        ("NeMo", "model.optim.name", "distributed_fused_adam", {"optimizer": None, "zero_stage": 1}),
+        ("NeMo", "model.normalization", "layernorm1p", {"norm": "layer"}),
+        ("NeMo", "trainer.precision", "16-mixed", {"dtype": "fp16"}),
+    ],
+)
+def test_a_value_of_a_config_of_megatron_has_its_price(
+    program: str, path: str, value: str, said: dict[str, Any]
+) -> None:
+    launch = with_value(program, path, value)
+    assert ({name: launch.settings.get(name) for name in said}, launch.unpriced) == (said, OWN[program])
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value"),
+    [
+        ("Megatron-Bridge", "mixed_precision", "other_mixed"),
+        ("Megatron-Bridge", "model.normalization", "L2Norm"),
+        ("NeMo", "trainer.precision", "64"),
+        ("NeMo", "model.optim.name", "novograd"),
+        ("NeMo", "model.position_embedding_type", "kerple"),
+        ("NeMo", "model.activations_checkpoint_method", "balanced"),
+    ],
+)
+def test_a_value_of_a_config_of_megatron_without_a_price_is_named(program: str, path: str, value: str) -> None:
+    assert f"{path} {value}" in with_value(program, path, value).unpriced
+
+
+OWN: dict[str, list[str]] = {"Megatron-Bridge": [], "NeMo": []}
