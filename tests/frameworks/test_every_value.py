@@ -244,3 +244,114 @@ def test_a_value_of_a_config_of_megatron_without_a_price_is_named(program: str, 
 
 
 OWN: dict[str, list[str]] = {"Megatron-Bridge": [], "NeMo": []}
+
+
+TUNED = {"bf16": True, "gradient_checkpointing": True, "gradient_accumulation_steps": 4}
+LLAMA = "meta-llama/Llama-3.1-8B"
+TUNING: dict[str, dict[str, Any]] = {
+    "LLaMA-Factory": {
+        **{"model_name_or_path": LLAMA, "stage": "sft", "do_train": True, "finetuning_type": "lora", "bf16": True},
+        **{"lora_target": "all", "lora_rank": 8, "cutoff_len": 2048, "per_device_train_batch_size": 1},
+        **{"gradient_accumulation_steps": 4, "template": "llama3"},
+    },
+    "Axolotl": {
+        **{"base_model": LLAMA, "sequence_len": 4096, "micro_batch_size": 2, "optimizer": "adamw_torch_fused"},
+        **TUNED,
+    },
+    "TRL": {
+        **{"model_name_or_path": LLAMA, "per_device_train_batch_size": 2, "max_length": 2048, "use_peft": True},
+        **{"lora_r": 16, "lora_target_modules": "all-linear", **TUNED},
+    },
+    "ms-swift": {
+        **{"model": LLAMA, "train_type": "lora", "torch_dtype": "bfloat16", "per_device_train_batch_size": 1},
+        **{"gradient_accumulation_steps": 16, "max_length": 2048, "lora_rank": 8, "target_modules": "all-linear"},
+    },
+    "DeepSpeed": {
+        "train_micro_batch_size_per_gpu": 2,
+        "zero_optimization": {"stage": 2},
+        "bf16": {"enabled": True},
+    },
+    "Accelerate": {
+        **{"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 8},
+        "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"},
+    },
+    "litgpt": {
+        **{"checkpoint_dir": LLAMA, "precision": "bf16-true", "devices": 4, "lora_r": 16, "optimizer": "AdamW"},
+        "train": {"micro_batch_size": 1, "global_batch_size": 32, "max_seq_length": 2048},
+    },
+    "torchtune": {
+        "model": {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b", "apply_lora_to_mlp": True},
+        "tokenizer": {"_component_": "torchtune.models.llama3.llama3_tokenizer", "max_seq_len": 4096},
+        "optimizer": {"_component_": "torch.optim.AdamW"},
+        "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+        **{"batch_size": 2, "dtype": "bf16", "enable_activation_checkpointing": True},
+    },
+}
+PROGRAMS |= {name: (json.dumps(values), "tune.yaml", 8) for name, values in TUNING.items() if name != "DeepSpeed"}
+PROGRAMS["DeepSpeed"] = (json.dumps(TUNING["DeepSpeed"]), "ds.json", 8)
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value", "said"),
+    [
+        ("LLaMA-Factory", "quantization_bit", "'4'", {"train": "qlora:8", "base": "nf4"}),
+        ("LLaMA-Factory", "quantization_bit", "8", {"base": "int8"}),
+        ("LLaMA-Factory", "quantization_bit", "null", {"base": None}),
+        ("LLaMA-Factory", "finetuning_type", "full", {"train": None}),
+        ("ms-swift", "train_type", "full", {"train": None}),
+        ("TRL", "use_peft", "false", {"train": None}),
+        ("TRL", "lora_task_type", "CAUSAL_LM", {"train": "lora:16"}),
+        *(("TRL", "loss_type", name, {"loss": "dpo"}) for name in ("discopop", "sigmoid_norm", "aot_pair")),
+        ("Axolotl", "sdp_attention", "true", {}),
+        ("Accelerate", "fsdp_config.fsdp_sharding_strategy", "HYBRID_SHARD_ZERO2", {"zero_stage": 2}),
+        ("Accelerate", "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", {}),
+        ("Accelerate", "fsdp_config.fsdp_backward_prefetch", "BACKWARD_PRE", {}),
+        ("torchtune", "model.lora_attn_modules", "[]", {"train": "lora:16:gate+up+down"}),
+        ("torchtune", "ac_mode", "full", {"recompute": "full"}),
+    ],
+)
+def test_a_value_of_a_program_that_tunes_has_its_price(
+    program: str, path: str, value: str, said: dict[str, Any]
+) -> None:
+    launch = with_value(program, path, value)
+    assert ({name: launch.settings.get(name) for name in said}, launch.unpriced) == (said, [])
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "value"),
+    [
+        *(("LLaMA-Factory", "quantization_bit", bits) for bits in ("1", "2", "3", "5", "6")),
+        ("ms-swift", "quant_bits", "float8"),
+        ("ms-swift", "target_regex", "x"),
+        ("Axolotl", "gradient_checkpointing", "offload_disk"),
+        ("Accelerate", "fsdp_config.fsdp_auto_wrap_policy", "NO_WRAP"),
+        ("Accelerate", "fsdp_config.fsdp_backward_prefetch", "NO_PREFETCH"),
+        ("Accelerate", "dynamo_config.dynamo_backend", "INDUCTOR"),
+        ("DeepSpeed", "zero_optimization.zenflow.topk_ratio", "0.1"),
+        ("DeepSpeed", "compile.deepcompile", "true"),
+        ("DeepSpeed", "torch_autocast.enabled", "true"),
+        ("DeepSpeed", "bf16.bf16_master_weights_and_grads", "true"),
+        ("litgpt", "optimizer", "bitsandbytes.optim.PagedAdamW"),
+        ("litgpt", "train.tie_embeddings", "true"),
+        ("torchtune", "optimizer._component_", "torchao.prototype.low_bit_optim.AdamW4bit"),
+        ("torchtune", "optimizer._component_", "torch.optim.Adagrad"),
+        ("torchtune", "enable_fp8_training", "true"),
+        ("torchtune", "compile.loss", "true"),
+    ],
+)
+def test_a_value_of_a_program_that_tunes_without_a_price_is_named(program: str, path: str, value: str) -> None:
+    assert with_value(program, path, value).unpriced == [f"{path} {value}".removesuffix(" true")]
+
+
+def test_an_optimizer_of_a_class_that_litgpt_may_have_is_named() -> None:
+    launch = with_value("litgpt", "optimizer", "{class_path: galore_torch.GaLoreAdamW8bit}")
+    assert launch.unpriced == ["optimizer.class_path galore_torch.GaLoreAdamW8bit"]
+
+
+@pytest.mark.parametrize(("scopes", "graphed"), [((2,), ("attention",)), ((5, 6), ("router", "shared_experts"))])
+def test_scopes_of_graphs_are_read_by_their_numbers_too(scopes: tuple[int, ...], graphed: tuple[str, ...]) -> None:
+    members = [{"_target_": "megatron.core.transformer.enums.CudaGraphScope", "_args_": [scope]} for scope in scopes]
+    values = yaml.safe_load(launches.BRIDGE)
+    values["model"] |= {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": members}
+    launch = launch_of(json.dumps(values), "bridge.yaml", 64)
+    assert (launch.settings["graphed"], launch.unpriced) == (graphed, [])

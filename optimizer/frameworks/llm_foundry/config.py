@@ -17,9 +17,11 @@ from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 COUNTS: Mapping[str, str] = key_tables("llm_foundry")["counts"]
-SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD": 3, "NO_SHARD": 0}
-HYBRID: Mapping[str, int] = {"HYBRID_SHARD": 3, "_HYBRID_SHARD_ZERO2": 2}  # among the GPUs of a node
-NAMES = {stage: name for name, stage in SHARDING.items() if name != "HYBRID_SHARD"}
+# Among the GPUs of a node, as Composer and Accelerate call it.
+HYBRID: Mapping[str, int] = {"HYBRID_SHARD": 3, "_HYBRID_SHARD_ZERO2": 2, "HYBRID_SHARD_ZERO2": 2}
+SHARDING: Mapping[str, int] = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, **HYBRID}
+SHARED: Mapping[int, str] = {3: "HYBRID_SHARD", 2: "_HYBRID_SHARD_ZERO2"}  # as Composer calls it
+NAMES = {stage: name for name, stage in SHARDING.items() if name not in HYBRID}
 MICRO, STRATEGY, RECOMPUTE = "device_train_microbatch_size", "fsdp_config.sharding_strategy", "activation_checkpointing"
 LOADER, PACKING = "train_loader.name", "train_loader.dataset.packing_ratio"
 PRETRAINED, PRECISION, DURATION = "model.pretrained_model_name_or_path", "precision", "max_duration"
@@ -54,10 +56,8 @@ def read(launch: Launch, values: Values) -> None:
     settings = launch.settings
     strategy = str(values.get(STRATEGY, "")).upper()
     shards = any(path.startswith(FSDP) for path in values)
-    launch.say(
-        "zero_stage", {**SHARDING, **HYBRID}.get(strategy or "FULL_SHARD" * shards, 0), STRATEGY if strategy else ""
-    )
-    if strategy and strategy not in {*SHARDING, *HYBRID}:
+    launch.say("zero_stage", SHARDING.get(strategy or "FULL_SHARD" * shards, 0), STRATEGY if strategy else "")
+    if strategy and strategy not in SHARDING:
         launch.unpriced.append(f"{STRATEGY} {strategy}")
     if MIXED in values and values[MIXED] is None:
         launch.unpriced.append(f"{MIXED} null")
@@ -153,7 +153,7 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     if before.micro_batch != after.micro_batch or (values.get(MICRO) == "auto"):
         wanted[MICRO] = after.micro_batch
     if (before.zero_stage, before.shard) != (after.zero_stage, after.shard):
-        wanted[STRATEGY] = "HYBRID_SHARD" if after.shard and after.zero_stage == 3 else NAMES.get(after.zero_stage)
+        wanted[STRATEGY] = (SHARED if after.shard else NAMES).get(after.zero_stage, NAMES.get(after.zero_stage))
     if before.recompute != after.recompute:
         wanted[f"fsdp_config.{RECOMPUTE}"] = after.recompute == "full"
     if before.activation_offload != after.activation_offload:

@@ -78,7 +78,8 @@ UNSAID = ("none", "")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 # Mixed precisions by whose name some layers are in bf16: src/megatron/bridge/training/mixed_precision.py.
 WIDE_ENDS = ("fp8_current_scaling", "super_bf16_with_nvfp4")
-TARGET, ARGUMENTS = "._target_", "._args_"
+ENUM = "_args_"  # of a member of an Enum, by its number
+TARGET, ARGUMENTS = "._target_", f".{ENUM}"
 MTP, TEACHER = "mtp_num_layers", "teacher"
 STEM = re.compile(r"_(pretrain|sft|peft|finetune)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
@@ -255,7 +256,9 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
         if name in SWITCHES or isinstance(value, bool):
             texts: tuple[str, ...] = ()
         elif isinstance(value, list):
-            texts = tuple(map(str, value))
+            texts = tuple(
+                str(each[ENUM][0] if isinstance(each, Mapping) and each.get(ENUM) else each) for each in value
+            )
         else:
             texts = (str(value),)
         flags.append(Flag(name, name, texts, (Piece(name),), tuple((Piece(text),) for text in texts)))

@@ -42,6 +42,11 @@ LOCAL, RING = "--transformer-impl", "--cp-comm-type"  # layers of its own, whose
 # Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, cuda_graph_scope.
 SCOPED = ("--cuda-graph-scope", "--cuda-graph-modules")  # the second since 2026
 SCOPES: Mapping[str, tuple[str, ...]] = {"attn": ("attention",), "moe_router": ("router", "shared_experts")}
+# As saved configs have them. Source: megatron/core/transformer/enums.py, CudaGraphScope.
+SCOPE_NUMBERS: Mapping[str, str] = {
+    **{"1": "full_iteration", "2": "attn", "3": "mlp", "4": "moe", "5": "moe_router", "6": "moe_preprocess"},
+    "7": "mamba",
+}
 PARTS = ("mlp", "moe", "mamba")  # scopes that are parts of a layer too, which are not priced
 WHOLE = {"attn", "mlp"}  # of a dense layer
 DISPATCHED = (DISPATCHERS[0], "alltoall_seq", GATHERING, "flex")
@@ -112,7 +117,8 @@ def note_own_layers(launch: Launch, by: str, has: Collection[str]) -> None:
 def _parts_captured(launch: Launch, last: Mapping[str, Flag]) -> None:
     """Which parts of a layer graphs replay, where their scope names parts and not whole layers."""
     scope = next((last[name] for name in SCOPED if name in last), None)
-    words = [word for text in scope.values for word in text.split(",")] if scope else []
+    stated = [word.rpartition(".")[2] for text in scope.values for word in text.split(",")] if scope else []
+    words = [SCOPE_NUMBERS.get(word, word) for word in stated]
     whole = {*words} >= WHOLE and launch.settings.get("experts", 0) <= 1
     others = [] if whole else [word for word in words if word in PARTS]
     parts = () if whole else tuple(part for word in words for part in SCOPES.get(word, ()))
