@@ -75,7 +75,7 @@ def test_a_flag_that_costs_nothing_is_not_named(flag: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--transformer-impl local", {"attention": "unfused"}),
+        ("--transformer-impl local", {"attention": "fused_softmax"}),
         ("--transformer-impl local --use-flash-attn", {"attention": "flash"}),
         ("--use-flash-attn-v1", {"attention": "flash"}),
         ("--qk-l2-norm", {"qk_norm": True}),
@@ -226,8 +226,8 @@ def test_what_no_key_says_is_the_programs_own() -> None:
     assert launch_of(titan, "a.toml").settings["seq_len"] == 2048
     neox = launches.GPT_NEOX.replace('"fp16": {"enabled": true},', "")
     assert [text for text in launch_of(neox, "neox.yml", 8).unpriced if text.startswith("fp32")]
-    sharding = launches.LLM_FOUNDRY.replace("FULL_SHARD", "_HYBRID_SHARD_ZERO2")
-    assert launch_of(sharding, "mpt.yaml", 64).unpriced == ["fsdp_config.sharding_strategy _HYBRID_SHARD_ZERO2"]
+    sharding = launches.LLM_FOUNDRY.replace("FULL_SHARD", "OTHER_SHARD")
+    assert launch_of(sharding, "mpt.yaml", 64).unpriced == ["fsdp_config.sharding_strategy OTHER_SHARD"]
     mixed = launches.LLM_FOUNDRY.replace("  mixed_precision: PURE\n", "")
     assert [text for text in launch_of(mixed, "mpt.yaml", 64).unpriced if "DEFAULT" in text]
     assert launch_of(launches.NEMO, "nemo.yaml").settings["fused_accumulation"] is False

@@ -245,7 +245,7 @@ def max_text(values: dict[str, Any], gpus: int | None = 8) -> Launch:
          {"recompute": "selective", "selective": "core", "selective_on_host": False}, []),
         ({**FSDP, "remat_policy": "save_dot_except_mlp"},
          {"recompute": "core_attn+mlp", "selective": "core", "selective_on_host": False}, []),
-        ({**FSDP, "quantization": "fp8"}, {"dtype": "fp8"}, []),
+        ({**FSDP, "quantization": "fp8"}, {"dtype": "fp8", "fp8_recipe": "delayed"}, []),
         ({**FSDP, "dtype": "float32"}, {}, ["dtype float32"]),
         ({**FSDP, "model_name": "llama3-8b"}, NAMED, []),
         ({**FSDP, "model_name": "default"}, {}, []),

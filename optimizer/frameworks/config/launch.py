@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -157,6 +157,24 @@ def note_dtype(launch: Launch, values: Values, path: str) -> None:
         launch.say("dtype", name, path)
     elif text not in ("", "auto"):
         launch.unpriced.append(f"{path} {text}")
+
+
+def named_values(launch: Launch, values: Values, known: Mapping[str, Collection[str]]) -> None:
+    """Name every value that is none of those `known` of its key, however it is written.
+
+    >>> launch = Launch(program="torchtitan")
+    >>> named_values(launch, {"mode": "Full", "parts": ["a", "c"], "dtype": None}, {"mode": ["full"], "parts": ["a"]})
+    >>> launch.unpriced
+    ['mode Full', 'parts c']
+    """
+    for path, words in known.items():
+        value = values.get(path)
+        stated = value if isinstance(value, list) else [] if value is None else [value]
+        launch.unpriced += [f"{path} {text}" for text in map(_word, stated) if text not in words]
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def key_tables(framework: str) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from optimizer.base.content import content
 from optimizer.base.errors import InputError
+from optimizer.base.units import is_count
 from optimizer.frameworks.config.frozen import (
     AXOLOTL,
     FREEZE,
@@ -160,15 +161,19 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     method = str(stated.get("method") or (LORA if adapts else FULL)).lower()
     method = method.rpartition(".")[2].removeprefix("canonical")  # Megatron-Bridge names the class, in two forms
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
+    bits = int(str(bits)) if is_count(str(bits)) else bits
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
     if base == "nf4" and stated.get("nested", at["peft"] not in NOT_NESTED) is False:
         base = "nf4-single"
+    if bits and not base:  # formats that no job has
+        launch.unpriced.append(f"{at['bits']} {bits}")
     if method in (LORA, QLORA) and stated.get("dora") is True:
         base = base or ("nf4" if method == QLORA else "")
         method = "dora"
     elif method == LORA and base:
         method = QLORA
-    train, names = method, [name for name in stated if name != "optimizer"] if method != FULL else ["method"]
+    idle = [name for name in ("rank", "targets") if "method" in stated or stated.get("peft") is False]
+    train, names = method, [name for name in stated if name != "optimizer"] if method != FULL else ["method", *idle]
     frozen: tuple[str, ...] = ()
     if method == FREEZE:
         train, frozen = frozen_by_llama_factory(values), LLAMA_FACTORY

@@ -74,7 +74,7 @@ COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
 # Axolotl's word for them; with adapters, true puts all activations there and recomputes none, which has no price.
 # Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py.
-INPUTS = "hidden_states"
+INPUTS, ON_DISK = "hidden_states", "offload_disk"
 HOSTING: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(HOSTED, (True, "legacy", INPUTS)),
     "use_gradient_checkpointing": ("unsloth",),
@@ -175,6 +175,7 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
+    launch.unpriced += [f"{path} {ON_DISK}" for path in CHECKPOINT if values.get(path) == ON_DISK]
     hosting = tuple(path for path in HOSTING if values.get(path) in _hosting_words(values, path))
     if hosting:
         launch.say("activation_offload", 100, hosting[0])

@@ -14,6 +14,7 @@ from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
     key_tables,
+    named_values,
     note_dtype,
     note_keys,
     rest,
@@ -43,13 +44,21 @@ BUCKET = "zero_optimization.reduce_bucket_size"
 VOCABULARIES: Mapping[str, int] = {"GPT2BPETokenizer": 50304, "HFTokenizer": 50432}
 OTHERS = ("mamba", "rwkv", "gmlp", "amlp")  # layers without attention
 GATED = ("swiglu", "geglu", "reglu", "bilinear", "glu")
+# Activations that cost the same, an element; others are named.
+PLAIN = ("gelu", "relu", "softsign", "swish", "mish", "silu")
+NORMS: Mapping[str, str] = {
+    **dict.fromkeys(("rmsnorm", "te_rmsnorm"), "rms"),
+    **dict.fromkeys(("layernorm", "te_layernorm", "non_parametric_layernorm"), "layer"),
+}
 POSITIONS: Mapping[str, str] = {"rotary": "rope", "alibi": "alibi", "learned": "learned", "none": "none"}
 OPEN_COUNTS = ("num_nodes", "num_gpus")  # -1 leaves them to the hosts
 KEYS = (
     ConfigKey("recompute", (RECOMPUTE,), lambda on: "full" if on else "none", False, lambda mode: mode == "full"),
     ConfigKey("sequence_parallel", ("sequence_parallel",), bool, False, bool),
-    ConfigKey("norm", ("norm",), lambda name: "rms" if "rms" in str(name) else "layer", "layernorm"),
-    ConfigKey("position", ("pos_emb",), lambda name: POSITIONS.get(str(name)), "learned"),
+    ConfigKey(
+        "norm", ("norm",), lambda name: NORMS.get(str(name), "rms" if "rms" in str(name) else "layer"), "layernorm"
+    ),
+    ConfigKey("position", ("pos_emb",), lambda name: POSITIONS.get(str(name), "none"), "learned"),
     ConfigKey("tied_embeddings", ("no_weight_tying",), lambda untied: not untied, False),
     ConfigKey("gated_mlp", ("activation",), lambda name: name in GATED, "gelu"),
     ConfigKey("qk_norm", ("use_qk_layernorm", "qk_norm"), bool),
@@ -90,6 +99,7 @@ def read(launch: Launch, values: Values) -> None:
     note_dtype(launch, plain, "precision")
     if "dtype" not in settings and "precision" not in plain:
         launch.unpriced.append("fp32, as GPT-NeoX has it where no key names a number format")
+    named_values(launch, plain, {"norm": (*NORMS, "rms_norm"), "pos_emb": POSITIONS, "activation": (*GATED, *PLAIN)})
     settings.setdefault("zero_stage", 0)
     if settings["zero_stage"] == 0 and settings.get("dtype") == "bf16":
         settings["zero_stage"] = 1
@@ -165,6 +175,9 @@ def _attention(launch: Launch, values: Values) -> None:
         launch.problems.append(f"{ATTENTION} has {', '.join(others)}: only layers with attention are priced")
     elif foreign := sorted(kinds.difference(KERNELS)):
         launch.unpriced.append(f"{ATTENTION} {', '.join(foreign)}")
+    elif len({KERNELS[kind] for kind in kinds}) > 1:
+        launch.say("attention", KERNELS["flash"], ATTENTION)
+        launch.unpriced.append(f"{ATTENTION} {', '.join(sorted(kinds))}: priced as flash in every layer")
     elif kinds:
         launch.say("attention", KERNELS[min(kinds)], ATTENTION)
     else:

@@ -13,6 +13,7 @@ from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, r
 from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
+from optimizer.frameworks.unpriced import costs
 from optimizer.job.job import Job
 from optimizer.job.method import LORA, QLORA
 from optimizer.job.plan import Plan
@@ -85,6 +86,8 @@ def read(launch: Launch, values: Values) -> None:
     for path in OPTIMIZERS:
         if note_optimizer(launch, str(values.get(path, "")).rpartition(".")[2], path):
             known.append(path)
+        elif path in values and not costs(launch.program, path, str(values[path])):  # which names the others
+            launch.unpriced.append(f"{path} {values[path]}")
     rest(launch, values, (*known, *NAMES))
 
 

@@ -13,11 +13,22 @@ from math import gcd, prod
 from typing import Any
 
 from optimizer.catalog import preset_model
-from optimizer.frameworks.config.launch import ConfigKey, Values, key_tables, note_dtype, note_keys, rest, take, whole
+from optimizer.frameworks.config.launch import (
+    ConfigKey,
+    Values,
+    key_tables,
+    named_values,
+    note_dtype,
+    note_keys,
+    rest,
+    take,
+    whole,
+)
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.job.stack import MXFP8
 
 AXES: Mapping[str, Sequence[str]] = key_tables("maxtext")["axes"]
 COUNTS: Mapping[str, str] = key_tables("maxtext")["counts"]
@@ -27,10 +38,17 @@ BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_step
 DTYPE = "dtype"
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
+ACTS = ("silu", "swish", "gelu", "relu", "linear")  # which cost the same, an element
 TIED, BLOCK, ACTIVATIONS = "logits_via_embedding", "decoder_block", "mlp_activations"
 USUAL: Mapping[str, int] = key_tables("maxtext")["usual"]
 IDLE: Mapping[str, Any] = key_tables("maxtext")["idle"]
 BLOCKS: Mapping[str, Mapping[str, Any]] = key_tables("maxtext")["blocks"]
+# Source: src/maxtext/layers/quantizations.py, TransformerEngineQuantization and Fp8Quantization.
+SCALES: Mapping[str, str] = {
+    **dict.fromkeys(("te_fp8_delayedscaling", "fp8", "nanoo_fp8"), "delayed"),
+    "te_fp8_currentscaling": "tensorwise",
+    "te_mxfp8": MXFP8,
+}
 QUANTISED, PRIMUS = "quantization", "modules.pre_trainer.model"
 TRAINER = "per_device_train_batch_size"
 SLICE, SLICES, FSDP = "ici", "dcn", "ici_fsdp_parallelism"
@@ -60,8 +78,10 @@ def model_named(text: Any) -> str | None:
 
 KEYS = (
     ConfigKey("recompute", (REMAT,), lambda policy: POLICIES.get(str(policy), "selective"), "full"),
-    ConfigKey("dtype", (), str, "bf16"),
     ConfigKey("dtype", (QUANTISED,), lambda text: "fp8" if "fp8" in str(text) else None),
+    ConfigKey("fp8_recipe", (QUANTISED,), lambda text: SCALES.get(str(text))),
+    ConfigKey("qk_norm", ("use_qk_norm",), lambda on: True if on is True else None),
+    ConfigKey("attention_bias", ("attention_bias",), lambda on: True if on is True else None),
     ConfigKey("model", (NAME, PRIMUS), model_named),
     ConfigKey("tied_embeddings", (TIED,), bool),
 )
@@ -94,6 +114,7 @@ def mesh(plan: Plan, inside: int) -> dict[str, int]:
     return sizes
 
 
+NEAR = 1e-6
 LENGTH = 2048  # max_target_length of base.yml
 VOCABULARY = 32_000  # vocab_size of base.yml
 
@@ -131,6 +152,7 @@ def read(launch: Launch, values: Values) -> None:
         launch.problems.append(f"{ends[BATCH]} must be a number above 0, but got {size!r}")
     if launch.problems:
         return
+    settings.setdefault("dtype", "bf16")
     note_dtype(launch, values, ends.get(DTYPE, DTYPE))
     note_keys(launch, values, KEYS, ends)
     own = "model" not in settings and PRIMUS not in values and values.get(ends.get(NAME, ""), "default") == "default"
@@ -156,7 +178,11 @@ def read(launch: Launch, values: Values) -> None:
     ranks = _axes(launch, values, ends)
     # A device's share of the batch: with several devices to a replica each sequence is shared by them.
     passes = _passes(values, ends, settings["pp"])
-    launch.say("micro_batch", max(1, round(size * ranks / passes)), ends.get(BATCH, ""))
+    whole_size = size * ranks / passes
+    if ends.get(BATCH) and abs(whole_size - round(whole_size)) > NEAR:
+        shared = f" by {ranks} devices" * (ranks > 1) + f" in {passes} micro-batches" * (passes > 1)
+        launch.problems.append(f"{ends[BATCH]} {size}{shared} is {whole_size:g} sequences: expected a whole number")
+    launch.say("micro_batch", max(1, round(whole_size)), ends.get(BATCH, ""))
     steps = (whole(launch, values, ends[STEPS]) if STEPS in ends else None) or 1
     launch.say("num_microbatches", int(steps) * passes, ends.get(STEPS, "") or ends.get(PIPED, "") or BATCH)
     if settings["pp"] > 1:
@@ -190,6 +216,7 @@ def _shape(launch: Launch, values: Values, ends: Mapping[str, str]) -> None:
     block = str(values.get(ends.get(BLOCK, ""), "llama2"))
     activations = values.get(ends.get(ACTIVATIONS, ""), ["silu", "linear"])
     gated = isinstance(activations, list) and len(activations) > 1
+    named_values(launch, values, {ends.get(ACTIVATIONS, ACTIVATIONS): ACTS})
     if block not in BLOCKS:
         launch.unpriced.append(f"{ends[BLOCK]} {block}")
     usual = {"norm": "rms", "position": "rope", "tied_embeddings": False}

@@ -20,7 +20,7 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, Values
-from optimizer.frameworks.config.method import note_method
+from optimizer.frameworks.config.method import note_method, note_optimizer
 from optimizer.frameworks.config.precedence import merged
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.launch import FlagChange, Launch
@@ -40,6 +40,7 @@ from optimizer.frameworks.megatron.parser import parser_of
 from optimizer.frameworks.megatron.write import FORMER_FSDP, FSDP, ON_HOST, PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
+from optimizer.frameworks.unpriced import costs
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -73,10 +74,12 @@ SCALES: Mapping[str, str] = {
     **{"mxfp8": "mxfp8", "fp8_subchannel": "blockwise"},
 }
 PRECISION = ("precision", "mixed_precision", "precision_config")
+UNSAID = ("none", "")
 PRECISIONS: Mapping[str, str] = {"bf16": "--bf16", "16": "--fp16", "fp16": "--fp16"}
 # Mixed precisions by whose name some layers are in bf16: src/megatron/bridge/training/mixed_precision.py.
 WIDE_ENDS = ("fp8_current_scaling", "super_bf16_with_nvfp4")
-TARGET = "._target_"
+ENUM = "_args_"  # of a member of an Enum, by its number
+TARGET, ARGUMENTS = "._target_", f".{ENUM}"
 MTP, TEACHER = "mtp_num_layers", "teacher"
 # Of NeMo and NeMo-Aligner. Source: NVIDIA/NeMo-Aligner, examples/nlp/gpt/conf/gpt_sft.yaml (the length of the model is
 # that of its checkpoint); NVIDIA/NeMo v2.0, examples/nlp/language_modeling/tuning/conf.
@@ -238,6 +241,9 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
     others: list[str] = []
     for path, value in values.items():
         own = path.removesuffix(TARGET) if str(value).startswith("torch.") else path  # as Megatron-Bridge saves formats
+        if path.endswith(ARGUMENTS) and ".enums." in str(values.get(path.removesuffix(ARGUMENTS) + TARGET)):
+            own = path.removesuffix(ARGUMENTS)  # and members of an Enum, by their numbers
+            value = value[0] if isinstance(value, list) and len(value) == 1 else value
         key = own.rpartition(".")[2]
         name = ALIASES.get(key) or INVERTED.get(key) or f"--{key.replace('_', '-')}"
         if name not in FLAGS and key not in (*ALIASES, *INVERTED) and name not in COUNTED_ENDS:
@@ -254,7 +260,9 @@ def flags_in(values: Mapping[str, Any]) -> tuple[list[Flag], dict[str, str], lis
         if name in SWITCHES or isinstance(value, bool):
             texts: tuple[str, ...] = ()
         elif isinstance(value, list):
-            texts = tuple(map(str, value))
+            texts = tuple(
+                str(each[ENUM][0] if isinstance(each, Mapping) and each.get(ENUM) else each) for each in value
+            )
         else:
             texts = (str(value),)
         flags.append(Flag(name, name, texts, (Piece(name),), tuple((Piece(text),) for text in texts)))
@@ -323,7 +331,9 @@ def read(
     read_flags(launch, shape)
     if program == FLAGSCALE or (program == NEMO and not is_program(values)):
         note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
-    launch.unpriced = [paths.get(each, each) for each in launch.unpriced]
+    for place, each in enumerate(launch.unpriced):
+        flag, space, rest = each.partition(" ")
+        launch.unpriced[place] = f"{paths.get(flag, flag)}{space}{rest}"
     launch.problems = [MISSING.sub(lambda match: match[1].replace("-", "_"), each) for each in launch.problems]
     if open_length:
         launch.settings.pop("seq_len", None)
@@ -447,7 +457,8 @@ def _more(
         if key in PRECISION:
             text = str(value)
             name = next((flag for mark, flag in PRECISIONS.items() if mark in text), "")
-            if "32" in text and not name:
+            if not name and text.lower() not in UNSAID:
+                launch.unpriced += [f"{path} {text}"] * ("32" not in text)  # which the rest names
                 continue
             flags += [_flag(name)] if name and not {"--bf16", "--fp16"} & has else []
             flags += [_flag("--fp8-format", "hybrid")] if "fp8" in text else []
@@ -466,6 +477,8 @@ def _more(
         elif path.endswith("optim.name"):
             flags += [_flag("--use-distributed-optimizer")] if "distributed" in str(value) else []
             paths.setdefault("--use-distributed-optimizer", path)
+            if not note_optimizer(launch, str(value), path) and costs(NEMO, path, str(value)):
+                launch.unpriced.append(f"{path} {value}")
             overlaps = (
                 "distributed_fused" in str(value) and DDP[0] not in paths
             )  # as the optimizer of Apex does by default

@@ -25,6 +25,9 @@ RELEASES: Mapping[str, str] = TABLES["releases"]
 RELEASE = re.compile(r"core_[rv](\d+\.\d+)|megatron[-_]core[=~><]=v?(\d+\.\d+)", re.IGNORECASE)
 IMAGE = re.compile(r"nvcr\.io[/#]nvidia/nemo:(\d\d)\.(\d\d)")
 IMAGE_AGE = 2  # months at most from main to an image
+# The main line's layers are its own by default, whose attention is unfused, until core 0.6.
+# Source: NVIDIA/Megatron-LM, arguments.py of core_v0.5.0 and core_v0.6.0 (--transformer-impl).
+ENGINE, OWN_LAYERS = "2024-04", re.compile(r"transformer[-_]impl\W[^)]{0,80}?(default|=)\s*=?\s*['\"]local['\"]")
 FORKED = {"--enable-zero-bubble": "--zero-bubble-max-pending-backward"}
 
 
@@ -67,6 +70,22 @@ def parser_of(names: Sequence[str], program: str, text: str, sources: str = "") 
     month, column = dated.get(newest, ""), 1 if program == MEGATRON_DEEPSPEED else 0
     flags = {name for name, months in _table().items() if "" < months[column] <= month}
     return Parser(flags=frozenset(flags | own), known_by=f"{newest}, which is of {month}" if newest else "no flag")
+
+
+def own_layers(text: str, sources: str = "") -> str:
+    """How it is known that a script's Megatron has its own layers unless told: a release, or its source; "" if not.
+
+    >>> own_layers("git checkout core_v0.5.0"), own_layers("git checkout core_v0.9.0"), own_layers("")
+    ('core_v0.5', '', '')
+    >>> own_layers("", "add_argument('--transformer-impl', default='local',"), own_layers("", "'--use-flash-attn'")
+    ('its own source', 'its own source')
+    """
+    if sources:
+        old = OWN_LAYERS.search(sources) or not re.search("transformer[-_]impl", sources)
+        return OWN_SOURCE if old else ""
+    dated = dict(_named(text))
+    newest = max(dated, key=lambda name: dated[name], default="")
+    return newest if dated and dated[newest] < ENGINE else ""
 
 
 def _named(text: str) -> Iterator[tuple[str, str]]:

@@ -37,13 +37,15 @@ from optimizer.frameworks.megatron.flag_names import (
     left_open,
 )
 from optimizer.frameworks.megatron.flags import note_defaults, read_flags
-from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, parser_of
+from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, own_layers, parser_of
+from optimizer.frameworks.megatron.software import LOCAL, note_own_layers
 from optimizer.frameworks.megatron.write import FSDP, flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
+MCORE = "--use-mcore-models"  # whose layers are of Transformer Engine
 OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
@@ -244,6 +246,9 @@ def bash_launch(
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
+    by = own_layers(data.decode("utf-8", "replace"), sources) if launch.program == MEGATRON else ""
+    if by and not {LOCAL, MCORE} & {flag.name for flag in flags}:
+        note_own_layers(launch, by, {flag.name for flag in flags})
     if launch.program == MEGATRON and launch.settings.get("experts", 0) > 1 and "top_k" not in launch.written:
         _note_top_k(launch, parser)
     note_defaults(launch, {flag.name for flag in flags})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -25,6 +26,11 @@ from optimizer.frameworks.shape import ROUTER, named
 POSITIONS: Mapping[str, str] = {
     **{"learned_absolute": "learned", "absolute": "learned", "alibi": "alibi"},
     **dict.fromkeys(("rope", "rotary", "yarn", "mrope"), "rope"),
+    **dict.fromkeys(("none", "nope"), "none"),
+}
+NORMS: Mapping[str, str] = {
+    **dict.fromkeys(("rmsnorm", "te_rmsnorm", "rms"), "rms"),
+    **dict.fromkeys(("layernorm", "layernorm1p", "low_precision_layernorm"), "layer"),
 }
 # Vocabularies by the type of the tokenizer, each with the flag of its file and what the file's path is known by.
 TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
@@ -32,6 +38,7 @@ TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
     "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
 }
 OF_CHECKPOINT, CHECKPOINTS = "--use-checkpoint-args", ("--load", "--pretrained-checkpoint", "--checkpoint")
+MOST_LAYERS, LONGEST = 10_000, 100_000  # of a list of layers, and characters of what makes it
 MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
 DECIMAL = re.compile(r"\d{1,3}(\.\d{1,9})?")
 SHARED = "--n-shared-experts"  # of MindSpeed-LLM, each as wide as the others: features_manager/moe/shared_expert.py
@@ -44,8 +51,8 @@ FLAGS: Sequence[tuple[str, str, Meaning]] = (
     ("--pad-vocab-size-to", "vocab", whole_number),
     *((name, key, whole_number) for name, key in SHAPE_COUNTS.items()),
     *((name, key, lambda _, flag: SHAPE_SWITCHES[flag.name][1]) for name, (key, _) in SHAPE_SWITCHES.items()),
-    ("--normalization", "norm", lambda _, flag: "rms" if flag.value.lower().startswith("rms") else "layer"),
-    ("--position-embedding-type", "position", lambda _, flag: POSITIONS.get(flag.value.lower(), "none")),
+    ("--normalization", "norm", lambda launch, flag: _named_as(launch, flag, NORMS, "layer")),
+    ("--position-embedding-type", "position", lambda launch, flag: _named_as(launch, flag, POSITIONS, "none")),
     ("--num-query-groups", "kv_heads", whole_number),
     ("--num-key-value-heads", "kv_heads", whole_number),
     ("--attention-head-type", "kv_heads", lambda _, flag: 1 if flag.value == "multiquery" else None),
@@ -161,6 +168,13 @@ def _vocabulary(name: str) -> int | None:
     return preset_model(preset).vocab if preset else None
 
 
+def _named_as(launch: Launch, flag: Flag, table: Mapping[str, str], usual: str) -> str:
+    """What a table has for a value; one that it has not is said, and taken for the usual."""
+    if flag.value.lower() not in table and not flag.unknown:
+        launch.unpriced.append(f"{flag.written} {flag.value}")
+    return table.get(flag.value.lower(), usual)
+
+
 def _shared(launch: Launch, flag: Flag) -> int | None:
     """The width of so many shared experts, each as wide as one that is routed to."""
     width = launch.settings.get("expert_ffn", launch.settings.get("ffn_hidden", 0))
@@ -194,25 +208,53 @@ def _skips(launch: Launch, flag: Flag) -> int | None:
     return None
 
 
+def listed(text: str) -> list[int]:
+    """A list of numbers that a Python expression of lists, sums and multiples makes, empty for none.
+
+    >>> listed("([0]*1+[1]*3)*2"), listed("[0,1]"), listed("2")
+    ([0, 1, 1, 1, 0, 1, 1, 1], [0, 1], [])
+    """
+
+    def value(node: ast.AST) -> Any:
+        match node:
+            case ast.List():
+                return [each.value for each in node.elts if isinstance(each, ast.Constant) and type(each.value) is int]
+            case ast.Constant() if type(node.value) is int:
+                return node.value
+            case ast.BinOp(op=ast.Add()):
+                parts = (value(node.left), value(node.right))
+                return [*parts[0], *parts[1]] if all(isinstance(part, list) for part in parts) else []
+            case ast.BinOp(op=ast.Mult()):
+                times = sorted((value(node.left), value(node.right)), key=lambda part: isinstance(part, int))
+                fits = isinstance(times[0], list) and isinstance(times[1], int)
+                return times[0] * times[1] if fits and len(times[0]) * times[1] <= MOST_LAYERS else []
+        return []
+
+    try:
+        result = value(ast.parse(text, mode="eval").body) if len(text) <= LONGEST else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return result if isinstance(result, list) else []
+
+
 def _layer_pattern(launch: Launch, flag: Flag) -> None:
     """Which layers are MoE, from a number or from a Python list such as ([0]*3+[1]*58)."""
     text = "".join(flag.values).replace(" ", "").strip("\"'")
-    if is_count(text):
+    pattern = list(map(int, flag.values)) if {*flag.values} <= {"0", "1"} and flag.values[1:] else listed(text)
+    if is_count(text) and not pattern:
         launch.say("every", int(text), flag.written)
         if int(text) > 1 and launch.settings.get("first_dense"):
             launch.unpriced.append(f"{flag.written} {text} behind {launch.written['first_dense']}")
         if "first_dense" not in launch.settings:
             launch.say("first_dense", 0, flag.written)
         return
-    pattern: list[str] = []
-    for part in text.strip("()").split("+"):
-        head, _, count = part.partition("*")
-        pattern += head.strip("[]").split(",") * (int(count) if is_count(count) else 1)
-    if "1" not in pattern:
+    if 1 not in pattern:
         launch.unsearched.append(f"{flag.written} {text}: every layer is taken to be MoE")
         return
-    rest = pattern[pattern.index("1") :]
-    every = rest.index("1", 1) if "1" in rest[1:] else 1
+    first, rest = pattern.index(1), pattern[pattern.index(1) :]
+    every = rest.index(1, 1) if 1 in rest[1:] else 1
+    if sum(pattern) != len(range(first, len(pattern), every)):
+        launch.unpriced.append(f"{flag.written} {text}: of layers that do not alternate evenly")
     # A stride counts from its first dense layer.
-    launch.say("first_dense", max(0, pattern.index("1") - every + 1), flag.written)
+    launch.say("first_dense", max(0, first - every + 1), flag.written)
     launch.say("every", every, flag.written)

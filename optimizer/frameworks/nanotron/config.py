@@ -13,6 +13,7 @@ from optimizer.frameworks.config.launch import (
     ConfigKey,
     Values,
     key_tables,
+    named_values,
     note_dtype,
     note_keys,
     rest,
@@ -41,6 +42,8 @@ UNGATED: Mapping[str, Any] = {"gated_mlp": False, "norm": "layer", "mlp_bias": T
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
 # Bytes of gradients in fp32 in a bucket of "1 MB": PyTorch's DDP counts those in half precision. Its default is 25.
+MODES = ("ALL_REDUCE", "REDUCE_SCATTER", "all_reduce", "reduce_scatter")
+ACTS = ("silu", "gelu", "relu", "gelu_new", "gelu_pytorch_tanh")  # which cost the same, an element
 BUCKET_MB = 2e6
 KEYS = (
     ConfigKey(
@@ -61,6 +64,7 @@ KEYS = (
         25,
     ),
     ConfigKey("tied_embeddings", ("model.model_config.tie_word_embeddings",), bool, False),
+    ConfigKey("attention_bias", ("model.model_config.attention_bias",), lambda on: True if on is True else None),
     ConfigKey("optimizer", ("optimizer.optimizer_factory.name",), optimizer_named),
 )
 
@@ -80,8 +84,10 @@ def read(launch: Launch, values: Values) -> None:
     if before and settings.get("ep", 1) > 1:
         settings["dp"] = settings.get("dp", 1) * settings["ep"]
         launch.assumed.append(f"{settings['dp']} replicas, those that share experts included, as before 2025")
-    if values.get(ENGINE, "1f1b") != "1f1b":
-        launch.unsearched.append(f"{ENGINE} {values[ENGINE]} is priced as 1f1b")
+    engine = values.get(ENGINE)
+    if settings.get("pp", 1) > 1 and engine != "1f1b":  # afab where no key says it: parallelism_config.py
+        launch.unsearched.append(f"{ENGINE} {engine or 'afab by default'} is priced as 1f1b")
+    named_values(launch, values, {MODE: MODES, "model.model_config.hidden_act": ACTS})
     if values.get(SHARED[0]) is True:
         take(launch, values, {"shared_ffn": SHARED[1]})
     settings |= _kind(launch, values)

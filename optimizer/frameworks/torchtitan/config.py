@@ -6,7 +6,7 @@ Source of the keys and defaults: pytorch/torchtitan, torchtitan/config/job_confi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from optimizer.frameworks.config.launch import (
     Values,
     key_tables,
     keyed_launch,
+    named_values,
     note_keys,
     rest,
     take,
@@ -31,6 +32,7 @@ from optimizer.frameworks.shape import named
 from optimizer.frameworks.torchtitan.models import MODELS, OLD
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
+from optimizer.job.stack import FP8_RECIPES, MXFP8
 
 PARALLEL, PIPES = "parallelism.", "experimental."
 # Older configs have the degrees in [training] and [experimental].
@@ -61,7 +63,16 @@ OPTION, BY_OPERATION = "activation_checkpoint.selective_ac_option", "op"  # else
 ASYNC = ("parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel")
 COMPILE = ("compile.enable", "training.compile")  # the second until 2025-07
 COMPILED_PARTS = "compile.components"
-BUDGET = "memory_budget"  # in which the compiler chooses what is recomputed
+# Values with a price; with a memory_budget the compiler chooses what is recomputed, and weights or gradients of other
+# formats, or an optimizer that is not fused, are not priced.
+KNOWN: Mapping[str, Sequence[str]] = TABLES["values"]
+# Of 8-bit operands: torchao's scales, one for each operand unless told, and those of MX.
+# Source: pytorch/torchtitan v0.2.2, torchtitan/config/job_config.py, Float8Linear and MXLinear.
+EIGHT_BITS: Mapping[str, Sequence[str]] = {
+    "float8": ("quantize.linear.float8.", "float8."),
+    "mx": ("quantize.linear.mx.", "mx."),
+}
+RECIPE = "recipe_name"
 LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_config.py, Training
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
@@ -176,9 +187,10 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
     launch.unpriced += [f"{CONVERTERS} {name}" for name in filter(None, _names(values.get(CONVERTERS))) if odd(name)]
-    if values.get(MODE) == BUDGET:
-        launch.unpriced.append(f"{MODE} {BUDGET}")
-    elif not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
+    named_values(launch, values, {find(values, key) if key == RESHARD else key: words for key, words in KNOWN.items()})
+    if settings["dtype"] == "fp8":
+        _scales(launch, values)
+    if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values, python)
@@ -204,6 +216,18 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
         values,
         (*known, *LOCAL, *tokens, GLOBAL, NAME, FLAVOR, MODE, OPTION, *ASYNC, *NARROWED, CONVERTERS, ASSETS),
     )
+
+
+def _scales(launch: Launch, values: Values) -> None:
+    """Note how operands of 8 bits get their scales; a recipe without a price is named."""
+    kind = "mx" if any("mx" in name.lower() for name in _names(values.get(CONVERTERS))) else "float8"
+    path = next((at for at in (f"{place}{RECIPE}" for place in EIGHT_BITS[kind]) if values.get(at)), "")
+    recipe = str(values.get(path, MXFP8 if kind == "mx" else ""))
+    name = recipe.partition("_")[0]
+    if name not in FP8_RECIPES or "_gw_" in recipe or "emulated" in recipe:
+        launch.unpriced.append(f"{path} {recipe}")
+    elif name:
+        launch.say("fp8_recipe", name, path)
 
 
 def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) -> str:

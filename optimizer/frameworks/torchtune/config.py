@@ -122,6 +122,8 @@ def read(launch: Launch, values: Values) -> None:
     component = str(values.get(chosen, "")).rpartition(".")[2]
     if note_optimizer(launch, OPTIMIZERS.get(component, component), chosen):
         known += [SECTION, OPTIMIZER]
+    else:
+        launch.unpriced.append(f"{chosen} {values.get(chosen)}")
     free = [path for path in values if path.endswith(COMPONENT) and path not in (MODEL, OPTIMIZER, QUANTISER)]
     rest(launch, values, (*known, *free))
 
@@ -131,7 +133,7 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     adapters = ADAPTERS.match(str(values[MODEL]).rpartition(".")[2])
     if adapters is None:
         return ()
-    adapted = values.get(ADAPTED) or ("q_proj", "v_proj")
+    adapted = ("q_proj", "v_proj") if values.get(ADAPTED) is None else values[ADAPTED]
     names = re.findall(r"\w+", adapted) if isinstance(adapted, str) else adapted  # of a command: text in brackets
     attention = [MATRICES.get(each, each) for each in names]
     targets = [*attention, *(("gate", "up", "down") if values.get(MLP) else ())]
