@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,8 @@ VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
 INLINE = re.compile(r"-[a-z]*c$")  # the option of a shell that runs a text
-VISIBLE, EACH = "CUDA_VISIBLE_DEVICES", {"deepspeed", "llamafactory-cli", "llamafactory.cli"}
+VISIBLE, FACTORIES = "CUDA_VISIBLE_DEVICES", {"llamafactory-cli", "llamafactory.cli"}
+EACH, PYTHON = {"deepspeed", *FACTORIES}, re.compile(r"(?:.*/)?python[\d.]*$")
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_device.py")
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -61,7 +63,7 @@ PRIMUS_SECTION = "modules.{}_trainer.overrides."
 PRIMUS_OPTIONS = ("config", "exp", "data_path", "backend_path", "export_config")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
-SUBCOMMAND, UNSLOTH, LITGPT = "swift", "unsloth", "litgpt"
+SUBCOMMAND, UNSLOTH, LITGPT, FACTORY = "swift", "unsloth", "litgpt", "llamafactory"
 LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 # TRL's commands and the scripts of the same names, by the loss of each.
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
@@ -96,8 +98,14 @@ class CommandKeys(ConfigFile):
 
     @cached_property
     def leaves(self) -> dict[str, Any]:
-        """Every key, the last where one comes twice."""
-        return {self.section + one.key: plain(one.value) for one in self.given}
+        """Every key, the last where one comes twice; of a section that is JSON, each of its own."""
+        leaves: dict[str, Any] = {}
+        for one in self.given:
+            inside = _section(one.value)
+            leaves |= {self.section + ".".join((one.key, *path)): value for path, value in inside.items()}
+            if not inside:
+                leaves[self.section + one.key] = plain(one.value)
+        return leaves
 
     @property
     def values(self) -> dict[str, Any]:
@@ -110,9 +118,11 @@ class CommandKeys(ConfigFile):
         A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one,
         but for ms-swift's.
 
-        Raises InputError for a value of Primus that is to be none and comes from a variable.
+        Raises InputError for a value of Primus that is to be none and comes from a variable, and for one in JSON.
         """
         path = path.removeprefix(self.section)
+        if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
+            raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
@@ -200,6 +210,27 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             yield Given(key, " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
 
 
+def _section(text: str) -> dict[tuple[str, ...], Any]:
+    """The values of a section that is written as JSON, by their keys; none of anything else.
+
+    >>> _section('{"a": {"b": 1}, "c": true}'), _section("{a}"), _section("[1]")
+    ({('a', 'b'): 1, ('c',): True}, {}, {})
+    """
+    try:
+        tree = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return {}
+    return dict(_branches(tree, ())) if isinstance(tree, dict) else {}
+
+
+def _branches(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(tree, dict) and tree:
+        for key, value in tree.items():
+            yield from _branches(value, (*path, key))
+    elif path:
+        yield path, tree
+
+
 def _option(text: str) -> str:
     """The name of an option, "-" as "_"."""
     return text.partition("=")[0].lstrip("-").replace("-", "_")
@@ -257,8 +288,8 @@ def _behind(data: bytes, reach: Site) -> int:
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
     """A command that trains by a config, one `among` so many: its keys, the configs that it names, those that hydra
-    finds by a name, the function of a Python config, the keys and options whose values nobody gave, and all its words,
-    srun's ahead.
+    finds by a name, the function of a Python config, the keys and options whose values nobody gave, the GPUs over which
+    each process spreads its layers, and all its words, srun's ahead.
     """
 
     keys: CommandKeys
@@ -268,6 +299,7 @@ class TrainingCommand:
     module: str
     machines: Mapping[str, int]
     opened: tuple[str, ...] = ()
+    spread: str = ""
     step: tuple[str, ...] = ()
     among: int = 1
 
@@ -314,6 +346,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
             opened=tuple(_opened(words)),
+            spread=_spread(command, reading, keys.values),
             machines=_processes(command, reading, "GPUS_PER_NODE", "8")
             if section
             else _processes(command, reading, "NPROC_PER_NODE", "1")
@@ -350,6 +383,8 @@ def subcommand(texts: Sequence[str]) -> Iterator[Given]:
     >>> [(one.key, one.value) for one in subcommand("litgpt finetune_lora meta-llama/Llama-3.2-1B --devices 2".split())]
     [('litgpt', 'finetune_lora'), ('checkpoint_dir', 'meta-llama/Llama-3.2-1B')]
     """
+    if not FACTORIES.isdisjoint(text.rpartition("/")[2] for text in texts) and "train" in texts:
+        yield Given(FACTORY, "train", None, "--")
     if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
         yield Given(UNSLOTH, "true", None, "--")
     for place, (one, other) in enumerate(pairwise(texts), 2):
@@ -403,11 +438,25 @@ def _value(texts: Sequence[str], flag: str) -> str:
 
 
 def _seen(command: Command, reading: ScriptRun) -> dict[str, int]:
-    """GPUs of a node where a program starts a process on each that it sees, and the script says which these are."""
+    """GPUs of a node where a program starts a process on each that it sees, or sees one, as the script says."""
     devices = _variables(command, reading).get(VISIBLE, "").split(",")
     starts = EACH.intersection(text.rpartition("/")[2] for text in command.texts)
+    starts |= {"python"} if len(devices) == 1 and PYTHON.match(command.texts[0]) else set()
     counted = starts and all(map(is_count, devices)) and "--hostfile" not in "=".join(command.texts)
     return {"gpus_per_node": len(devices)} if counted else {}
+
+
+def _spread(command: Command, reading: ScriptRun, values: Mapping[str, Any]) -> str:
+    """The GPUs over which ms-swift's processes spread their layers, where they see several each; "" where they do not.
+
+    Source: modelscope/ms-swift v4.6.0, swift/model/utils.py, get_default_device_map.
+    """
+    devices = _variables(command, reading).get(VISIBLE, "").split(",")
+    each = _processes(command, reading, "NPROC_PER_NODE", "1").get("gpus_per_node", 0)
+    whole = not str(values.get(SUBCOMMAND)).startswith("swift ") or "zero3" in str(values.get("deepspeed"))
+    if whole or not each or len(devices) % each or len(devices) == each or not all(map(is_count, devices)):
+        return ""
+    return f"{VISIBLE} {','.join(devices)}: each process spreads its layers over {len(devices) // each} GPUs"
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:

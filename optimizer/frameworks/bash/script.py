@@ -22,6 +22,7 @@ from optimizer.frameworks.bash.words import Words
 
 MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
 MOST_OPENED = 2000  # arrays and here-documents of a script, for the same reason
+SEVERED = re.compile(r"--[A-Za-z]")
 PRINTING = ("echo", "printf")  # commands of which nothing is learned
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
@@ -87,7 +88,7 @@ class ScriptRun:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
     `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
-    scripts that it starts, read where there are.
+    scripts that it starts, read where there are; `severed` are flags that stand where a command starts.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -97,6 +98,7 @@ class ScriptRun:
     sourced: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
+    severed: list[str] = field(default_factory=list)
     broken: int = 0
 
 
@@ -285,6 +287,8 @@ class _Walker(Words):
             text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
             if text is not None and text.named_children:
                 self.seen.variables |= _parted(words, self.scalar(text.named_children[0]), environment.get("IFS", " "))
+        elif SEVERED.match(called):
+            self.seen.severed.append(called)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
             words = [self.expanded(word) if inner_script else word for word in words]

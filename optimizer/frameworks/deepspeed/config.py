@@ -93,7 +93,7 @@ PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of prefe
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
 # optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
 ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
-UNSLOTH = "unsloth"  # what starts its own program
+UNSLOTH, FACTORY = "unsloth", "llamafactory"  # what starts programs of their own
 COMPILED = "torch_compile"
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
 # (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
@@ -141,6 +141,7 @@ def recognised(values: Values) -> bool:
         "zero_optimization",
         BATCH,
         UNSLOTH,
+        FACTORY,
     )
     own = (path for path in marks if path not in AXOLOTL[1:])
     named = values.get(TRAINER) in OBJECTIVES
@@ -219,6 +220,7 @@ def read(launch: Launch, values: Values) -> None:
         OVERLAP,
         SWIFT,
         UNSLOTH,
+        FACTORY,
         *WORDS,
         UNCHECKED,
     )
