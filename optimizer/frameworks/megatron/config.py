@@ -310,6 +310,7 @@ def read(
     if program == SWIFT:
         launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
+        flags += [_flag(*SWIFT_FSDP)] if FSDP in has and SWIFT_FSDP[0] not in paths else []
     if program == BRIDGE:
         flags += _of_recipes(launch, values, has, paths)
     if "--num-query-groups" in has and (program != FLAGSCALE or _ending(values, "group_query_attention")):
@@ -518,9 +519,9 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
 # Source: modelscope/ms-swift, swift/megatron/arguments/megatron_args.py.
 SWIFT_DEFAULTS = (
     *(("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective")),
-    *(("--expert-tensor-parallel-size", "1"), ("--data-parallel-sharding-strategy", "optim_grads_params")),
-    *(("--micro-batch-size", "1"), ("--global-batch-size", "16")),
+    *(("--expert-tensor-parallel-size", "1"), ("--micro-batch-size", "1"), ("--global-batch-size", "16")),
 )
+SWIFT_FSDP = ("--data-parallel-sharding-strategy", "optim_grads_params")
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"

@@ -112,7 +112,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("--use-distributed-optimizer", {"zero_stage": 1}, []),
     ("--use-distributed-optimizer --num-distributed-optimizer-instances 4", {"zero_stage": 1, "shard": 4}, []),
-    ("--use-megatron-fsdp", {}, []),
+    (
+        "--use-megatron-fsdp",
+        {},
+        ["--use-megatron-fsdp without a strategy, which shards nothing until core 0.17 and all since 0.18"],
+    ),
     ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", {"zero_stage": 2}, []),
     ("--use-torch-fsdp2", {"reduce_overlap": True, "gather_overlap": True, "zero_stage": 3}, []),
     ("--recompute-activations", {"recompute": "selective"}, []),
@@ -148,14 +152,14 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("--enable-zero-bubble", {"schedule": "zero-bubble"}, ["--enable-zero-bubble: the schedule of a fork"]),
     (
         "--num-experts 8",
-        {"experts": 8, "top_k": 1, "dispatcher": "alltoall"},
-        ["experts of a token, one as before --moe-router-topk, which is not given"],
+        {"experts": 8, "top_k": 2, "dispatcher": "alltoall"},
+        ["two experts for each token, as Megatron-LM has it without --moe-router-topk"],
     ),
     ("--num-experts 1", {}, []),
     (
         "--num-experts 2",
-        {"experts": 2, "top_k": 1, "dispatcher": "alltoall"},
-        ["experts of a token, one as before --moe-router-topk, which is not given"],
+        {"experts": 2, "top_k": 2, "dispatcher": "alltoall"},
+        ["two experts for each token, as Megatron-LM has it without --moe-router-topk"],
     ),
     ("--num-experts 8 --moe-router-topk 3", {"experts": 8, "top_k": 3, "dispatcher": "alltoall"}, []),
     (
@@ -253,7 +257,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("--attention-head-type multiquery", {"kv_heads": 1}, []),
     ("--normalization RMSNorm", {"norm": "rms"}, []),
     ("--position-embedding-type rope", {"position": "rope"}, []),
-    ("--position-embedding-type relative", {"position": "none"}, []),
+    ("--position-embedding-type relative", {"position": "none"}, ["--position-embedding-type relative"]),
     ("--disable-bias-linear", {"mlp_bias": False, "attention_bias": False, "attention_out_bias": False}, []),
     ("--untie-embeddings-and-output-weights", {"tied_embeddings": False}, []),
     ("--vocab-size 32000", {"vocab": 32000}, []),
@@ -499,7 +503,7 @@ WRONG: list[tuple[str, list[str]]] = [
 
 @pytest.mark.parametrize(("flags", "said", "noted"), ROWS)
 def test_a_flag(flags: str, said: dict[str, Any], noted: list[str]) -> None:
-    launch = launched(f"{BATCH} --bf16 {flags}")
+    launch = launched(f"{BATCH} --bf16 --moe-grouped-gemm {flags}")
     off = {} if "--deepspeed" in flags else WITHOUT_OVERLAP
     assert launch.settings == USUAL | off | said
     assert notes(launch) == noted
