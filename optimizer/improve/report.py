@@ -107,7 +107,7 @@ def lacking(launch: Launch) -> str:
 
 def understood(launch: Launch) -> list[tuple[str, str]]:
     """Every setting that the files state, by what it is about."""
-    stated = launch.understood()
+    stated = {name: said for name, said in launch.understood().items() if said["value"] != ""}  # Adam's is
     groups = {
         group: ", ".join(f"{WORDS[name]} {value_text(stated[name]['value'])}" for name in names if name in stated)
         for group, names in GROUPS.items()
