@@ -11,6 +11,7 @@ from optimizer.base.errors import InputError
 from optimizer.cli import cli
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.read import read_files, read_launch
+from optimizer.improve.report import lacking, understood
 from tests.frameworks.test_launches import question
 from tests.frameworks.test_words_of_commands import TRAINER
 
@@ -86,3 +87,60 @@ def test_a_config_is_found_from_the_folder_of_its_script(tmp_path: Path) -> None
     )
     done = CliRunner().invoke(cli, ["improve", str(script), "--gpus", "1", "--json"], prog_name="optimize")
     assert done.exit_code == 0, done.output
+
+
+def test_steps_that_are_told_are_not_assumed() -> None:
+    read = launched(f"NPROC_PER_NODE=2 {SWIFT} --gradient_accumulation_steps 4")
+    assert not any("gradient_accumulation_steps" in text for text in read.launch.assumed)
+
+
+def test_documents_of_a_training_are_no_config() -> None:
+    assert not launched(f"torchrun --nproc_per_node 2 train.py {TRAINER} --train_file_path ./a.json").launch.unpriced
+
+
+@pytest.mark.parametrize("said", ["is_bfloat16_supported()", "torch.cuda.is_bf16_supported()"])
+def test_programs_of_unsloth_as_its_notebooks_write_them(said: str) -> None:
+    text = f"""from unsloth import FastLanguageModel, is_bfloat16_supported
+m, t = FastLanguageModel.from_pretrained(model_name="Qwen/Qwen3-8B", max_seq_length=2048, load_in_4bit=True)
+m = FastLanguageModel.get_peft_model(m, r=16)
+# We also support TRL's `DPOTrainer`!
+trainer = SFTTrainer(model=m, args=TrainingArguments(per_device_train_batch_size=2, bf16={said}, fp16=not {said}))
+"""
+    read = question({"train.py": text}, gpus=1)
+    assert (read.job.dtype, read.plan.micro_batch) == ("bf16", 2)
+
+
+def test_a_vocabulary_that_nobody_told_is_guessed() -> None:
+    config = """{"num_layers": 23, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 2048,
+        "max_position_embeddings": 2048, "train_micro_batch_size_per_gpu": 1, "pipe_parallel_size": 0,
+        "model_parallel_size": 1, "optimizer": {"type": "Adam"},
+        "vocab_file": "llama/tokenizer.json", "tokenizer_type": "HFTokenizer"}"""
+    read = question({"moe.yml": config}, gpus=8)
+    assert "; vocabulary guessed: 50,257 tokens" in lacking(read.launch)
+    assert not any("optimizer" in words for _, words in understood(read.launch))
+
+
+def test_a_text_model_has_no_tower_to_freeze() -> None:
+    words = "--finetuning_type full --freeze_vision_tower true --freeze_multi_modal_projector true"
+    assert not launched(f"CUDA_VISIBLE_DEVICES=0,1 {FACTORY} {words}").launch.unpriced
+
+
+@pytest.mark.parametrize(("on", "share"), [("True", 100), ("False", 0)])
+def test_inputs_that_torchtune_keeps_on_the_host(on: str, share: int) -> None:
+    config = f"""model:
+  _component_: torchtune.models.llama3_1.llama3_1_8b
+tokenizer:
+  max_seq_len: 4096
+optimizer:
+  _component_: torch.optim.AdamW
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+batch_size: 2
+enable_activation_checkpointing: True
+enable_activation_offloading: {on}
+dtype: bf16
+"""
+    read = question({"full.yaml": config}, gpus=8)
+    assert read.plan.activation_offload == share
+    assert "activation_offload" in read.launch.fixed
+    assert not read.launch.unpriced

@@ -287,7 +287,7 @@ class _Walker(Words):
             text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
             if text is not None and text.named_children:
                 self.seen.variables |= _parted(words, self.scalar(text.named_children[0]), environment.get("IFS", " "))
-        elif SEVERED.match(called) and self.seen.commands:
+        elif self.seen.commands and SEVERED.match(called):
             self.seen.severed.append(called)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])

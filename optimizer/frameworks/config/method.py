@@ -18,6 +18,7 @@ from optimizer.frameworks.config.frozen import (
     frozen_by_axolotl,
     frozen_by_llama_factory,
     frozen_tower,
+    towerless,
 )
 from optimizer.frameworks.launch import Launch
 from optimizer.job.loss import SFT, loss_of
@@ -181,7 +182,9 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         train, frozen = frozen_by_axolotl(values, launch.settings.get("model", "")), AXOLOTL
     elif method == FULL and (tower := frozen_tower(values, at["method"], str(launch.settings.get("model", "")))):
         train, frozen = tower, TOWER[at["method"]]
-    elif method != FULL:
+    elif method == FULL:
+        frozen = towerless(at["method"], str(launch.settings.get("model", "")))
+    else:
         targets = _targets(stated)
         if not targets and at["peft"] in PEFT and not at["targets"]:
             targets = PEFT_TARGETS

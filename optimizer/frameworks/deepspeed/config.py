@@ -166,7 +166,8 @@ def read(launch: Launch, values: Values) -> None:
     if len(set(stated.values())) > 1:
         launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
-        settings.setdefault("num_microbatches", accumulated(launch, values))
+        if "num_microbatches" not in settings:
+            settings["num_microbatches"] = accumulated(launch, values)
         launch.written.setdefault("num_microbatches", STEPS[0])
     note_sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.

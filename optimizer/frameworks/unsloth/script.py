@@ -18,7 +18,9 @@ FAST, LOADS, ADAPTS = "Fast", "from_pretrained", "get_peft_model"
 LONGEST = 100_000  # characters
 ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments")
 CALLS = (LOADS, ADAPTS, *ARGUMENTS, "SFTTrainer", "UnslothTrainer")
-OTHERS = re.compile(r"\b(?:DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|Reward)Trainer\b")
+OTHERS = tuple(f"{loss}Trainer" for loss in ("DPO", "KTO", "ORPO", "CPO", "GRPO", "RLOO", "PPO", "Reward"))
+# What Unsloth and PyTorch answer on every GPU since Ampere.
+SUPPORTED = re.compile(r"(?:[\w.]+\.)?is_bf(?:loat)?16_supported\(\)")
 FULL, BITS, ADAPTED, CHECKPOINTS = "full_finetuning", "load_in_4bit", "unsloth", "use_gradient_checkpointing"
 LENGTH = "max_seq_length"
 OTHER_BITS = ("load_in_8bit", "load_in_16bit")
@@ -48,10 +50,11 @@ def script_values(text: str) -> dict[str, Any]:
     >>> [values[name] for name in ("model_name", "load_in_4bit", "unsloth", "r", "max_steps", "gradient_checkpointing")]
     ['Qwen/Qwen3-4B', True, True, 8, 9, True]
     """
-    if other := OTHERS.search(text):
-        raise InputError(f"{other[0]}: programs of Unsloth are read with SFTTrainer alone")
+    if other := next(iter(calls_of(text, OTHERS)), None):
+        raise InputError(f"{other.name}: programs of Unsloth are read with SFTTrainer alone")
     arguments = dict(_arguments(text))
-    open_ones = [name for name, argument in arguments.items() if name in NEEDED and not argument.known]
+    unknown = {name: text[slice(*argument.span)] for name, argument in arguments.items() if not argument.known}
+    open_ones = [name for name, said in unknown.items() if name in NEEDED and not SUPPORTED.fullmatch(said)]
     if open_ones:
         raise InputError(f"{', '.join(open_ones)}: only a run would tell; write the value there")
     stated = {name: argument.value for name, argument in arguments.items() if argument.known}
