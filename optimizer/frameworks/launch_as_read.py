@@ -25,6 +25,7 @@ from optimizer.job.method import FULL
 from optimizer.job.model import Model
 from optimizer.job.plan import Knobs, Plan, Plans, balanced
 from optimizer.job.stack import Stack
+from optimizer.objectives.kernels.activations import offloaded_modules
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.objectives.step.host_memory import least_weights_on_host
 
@@ -172,6 +173,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
+    if modules := settings.pop("offload_modules", ()):  # of which all are priced on the host
+        resident = [name for name in offloaded_modules(model, plan.recompute) if name not in modules]
+        without = f"{launch.written['offload_modules']} without {', '.join(resident)}"
+        launch.unpriced += [f"{without}, which are priced on the host too"] * bool(resident)
     if job.tower is not None:
         seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
         unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"

@@ -72,7 +72,7 @@ EIGHT_BITS: Mapping[str, Sequence[str]] = {
     "float8": ("quantize.linear.float8.", "float8."),
     "mx": ("quantize.linear.mx.", "mx."),
 }
-RECIPE = "recipe_name"
+RECIPE, WOVEN = "recipe_name", "interleaved1f1b"
 LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_config.py, Training
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
@@ -326,7 +326,9 @@ def _schedule(launch: Launch, values: Values) -> None:
     schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
     if not _parts(launch, values) and "interleaved" in schedule:
         launch.say("vpp", 2, find(values, SCHEDULE))
-    elif schedule not in ("1f1b", "interleaved1f1b"):
+        if schedule != WOVEN:
+            launch.unsearched.append(f"{find(values, SCHEDULE)} {schedule} is priced as {WOVEN}")
+    elif schedule not in ("1f1b", WOVEN):
         launch.unsearched.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
 
 
