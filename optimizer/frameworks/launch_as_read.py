@@ -39,7 +39,7 @@ LENGTH = re.compile(
     r"^(?!.*(?:new|gen|eval|max_prompt|max_response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
     re.IGNORECASE,
 )
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_SHARDED = 10_000, 3
 COUNTED: Mapping[str, str] = {
     **GROUPS["machines"],
     **PLAN,
@@ -218,6 +218,8 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
         for name, value in counts.items()
         if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
     ]
+    if settings.get("zero_stage", 0) not in range(MOST_SHARDED + 1):
+        problems.append(f"{COUNTED['zero_stage']} must be from 0 to {MOST_SHARDED}, but is {settings['zero_stage']}")
     if not problems and settings.get("layers", 1) > MOST_LAYERS:
         problems.append(f"layers must be at most {MOST_LAYERS:,}, but are {settings['layers']:,}")
     if not problems and "hidden" in settings and settings["hidden"] < settings.get("heads", 1):

@@ -407,3 +407,36 @@ def test_activations_that_stay_are_named_where_all_are_priced_on_the_host(module
 def test_layers_of_experts_that_no_stride_divides_are_named() -> None:
     assert launch_of(f"{FLAGS}{FREQUENCY} 3").unpriced == ["--moe-layer-freq 3 of 32 layers"]
     assert launch_of(f"{FLAGS}{FREQUENCY} 4").unpriced == []
+
+
+TITAN = """def llama3_8b() -> Trainer.Config:
+    converters = [Float8LinearConverter.Config(%s)]
+    return Trainer.Config(
+        model_spec=model_registry("8B", converters=converters),
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=8192, max_context_length=8192),
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "recipe", "unpriced"),
+    [("", "rowwise", []), ('recipe_name="rowwise_with_gw_hp"', None, ["recipe_name rowwise_with_gw_hp"])],
+)
+def test_newer_releases_of_torchtitan_scale_operands_by_row(
+    arguments: str, recipe: str | None, unpriced: list[str]
+) -> None:
+    launch = launch_of(TITAN % arguments, "config_registry.py", 8)
+    assert (launch.settings["dtype"], launch.settings.get("fp8_recipe"), launch.unpriced) == ("fp8", recipe, unpriced)
+
+
+def test_a_model_without_a_gate_has_gelu_where_no_flag_says_another() -> None:
+    flags = FLAGS.replace("--swiglu", "").replace("--num-layers 32", "--num-layers 32 --use-rotary-position-embeddings")
+    assert launch_as_read(launch_of(flags), Controls(), "run.sh").job.model.activation == "gelu"
+    squared = launch_as_read(launch_of(f"{flags}--squared-relu"), Controls(), "run.sh")
+    assert squared.job.model.activation == "relu2"
+
+
+def test_a_zero_stage_that_is_none_is_refused() -> None:
+    launch = launch_of(f"{FLAGS}--deepspeed --deepspeed_config ds.json --zero-stage 4")
+    with pytest.raises(InvalidFile, match="ZeRO stage must be from 0 to 3, but is 4"):
+        launch_as_read(launch, Controls(), "run.sh")

@@ -68,6 +68,7 @@ DEFAULTS: Mapping[str, Any] = {
     "mlp_bias": True,
     "attention_bias": False,
     "tied_embeddings": True,
+    "activation": "gelu",
 }
 
 
