@@ -440,3 +440,14 @@ def test_a_zero_stage_that_is_none_is_refused() -> None:
     launch = launch_of(f"{FLAGS}--deepspeed --deepspeed_config ds.json --zero-stage 4")
     with pytest.raises(InvalidFile, match="ZeRO stage must be from 0 to 3, but is 4"):
         launch_as_read(launch, Controls(), "run.sh")
+
+
+@pytest.mark.parametrize(("word", "attention"), [("unfused", "unfused"), ("flash", "flash"), ("auto", None)])
+def test_members_of_an_enum_are_read_in_recipes_of_nemo(word: str, attention: str | None) -> None:
+    text = f"""from nemo.collections import llm
+from megatron.core.transformer.enums import AttnBackend
+recipe = llm.llama3_8b.pretrain_recipe(num_nodes=2, num_gpus_per_node=8)
+recipe.model.config.attention_backend = AttnBackend.{word}
+"""
+    launch = launch_of(text, "train.py")
+    assert (launch.settings.get("attention"), launch.unpriced) == (attention, [])
