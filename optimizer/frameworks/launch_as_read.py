@@ -25,6 +25,7 @@ from optimizer.job.method import FULL
 from optimizer.job.model import Model
 from optimizer.job.plan import Knobs, Plan, Plans, balanced
 from optimizer.job.stack import Stack
+from optimizer.objectives.kernels.activations import offloaded_modules
 from optimizer.objectives.pipeline.stages import filled_stages
 from optimizer.objectives.step.host_memory import least_weights_on_host
 
@@ -38,7 +39,7 @@ LENGTH = re.compile(
     r"^(?!.*(?:new|gen|eval|max_prompt|max_response|lora_ga)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
     re.IGNORECASE,
 )
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_SHARDED = 10_000, 3
 COUNTED: Mapping[str, str] = {
     **GROUPS["machines"],
     **PLAN,
@@ -175,6 +176,10 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         loss=str(settings.get("loss", "")),
         limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
     )
+    if modules := settings.pop("offload_modules", ()):  # of which all are priced on the host
+        resident = [name for name in offloaded_modules(model, plan.recompute) if name not in modules]
+        without = f"{launch.written['offload_modules']} without {', '.join(resident)}"
+        launch.unpriced += [f"{without}, which are priced on the host too"] * bool(resident)
     if job.tower is not None:
         seen = f"one image of {job.tower.image_tokens:,} tokens in each sequence, whatever size the files name"
         unseen = "the passes of the vision tower cost nothing: how many tokens an image has is not told"
@@ -216,6 +221,8 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
         for name, value in counts.items()
         if not int(name not in OPTIONAL) <= value <= LARGEST_COUNT
     ]
+    if settings.get("zero_stage", 0) not in range(MOST_SHARDED + 1):
+        problems.append(f"{COUNTED['zero_stage']} must be from 0 to {MOST_SHARDED}, but is {settings['zero_stage']}")
     if not problems and settings.get("layers", 1) > MOST_LAYERS:
         problems.append(f"layers must be at most {MOST_LAYERS:,}, but are {settings['layers']:,}")
     if not problems and "hidden" in settings and settings["hidden"] < settings.get("heads", 1):

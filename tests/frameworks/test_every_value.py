@@ -8,6 +8,8 @@ import yaml
 
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
+from optimizer.frameworks.read import File, read_launch
 from tests.frameworks import launches
 from tests.frameworks.test_every_argument import EXPERTS, FLAGS, launch_of
 
@@ -355,3 +357,97 @@ def test_scopes_of_graphs_are_read_by_their_numbers_too(scopes: tuple[int, ...],
     values["model"] |= {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": members}
     launch = launch_of(json.dumps(values), "bridge.yaml", 64)
     assert (launch.settings["graphed"], launch.unpriced) == (graphed, [])
+
+
+VERL = """python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.max_prompt_length=1024 \\
+    data.max_response_length=1024 actor_rollout_ref.model.path=Qwen/Qwen3-8B trainer.n_gpus_per_node=8 \\
+    actor_rollout_ref.actor.ppo_mini_batch_size=32 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 %s
+"""
+
+
+def actor(more: str) -> Launch:
+    return read_launch([File("grpo.sh", (VERL % more).encode(), section="actor")]).launch
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("actor_rollout_ref.actor.strategy", "torchtitan"),
+        ("actor_rollout_ref.actor.fsdp_config.dtype", "float16"),
+        ("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype", "fp32"),
+    ],
+)
+def test_a_value_of_an_actor_of_verl_without_a_price_is_named(path: str, value: str) -> None:
+    assert actor(f"{path}={value}").unpriced == [f"{path} {value}"]
+    assert actor("actor_rollout_ref.actor.fsdp_config.dtype=bfloat16").unpriced == []
+
+
+def test_a_schedule_that_weaves_in_another_way_is_said() -> None:
+    piped = {
+        "pipeline_parallel_degree = 1": "pipeline_parallel_degree = 2",
+        "local_batch_size = 2": "local_batch_size = 8",
+    }
+    text = launches.TORCHTITAN
+    for before, after in piped.items():
+        text = text.replace(before, after)
+    text = text.replace("[parallelism]", '[parallelism]\npipeline_parallel_schedule = "InterleavedZeroBubble"')
+    launch = launch_of(text, "titan.toml", 64)
+    told = "parallelism.pipeline_parallel_schedule interleavedzerobubble is priced as interleaved1f1b"
+    assert (launch.settings["vpp"], told in launch.unsearched) == (2, True)
+
+
+@pytest.mark.parametrize(("modules", "missing"), [("core_attn attn_proj", ""), ("core_attn", "attn_proj")])
+def test_activations_that_stay_are_named_where_all_are_priced_on_the_host(modules: str, missing: str) -> None:
+    launch = launch_of(f"{FLAGS}--fine-grained-activation-offloading --offload-modules {modules}")
+    question = launch_as_read(launch, Controls(), "run.sh")
+    named = f"--offload-modules without {missing}, which are priced on the host too"
+    assert question.launch.unpriced == [named] * bool(missing)
+
+
+def test_layers_of_experts_that_no_stride_divides_are_named() -> None:
+    assert launch_of(f"{FLAGS}{FREQUENCY} 3").unpriced == ["--moe-layer-freq 3 of 32 layers"]
+    assert launch_of(f"{FLAGS}{FREQUENCY} 4").unpriced == []
+
+
+TITAN = """def llama3_8b() -> Trainer.Config:
+    converters = [Float8LinearConverter.Config(%s)]
+    return Trainer.Config(
+        model_spec=model_registry("8B", converters=converters),
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=8192, max_context_length=8192),
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "recipe", "unpriced"),
+    [("", "rowwise", []), ('recipe_name="rowwise_with_gw_hp"', None, ["recipe_name rowwise_with_gw_hp"])],
+)
+def test_newer_releases_of_torchtitan_scale_operands_by_row(
+    arguments: str, recipe: str | None, unpriced: list[str]
+) -> None:
+    launch = launch_of(TITAN % arguments, "config_registry.py", 8)
+    assert (launch.settings["dtype"], launch.settings.get("fp8_recipe"), launch.unpriced) == ("fp8", recipe, unpriced)
+
+
+def test_a_model_without_a_gate_has_gelu_where_no_flag_says_another() -> None:
+    flags = FLAGS.replace("--swiglu", "").replace("--num-layers 32", "--num-layers 32 --use-rotary-position-embeddings")
+    assert launch_as_read(launch_of(flags), Controls(), "run.sh").job.model.activation == "gelu"
+    squared = launch_as_read(launch_of(f"{flags}--squared-relu"), Controls(), "run.sh")
+    assert squared.job.model.activation == "relu2"
+
+
+def test_a_zero_stage_that_is_none_is_refused() -> None:
+    launch = launch_of(f"{FLAGS}--deepspeed --deepspeed_config ds.json --zero-stage 4")
+    with pytest.raises(InvalidFile, match="ZeRO stage must be from 0 to 3, but is 4"):
+        launch_as_read(launch, Controls(), "run.sh")
+
+
+@pytest.mark.parametrize(("word", "attention"), [("unfused", "unfused"), ("flash", "flash"), ("auto", None)])
+def test_members_of_an_enum_are_read_in_recipes_of_nemo(word: str, attention: str | None) -> None:
+    text = f"""from nemo.collections import llm
+from megatron.core.transformer.enums import AttnBackend
+recipe = llm.llama3_8b.pretrain_recipe(num_nodes=2, num_gpus_per_node=8)
+recipe.model.config.attention_backend = AttnBackend.{word}
+"""
+    launch = launch_of(text, "train.py")
+    assert (launch.settings.get("attention"), launch.unpriced) == (attention, [])

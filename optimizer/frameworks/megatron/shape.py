@@ -68,6 +68,7 @@ DEFAULTS: Mapping[str, Any] = {
     "mlp_bias": True,
     "attention_bias": False,
     "tied_embeddings": True,
+    "activation": "gelu",
 }
 
 
@@ -243,6 +244,8 @@ def _layer_pattern(launch: Launch, flag: Flag) -> None:
     pattern = list(map(int, flag.values)) if {*flag.values} <= {"0", "1"} and flag.values[1:] else listed(text)
     if is_count(text) and not pattern:
         launch.say("every", int(text), flag.written)
+        if int(text) and launch.settings.get("layers", 0) % int(text):  # the first of every so many, the last ones too
+            launch.unpriced.append(f"{flag.written} {text} of {launch.settings['layers']} layers")
         if int(text) > 1 and launch.settings.get("first_dense"):
             launch.unpriced.append(f"{flag.written} {text} behind {launch.written['first_dense']}")
         if "first_dense" not in launch.settings:

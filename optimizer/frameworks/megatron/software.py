@@ -36,7 +36,7 @@ KERNELS: Mapping[str, str] = {
 }
 BACKEND, AUTO, SPLIT_SOFTMAX = "--attention-backend", ("auto", "5"), "--no-masked-softmax-fusion"
 ON = ("1", "true")
-RECOMPUTE_METHOD = "--recompute-method"
+RECOMPUTE_METHOD, MOVED = "--recompute-method", "--offload-modules"
 LOCAL, RING = "--transformer-impl", "--cp-comm-type"  # layers of its own, whose attention is unfused; "p2p" by default
 # Parts of MoE layers by the scopes that capture them; the router's holds the shared experts.
 # Source: NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py, cuda_graph_scope.
@@ -87,6 +87,9 @@ def read_software(launch: Launch, last: Mapping[str, Flag]) -> None:
     for name, words in known.items():
         if name in last and not last[name].unknown and _word(last[name]) not in words:
             launch.unpriced.append(f"{last[name].written} {last[name].value}")
+    if MOVED in last and "--fine-grained-activation-offloading" in last:
+        words = tuple(word for text in last[MOVED].values for word in text.split(","))
+        launch.say("offload_modules", words, last[MOVED].written)
     if RING in last and (kinds := {*last[RING].values} - {"p2p"}):
         launch.unsearched.append(f"{last[RING].written} {' '.join(sorted(kinds))} is priced as p2p")
     _parts_captured(launch, last)

@@ -49,6 +49,7 @@ QUIET = (  # callbacks that leave the model and its split as they are
     *("TimingCallback", "GarbageCollectionCallback", "FLOPsMeasurementCallback", "ModelCheckpoint", "NsysCallback"),
     *("MemoryProfileCallback", "LearningRateMonitor", "RichProgressBar", "RuntimeEstimator", "TensorBoardLogger"),
 )
+MEMBERS = ("torch.", "AttnBackend.")  # of modules and classes, whose names are values
 WORDS = {"torch.bfloat16": "bf16", "torch.float32": "fp32", "torch.float16": "fp16", "torch.half": "fp16"}
 # Sections and what may make them; of the others anything may.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -344,7 +345,7 @@ class _Program(Reader):
         """A leaf, without its place where a name stands for it, a section, or OPEN."""
         if isinstance(node, ast.Name | ast.Attribute):
             text = ast.unparse(node)
-            return Leaf(text) if text.startswith("torch.") else bare(super().value(node, names, depth))
+            return Leaf(text) if text.startswith(MEMBERS) else bare(super().value(node, names, depth))
         if isinstance(node, ast.List):
             items = [self.value(item, names, depth + 1) for item in node.elts]
             if any(isinstance(item, ConfigCall) for item in items):

@@ -72,7 +72,9 @@ EIGHT_BITS: Mapping[str, Sequence[str]] = {
     "float8": ("quantize.linear.float8.", "float8."),
     "mx": ("quantize.linear.mx.", "mx."),
 }
-RECIPE = "recipe_name"
+# Releases that count in tokens have one for each row: torchtitan/components/quantization/float8.py of 2026-04.
+BY_ROW, WIDE_GRADIENTS = "rowwise", "rowwise_with_gw_hp"
+RECIPE, WOVEN = "recipe_name", "interleaved1f1b"
 LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_config.py, Training
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
@@ -189,7 +191,7 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     launch.unpriced += [f"{CONVERTERS} {name}" for name in filter(None, _names(values.get(CONVERTERS))) if odd(name)]
     named_values(launch, values, {find(values, key) if key == RESHARD else key: words for key, words in KNOWN.items()})
     if settings["dtype"] == "fp8":
-        _scales(launch, values)
+        _scales(launch, values, text)
     if not python and settings["recompute"] == "selective" and (each := _whole_layers(values)):
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
@@ -218,14 +220,16 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     )
 
 
-def _scales(launch: Launch, values: Values) -> None:
+def _scales(launch: Launch, values: Values, text: str) -> None:
     """Note how operands of 8 bits get their scales; a recipe without a price is named."""
     kind = "mx" if any("mx" in name.lower() for name in _names(values.get(CONVERTERS))) else "float8"
     path = next((at for at in (f"{place}{RECIPE}" for place in EIGHT_BITS[kind]) if values.get(at)), "")
-    recipe = str(values.get(path, MXFP8 if kind == "mx" else ""))
+    recipe = str(values.get(path, MXFP8 if kind == "mx" else BY_ROW if by_tokens(values) else ""))
+    if by_tokens(values) and WIDE_GRADIENTS in text:  # among the arguments of a converter
+        recipe = WIDE_GRADIENTS
     name = recipe.partition("_")[0]
     if name not in FP8_RECIPES or "_gw_" in recipe or "emulated" in recipe:
-        launch.unpriced.append(f"{path} {recipe}")
+        launch.unpriced.append(f"{path or RECIPE} {recipe}")
     elif name:
         launch.say("fp8_recipe", name, path)
 
@@ -326,7 +330,9 @@ def _schedule(launch: Launch, values: Values) -> None:
     schedule = str(values.get(find(values, SCHEDULE), "1F1B")).lower()
     if not _parts(launch, values) and "interleaved" in schedule:
         launch.say("vpp", 2, find(values, SCHEDULE))
-    elif schedule not in ("1f1b", "interleaved1f1b"):
+        if schedule != WOVEN:
+            launch.unsearched.append(f"{find(values, SCHEDULE)} {schedule} is priced as {WOVEN}")
+    elif schedule not in ("1f1b", WOVEN):
         launch.unsearched.append(f"{find(values, SCHEDULE)} {schedule} is priced as 1f1b")
 
 

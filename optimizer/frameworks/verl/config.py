@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.file import ConfigFile
-from optimizer.frameworks.config.launch import ConfigLaunch, Values, key_tables, keyed_launch, whole
+from optimizer.frameworks.config.launch import ConfigLaunch, Values, key_tables, keyed_launch, named_values, whole
 from optimizer.frameworks.config.precedence import merged
 from optimizer.frameworks.deepspeed import config as trainer
 from optimizer.frameworks.launch import Launch
@@ -33,6 +33,13 @@ MINI, PACKED, MOST = (
 )
 REFERENCE, DEGREES = "actor_rollout_ref.ref.megatron.", ("tp", "pp", "vpp", "ep", "etp", "cp")
 MICRO, ULYSSES = f"{ACTOR}ppo_micro_batch_size_per_gpu", f"{ACTOR}ulysses_sequence_parallel_size"
+# What an actor under FSDP is priced with; others of these keys are named.
+NARROW: Mapping[str, tuple[str, ...]] = {
+    STRATEGY: ("fsdp", "fsdp2"),
+    **dict.fromkeys(
+        (f"{ACTOR}fsdp_config.dtype", f"{ACTOR}fsdp_config.mixed_precision.param_dtype"), ("bf16", "bfloat16")
+    ),
+}
 RANK, SIZE, WIDTH = "lora_rank", f"{ACTOR}fsdp_config.fsdp_size", f"{ACTOR}fsdp_config.model_dtype"
 DEFAULTS: Mapping[str, Any] = TABLES["defaults"]
 LENGTHS: tuple[str, ...] = tuple(TABLES["lengths"])
@@ -120,10 +127,11 @@ def _read_fsdp(launch: Launch, values: Values) -> None:
     shared = values.get(SIZE, -1)
     if isinstance(shared, int) and 0 < shared < launch.settings["gpus"]:
         launch.say("shard", shared, SIZE)
+    named_values(launch, values, NARROW)
     launch.unpriced += [f"{WIDTH} {values[WIDTH]}"] if values.get(WIDTH) in ("bf16", "bfloat16") else []
     if launch.settings.get("cp", 1) > 1:
         launch.unsearched.append(f"{ULYSSES}: the parallelism of sequences is priced as context parallelism")
-    launch.ignored = [path for path in _section(values) if path not in (*KEYS, SIZE, WIDTH, *DEFAULTS)]
+    launch.ignored = [path for path in _section(values) if path not in (*KEYS, SIZE, WIDTH, *DEFAULTS, *NARROW)]
 
 
 def _write_fsdp(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
