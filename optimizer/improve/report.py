@@ -107,7 +107,7 @@ def lacking(launch: Launch) -> str:
 
 def understood(launch: Launch) -> list[tuple[str, str]]:
     """Every setting that the files state, by what it is about."""
-    stated = {name: said for name, said in launch.understood().items() if said["value"] != ""}  # Adam's is
+    stated = {name: each for name, each in launch.understood().items() if each["value"] != ""}  # Adam's is
     groups = {
         group: ", ".join(f"{WORDS[name]} {value_text(stated[name]['value'])}" for name in names if name in stated)
         for group, names in GROUPS.items()

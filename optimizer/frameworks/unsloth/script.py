@@ -54,7 +54,7 @@ def script_values(text: str) -> dict[str, Any]:
         raise InputError(f"{other.name}: programs of Unsloth are read with SFTTrainer alone")
     arguments = dict(_arguments(text))
     unknown = {name: text[slice(*argument.span)] for name, argument in arguments.items() if not argument.known}
-    open_ones = [name for name, said in unknown.items() if name in NEEDED and not SUPPORTED.fullmatch(said)]
+    open_ones = [name for name, each in unknown.items() if name in NEEDED and not SUPPORTED.fullmatch(each)]
     if open_ones:
         raise InputError(f"{', '.join(open_ones)}: only a run would tell; write the value there")
     stated = {name: argument.value for name, argument in arguments.items() if argument.known}
