@@ -134,19 +134,21 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
-    """The tests that name a file, those of its package first; the package, whose quick tests come next; and the slow
-    ones of those that name the file, then of those of the package that name its folder.
+    """The tests that name a file, or run the command that it is, those of its package first; the package, whose quick
+    tests come next; and the slow ones of those that name the file, then of those of the package that name its folder.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
     ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
     module, folder = ".".join(parts), Path("tests", *parts[1:2])
-    naming = [
-        test
-        for test in _tests(Path("tests"))
-        if f"{module} import" in (text := (ROOT / test).read_text()) or f"{module}." in text or f"{module}\n" in text
-    ]
+
+    def names_it(text: str) -> bool:
+        command = parts[1] == "commands" and "CliRunner" in text and f'"{path.stem}"' in text
+        return command or f"{module} import" in text or f"{module}." in text or f"{module}\n" in text
+
+    pages = Path("tests", "docs")  # which hold the output of all commands, in minutes
+    naming = [t for t in _tests(Path("tests")) if pages not in t.parents and names_it((ROOT / t).read_text())]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]

@@ -57,6 +57,8 @@ OTHERS: dict[str, float] = {
     "studies/textbook.py: LabDesign microbatches": 8,
     "search/plan/planner.py: plan trials": 8,
     "search/layouts/assigned.py: Candidate proven": True,
+    "search/layouts/assigned.py: Candidate safer": 1.0,  # a factor that is none
+    "search/layouts/candidates.py: _Search wider": 1.0,
     "frameworks/config/yaml_edit.py: yaml_changed strict": False,
     "frameworks/config/launch.py: whole least": 1,
     "frameworks/software.py: switched zero_stage": 1,

@@ -35,6 +35,7 @@ class Launch:
         leaves: every value of the files as it is written, by file and by key or flag.
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
         length: tokens of a sequence where that is a guess, for the head of a report; 0 where they are told.
+        vocabulary: tokens of the vocabulary, likewise.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         following: what the program makes of a plan's settings that no file states, None for nothing.
         drives: the key that puts on drives what else lies in the host's memory, "" where none does.
@@ -56,6 +57,7 @@ class Launch:
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
     length: int = 0
+    vocabulary: int = 0
     family: str = ""
     drives: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}

@@ -36,7 +36,7 @@ LONGEST = 8192
 DRIVES = 1.6e9  # [B/s]
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(
-    r"^(?!.*(?:new|gen|eval|max_prompt|max_response)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
+    r"^(?!.*(?:new|gen|eval|max_prompt|max_response|lora_ga)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
     re.IGNORECASE,
 )
 MOST_LAYERS, MOST_SHARDED = 10_000, 3
@@ -132,6 +132,9 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         launch.assumed.append(f"sequences of {launch.length:,} tokens (--seq-len)")
         launch.unpriced += [f"{name}, which may be the length" for name in launch.ignored if LENGTH.search(name)]
     settings["gpus"] = gpus
+    own = gpus // settings["nodes"] if settings.get("nodes", 1) > 1 else cluster.gpus_per_node
+    if settings.pop("hybrid", False) and own < gpus:
+        settings.setdefault("shard", own)
     if "packing" in settings and not controls.lengths:
         how = "packed sequences" if settings["packing"] else "sequences without packing"
         launch.assumed.append(f"{how} are full and one document each: how long documents are is not told (--lengths)")
@@ -214,9 +217,9 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
     """Counts that none can be."""
     counts = {name: value for name, value in settings.items() if name in COUNTED and type(value) is int}
     problems = [
-        f"{COUNTED[name]} must be from 1 to {LARGEST_COUNT:,}, but is {value}"
+        f"{COUNTED[name]} must be from {int(name not in OPTIONAL)} to {LARGEST_COUNT:,}, but is {value}"
         for name, value in counts.items()
-        if not (0 if name in OPTIONAL else 1) <= value <= LARGEST_COUNT
+        if not int(name not in OPTIONAL) <= value <= LARGEST_COUNT
     ]
     if settings.get("zero_stage", 0) not in range(MOST_SHARDED + 1):
         problems.append(f"{COUNTED['zero_stage']} must be from 0 to {MOST_SHARDED}, but is {settings['zero_stage']}")

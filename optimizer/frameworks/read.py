@@ -239,6 +239,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
+    severed = "and what follows: a comment, or a line without its \\, ends the command before"
+    source.launch.unpriced += [f"{text} {severed}" for text in dict.fromkeys(reading.severed)]
     marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
     source.launch.family = source.launch.family or family_in(marks)
     return source
@@ -292,6 +294,7 @@ def _script_launch(
     here = {DEFAULTS, *verl.SHIPPED, *(Path(config.name).name for config in (*configs, *named))}
     absent = [path for path in with_config.configs if Path(path).name not in here]
     keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
+    keyed.launch.unpriced += [with_config.spread] if with_config.spread else []
     keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
     return keyed
 
@@ -426,8 +429,8 @@ def _named(script: File, path: str) -> Iterator[Path]:
     """The files that a script can mean by a path: from its folder, beside it, or from its root, wherever that was."""
     folder, parts = Path(script.name).parent, Path(path.lstrip("/")).parts
     name = Path(path).name
-    rooted = [Path(script.root, *parts[start:]) for start in range(len(parts))] if script.root else []
-    places = [folder / path, folder / name, *rooted] if not path.startswith(("/", "$")) else [folder / name, *rooted]
+    rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
+    places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
     yield from (place for place in places if name and place.is_file())
 
 

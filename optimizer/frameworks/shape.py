@@ -73,7 +73,8 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
             launch.assumed.append(f"shared experts as {model.name} has them: no word tells any (--model)")
         return _with_own(model, settings)
     if "vocab" not in settings:
-        launch.assumed.append(f"vocabulary of {values['vocab']:,} tokens (--model)")
+        launch.vocabulary = values["vocab"]
+        launch.assumed.append(f"vocabulary of {launch.vocabulary:,} tokens (--model)")
     launch.assumed.append("a model of its own: no preset has this shape (--model)")
     return built(values)
 

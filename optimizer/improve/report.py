@@ -101,12 +101,13 @@ def lacking(launch: Launch) -> str:
     more = f" and {len(launch.unpriced) - NAMED} more" if len(launch.unpriced) > NAMED else ""
     guessed = f"; machine guessed: {launch.machine}" if launch.machine else ""
     guessed += f"; length guessed: {launch.length:,} tokens" if launch.length else ""
+    guessed += f"; vocabulary guessed: {launch.vocabulary:,} tokens" if launch.vocabulary else ""
     return guessed + (f"; not priced: {', '.join(launch.unpriced[:NAMED])}{more}" if launch.unpriced else "")
 
 
 def understood(launch: Launch) -> list[tuple[str, str]]:
     """Every setting that the files state, by what it is about."""
-    stated = launch.understood()
+    stated = {name: said for name, said in launch.understood().items() if said["value"] != ""}  # Adam's is
     groups = {
         group: ", ".join(f"{WORDS[name]} {value_text(stated[name]['value'])}" for name in names if name in stated)
         for group, names in GROUPS.items()

@@ -345,7 +345,7 @@ class Job:
 
         Source: huggingface/peft, src/peft/utils/other.py, prepare_model_for_kbit_training.
         """
-        return self.stack.features.wide_rest and self.method.base == "nf4"
+        return self.stack.features.wide_rest and self.method.in_nf4
 
     @property
     def master_bytes(self) -> int:

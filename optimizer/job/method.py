@@ -18,12 +18,21 @@ METHODS = (FULL, LORA, DORA, QLORA, FROZEN)
 ADAPTERS = (LORA, DORA, QLORA)
 RANK, MOST_RANK = 16, 4096  # of adapters where none is given, and the largest
 # Bytes of an element of frozen linear layers. nf4: 4 bits, a scale of 8 bits for every 64 and one of 32 for every 256
-# of these (double quantisation); int4: 4 bits, a scale of 16 and a zero of 4 for every 128 (GPTQ); mxfp4: 4 bits and a
-# scale of 8 for every 32; fp8 and int8: a scale for each row.
+# of these (double quantisation); nf4-single: one of 32 bits for every 64; int4: 4 bits, a scale of 16 and a zero of 4
+# for every 128 (GPTQ); mxfp4: 4 bits and a scale of 8 for every 32; fp8 and int8: a scale for each row.
 # Source: Dettmers et al., arXiv 2305.14314, section 3; Frantar et al., arXiv 2210.17323, section 4; OCP Microscaling
 # Formats v1.0, section 5.3.
-BASES: Mapping[str, float] = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nf4": 0.516, "int4": 0.52, "mxfp4": 0.53125}
-DEQUANTISED = ("nf4", "int4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
+BASES: Mapping[str, float] = {
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "nf4": 0.516,
+    "nf4-single": 0.5625,
+    "int4": 0.52,
+    "mxfp4": 0.53125,
+}
+NF4 = ("nf4", "nf4-single")
+DEQUANTISED = (*NF4, "int4", "mxfp4", "int8")  # what is made bf16 again in every pass; fp8 is multiplied as it is
 ATTENTION, MLP = ("q", "k", "v", "o"), ("gate", "up", "down")
 GROUPS: Mapping[str, tuple[str, ...]] = {"all": (*ATTENTION, *MLP), "attention": ATTENTION, "mlp": MLP}
 # What people try in turn when memory does not suffice, by `--train` and `--optimizer`.
@@ -104,6 +113,11 @@ class Method:
     def base_bytes(self) -> float:
         """Bytes of an element of a frozen linear layer [B]."""
         return BASES[self.base]
+
+    @property
+    def in_nf4(self) -> bool:
+        """Whether frozen weights are 4-bit floats of bitsandbytes."""
+        return self.base in NF4
 
     def trains(self, part: str) -> bool:
         """Whether a part of the model, of PARTS, is trained itself, in every layer."""

@@ -113,10 +113,7 @@ def _best_fit(job: Job, switched: str) -> Fit:
 
 def longest_context(job: Job) -> int:
     """The longest context, in multiples of STEP, at which some plan fits [tokens]; memory grows with the length."""
-    low, high = 0, 1
-    while high * STEP <= MOST_LENGTH and _least(job, high * STEP):
-        low, high = high, 2 * high
-    high = min(high, MOST_LENGTH // STEP + 1)
+    low, high = 0, MOST_LENGTH // STEP + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _least(job, middle * STEP) else (low, middle)

@@ -49,7 +49,7 @@ def _longest(study: FitsStudy) -> list[str]:
     """A sentence for every method: the longest context that fits."""
     lines = []
     for method, tokens in study.longest.items():
-        reach = f"up to {tokens:,} tokens" if 0 < tokens < MOST_LENGTH else f"{tokens:,} tokens and more"
+        reach = f"up to {tokens:,} tokens" if tokens < MOST_LENGTH else f"{tokens:,} tokens and more"
         lines.append(f"{method_words(*method)}: {reach if tokens else NONE}")
     return lines
 

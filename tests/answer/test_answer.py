@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from optimizer.answer.answer import WIDEST, Alternative, Answer, Certificate, Clash, Safety, _lines
-from optimizer.answer.keys import AnswerKeys, CertificateKeys, row
+from optimizer.answer.keys import AnswerKeys, CertificateKeys, JobKeys, row
 from optimizer.answer.reading import read_answer
 from optimizer.answer.schema import written
 from optimizer.base.errors import InvalidFile
@@ -27,6 +27,8 @@ def test_gaps_and_gains_are_ratios_less_one() -> None:
         float("inf"),
     )
     assert replace(proof, lower_bound=0.5).gap == 19.0
+    alike = replace(proof, lower_bound=10.0 - 4e-12, even=10.0 + 4e-12)  # but for rounding
+    assert (alike.gap, alike.layout_gain) == (0.0, 0.0)
     for space, candidates, all_held in ((5, 4, False), (5, 5, True), (1, 1, True), (0, 0, False)):
         assert replace(proof, space=space, candidates=candidates).held_all is all_held
 
@@ -71,6 +73,26 @@ def test_an_answer_is_told_in_three_lines_and_in_a_table(gpt3_answer: Answer, in
     assert "pp" not in row({**gpt3_answer.to_dict()["alternatives"][0], "plan": {}})
 
 
+def test_a_model_is_shown_by_its_title_or_else_its_name(gpt3_answer: Answer) -> None:
+    for title, shown in (("A <b> model", ("A <b> model", "A &lt;b&gt; model")), ("", ("gpt3", "gpt3"))):
+        job = replace(gpt3_answer.job, model=replace(gpt3_answer.job.model, title=title))
+        answer = replace(gpt3_answer, job=job)
+        text, html = shown
+        assert repr(answer).startswith(f"<Answer optimal: {text} on 1,024 x ")
+        assert replace(answer, plan=None)._repr_html_().startswith(f"<p><b>{html}</b> on 1,024 × ")
+
+
+def test_what_is_usual_or_was_not_asked_for_has_no_key(gpt3_answer: Answer) -> None:
+    plain, proof = gpt3_answer.to_dict(), Certificate(best=10.0, **SURE)
+    assert AnswerKeys.table().keys() - plain.keys() == {"assumptions", "explain", "why_not", "robust"}
+    of_job = {"train", "base", "optimizer", "loss", "lengths", "packing", "minimize", "prefer", "try_cost", "own_runs"}
+    assert JobKeys.table().keys() - plain["job"].keys() == of_job
+    assert CertificateKeys.table().keys() - CertificateKeys.of(proof, gpt3_answer).keys() == {"unit"}
+    required = written(AnswerKeys).model_json_schema()["$defs"]["JobKeys"]["required"]
+    assert of_job.isdisjoint(required)
+    assert {*required, *of_job} == JobKeys.table().keys()
+
+
 def test_remedies_are_what_is_enough_and_what_was_looked_at() -> None:
     cases = {("more", ""): "enough: more", ("", "tried"): "tried", ("a", "b"): "enough: a; b", ("", ""): ""}
     for (relaxation, note), said in cases.items():
@@ -103,6 +125,29 @@ def test_the_schema_has_the_ends_of_values() -> None:
     assert (sure["chance_to_fit"]["minimum"], sure["chance_to_fit"]["maximum"]) == (0, 1)
     assert parts["JobKeys"]["properties"]["gpus"]["minimum"] == 1
     assert (sure["step_time_s"]["minimum"], sure["mfu"]["minimum"]) == (0, 0)
+
+
+def test_the_schema_tells_what_may_be_null_and_what_stands_for_what_is_left_out() -> None:
+    whole = written(AnswerKeys).model_json_schema()
+    parts = {"AnswerKeys": whole, **whole["$defs"]}
+    null = {
+        "AnswerKeys": ["plan", "estimate", "certificate", "safety", "why_not", "robust"],
+        "CertificateKeys": ["best_s", "best", "run_bound_s", "gap", "even_split_s", "even_split", "layout_gain"],
+        "ComparisonKeys": ["slower", "plan", "estimate"],
+        "FormatKeys": ["plan", "estimate"],
+        "JobKeys": ["own_runs"],
+        "SafetyKeys": ["fastest"],
+        "OtherKeys": [],
+        "SureKeys": [],
+    }
+    for name, keys in null.items():
+        properties = parts[name]["properties"]
+        assert [key for key, of in properties.items() if {"type": "null"} in of.get("anyOf", ())] == keys
+    properties = parts["CertificateKeys"]["properties"]
+    assert {key: of["default"] for key, of in properties.items() if "default" in of} == {
+        **{"unit": "s", "lower_bound_s": 0.0, "lower_bound": 0.0, "knob_bound_s": 0.0, "knob_bound": 0.0},
+        **dict.fromkeys(("best_s", "best", "even_split_s", "even_split")),
+    }
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,51 @@ def test_values_at_their_ends_are_read_and_those_beyond_are_not(document: dict[s
                 read_answer(json.dumps(changed))
             else:
                 assert len(problems(changed)) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "left_out", "null"),
+    [
+        *(("estimate", True, True), ("certificate", True, True), ("safety", True, True), ("why_not", True, True)),
+        *(("alternatives", True, False), ("formats", True, False), ("search.trials", True, False)),
+        *(("search.seed", True, False), ("job.settings", True, False), ("job.train", True, False)),
+        *(("plan", False, True), ("knobs", False, False), ("search", True, False), ("job.gpus", False, False)),
+        *(
+            ("certificate.space", False, False),
+            ("certificate.proven", False, False),
+            ("certificate.best_s", True, True),
+        ),
+        *(("certificate.lower_bound_s", False, False), ("alternatives.0.plan", False, False)),
+        *(("estimate.mfu", True, True), ("estimate.interval_known", False, False), ("status", True, True)),
+    ],
+)
+def test_a_key_may_be_left_out_or_null_where_something_stands_for_it(
+    document: dict[str, Any], place: str, left_out: bool, null: bool
+) -> None:
+    *way, name = place.split(".")
+    for missing, fine in ((True, left_out), (False, null)):
+        changed: Any = json.loads(json.dumps(document))
+        holder = changed
+        for step in way:
+            holder = holder[int(step) if step.isdigit() else step]
+        if missing:
+            holder.pop(name, None)
+        else:
+            holder[name] = None
+        if fine and not (place == "plan" and changed["status"] != "infeasible"):
+            read = read_answer(json.dumps(changed))
+            assert (read.trials, read.seed) == (0, 0)
+        else:
+            assert problems(changed)
+
+
+def test_the_certificate_of_each_format_has_none_of_others(document: dict[str, Any]) -> None:
+    inner = {key: value for key, value in document["certificate"].items() if key != "by_format"}
+    document["certificate"]["by_format"] = {"bf16": inner}
+    claims = read_answer(json.dumps(document)).claims
+    assert claims is not None
+    assert claims.by_format["bf16"].space == 12345
+    assert claims.by_format["bf16"].by_format == {}
+    del inner["space"]
+    (problem,) = problems(document)
+    assert problem.startswith("certificate.by_format.bf16.space: missing")

@@ -190,3 +190,29 @@ def test_what_a_killed_run_left_of_a_file_is_swept(tmp_path: Path) -> None:
         assert left.exists()
     replace_file(tmp_path / "report.html", "<html>2")
     assert sorted(path.name for path in tmp_path.iterdir()) == [another.name, own.name, "report.html"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        *(("a,b,c,d\n1", "a,b,c,e\n2", False), ("a,b,c\n", "a,b,x\n", True), ("a,b\n", "a,b,c\n", True)),
+        *(
+            (" a , b,c", "a,b,c", False),
+            ("\n", "a,b,c", False),
+            ("", "a", False),
+            ("<p>", "a", True),
+            ("{}", "a", True),
+        ),
+    ],
+)
+def test_a_table_takes_the_place_of_one_with_the_same_first_columns(
+    tmp_path: Path, old: str, new: str, kept: bool
+) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(old)
+    if kept:
+        with pytest.raises(InputError, match="stays as it is"):
+            replace_file(path, new, files.CSV)
+    else:
+        replace_file(path, new, files.CSV)
+    assert path.read_text() == (old if kept else new)

@@ -564,6 +564,21 @@ def test_a_node_has_the_network_of_its_preset_and_its_own_ports(nics: int, own: 
             replace(found, usual=alone)._network()
 
 
+@pytest.mark.parametrize(
+    ("size", "links", "mesh"), [(1, 0, None), (2, 4, None), (3, 4, True), (4, 4, True), (3, 18, False), (8, 18, False)]
+)
+def test_gpus_that_are_joined_pair_by_pair_are_a_mesh(size: int, links: int, mesh: bool | None) -> None:
+    """Of 18 links of a GPU, so many to each other: more in all than there are go through a switch."""
+    node: Any = SimpleNamespace(
+        gpus=[*range(size)], scale_up_size=size, nvlinks=lambda one, other: links, nvlink_bandwidth=lambda link: 1e11
+    )
+    text = NodeCluster(name="its", node=node, usual=load_cluster("dgx-h100"))._nvlink()
+    assert bool(text) is (size > 1)
+    assert ('topology = "mesh"' in text) is bool(mesh)
+    if mesh:
+        assert 'p2p_bandwidth_one_way = "100 GB/s"' in text
+
+
 @pytest.mark.parametrize(("count", "kept"), [(1, 1), (60, 60), (61, 4)])
 def test_some_dozens_of_given_runs_count_each_and_more_are_thinned(
     count: int, kept: int, monkeypatch: pytest.MonkeyPatch

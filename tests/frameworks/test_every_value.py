@@ -308,7 +308,7 @@ PROGRAMS["DeepSpeed"] = (json.dumps(TUNING["DeepSpeed"]), "ds.json", 8)
         ("Accelerate", "fsdp_config.fsdp_sharding_strategy", "HYBRID_SHARD_ZERO2", {"zero_stage": 2}),
         ("Accelerate", "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", {}),
         ("Accelerate", "fsdp_config.fsdp_backward_prefetch", "BACKWARD_PRE", {}),
-        ("torchtune", "model.lora_attn_modules", "[]", {"train": "lora:16:gate+up+down"}),
+        ("torchtune", "model.lora_attn_modules", "[]", {"train": "lora:8:gate+up+down"}),
         ("torchtune", "ac_mode", "full", {"recompute": "full"}),
     ],
 )

@@ -315,7 +315,9 @@ def test_sequences_may_be_longer_than_the_model_was_made_for() -> None:
 @pytest.mark.parametrize(
     ("keys", "base", "key"),
     [
-        ("use_peft: true\nload_in_4bit: true", "nf4", "load_in_4bit"),
+        ("use_peft: true\nload_in_4bit: true", "nf4-single", "load_in_4bit"),
+        ("use_peft: true\nload_in_4bit: true\nuse_bnb_nested_quant: true", "nf4", "load_in_4bit"),
+        ("adapter: qlora\nload_in_4bit: true\nbnb_4bit_use_double_quant: false", "nf4-single", "load_in_4bit"),
         ("use_peft: true\nload_in_8bit: true", "int8", "load_in_8bit"),
         ("finetuning_type: lora\nquantization_bit: 4", "nf4", "quantization_bit"),
         ("use_peft: true", None, None),

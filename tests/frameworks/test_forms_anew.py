@@ -228,7 +228,7 @@ def test_the_turn_of_a_loop_that_counts_is_told_of_every_program() -> None:
 def test_sequences_of_llama_factory_are_as_long_as_it_cuts_them() -> None:
     found = asked({"run.sh": f"RANK=8\n{TUNED.format(more='')}"})
     assert found.job.seq_len == 2048
-    assert "sequences of 2,048 tokens, LLaMA-Factory's default (--seq-len)" in found.launch.assumed
+    assert "cutoff_len 2048: LLaMA-Factory's own where nothing says otherwise" in found.launch.assumed
 
 
 def test_a_config_that_is_not_there_is_told_with_a_slash_behind_it() -> None:

@@ -96,7 +96,10 @@ def test_nodes_of_few_gpus_are_no_node_of_many() -> None:
             " --devices 4 --num_nodes 2 --lora_r 32 --lora_value false --train.max_seq_length 2048",
             {"gpus": 8, "nodes": 2, "gpus_per_node": 4, "train": "lora:32:q", "seq_len": 2048, "recompute": "full"},
         ),
-        (" --quantize bnb.nf4 --train.micro_batch_size 4", {"train": "qlora:8:q+v", "base": "nf4", "micro_batch": 4}),
+        (
+            " --quantize bnb.nf4 --train.micro_batch_size 4",
+            {"train": "qlora:8:q+v", "base": "nf4-single", "micro_batch": 4},
+        ),
     ],
 )
 def test_a_command_of_litgpt_is_read_with_what_it_takes_unasked(more: str, said: dict[str, Any]) -> None:

@@ -609,7 +609,7 @@ def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -
         '{"transformer_layer_cls_to_wrap": "Qwen3DecoderLayer", "activation_checkpointing": true}'
     )
     launch = read_launch(read_files([str(path)])).launch
-    assert (launch.settings["micro_batch"], launch.unpriced) == (2, ["activation_checkpointing"])
+    assert (launch.settings["micro_batch"], launch.settings["recompute"], launch.unpriced) == (2, "full", [])
 
 
 def test_a_number_format_that_nobody_names_is_assumed() -> None:

@@ -280,7 +280,8 @@ def test_a_fine_tuning_job_is_the_words_of_a_job(more: str, said: tuple[str, str
     [
         ("stage: sft\nfinetuning_type: full\n", "full"),
         ("stage: sft\nfinetuning_type: full\ndisable_gradient_checkpointing: true\n", "none"),
-        ("stage: sft\nfinetuning_type: full\ngradient_checkpointing: false\n", "none"),
+        ("stage: sft\nfinetuning_type: full\ngradient_checkpointing: false\n", "full"),  # its own switch counts
+        ("finetuning_type: full\n", "full"),
         ("", "none"),
     ],
 )
@@ -419,7 +420,7 @@ def test_ms_swift_by_flag(command: str, said: dict[str, Any]) -> None:
             launches.LITGPT.replace("model_name: Llama-3-8B", "checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B")
             + "lora_r: 8\nlora_query: true\nlora_projection: true\nquantize: bnb.nf4\n",
             None,
-            {"model": "llama3-8b", "train": "qlora:8:q+v+o", "base": "nf4", "recompute": "full"},
+            {"model": "llama3-8b", "train": "qlora:8:q+v+o", "base": "nf4-single", "recompute": "full"},
         ),
     ],
 )

@@ -78,7 +78,7 @@ def test_words_behind_a_program_count_beside_its_config(start: str) -> None:
         launcher=LAUNCHER,
         config=CONFIG,
     )
-    assert (read.job.train, read.job.base, read.job.optimizer) == ("qlora:16:q+v", "nf4", "adafactor")
+    assert (read.job.train, read.job.base, read.job.optimizer) == ("qlora:16:q+v", "nf4-single", "adafactor")
     assert (read.plan.recompute, read.job.gpus, read.settings["nodes"]) == ("full", 4, 1)
 
 

@@ -46,7 +46,12 @@ DEEPSPEED: tuple[Case, ...] = (
     ),
     (FACTORY, {"recompute": "full"}, {}, {"disable_gradient_checkpointing": True}),
     (FACTORY, {}, {"recompute": "full"}, {"disable_gradient_checkpointing": False}),
-    ({**FACTORY, CHECKPOINT: True}, {"recompute": "full"}, {}, {CHECKPOINT: False}),
+    (
+        {**FACTORY, CHECKPOINT: True},
+        {"recompute": "full"},
+        {},
+        {CHECKPOINT: False, "disable_gradient_checkpointing": True},
+    ),
     ({OFFLOADING: False}, {}, {"activation_offload": 100}, {OFFLOADING: True}),
     ({"base_model": "a", OFFLOADING: False}, {}, {"activation_offload": 100}, {OFFLOADING: "hidden_states"}),
     (

@@ -12,7 +12,7 @@ from optimizer.catalog.offers import quote
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import Improvement
-from optimizer.improve.report import TOO_LARGE, improve_report, improvement_dict, lacking, price_rows
+from optimizer.improve.report import TOO_LARGE, binding, improve_report, improvement_dict, lacking, price_rows
 from optimizer.improve.state import Edit, State, WholeRun, current_state, edit_to, state_of
 from optimizer.objectives.step.safe_memory import chance_to_fit
 from optimizer.reports.report import Report, Table
@@ -143,3 +143,16 @@ def test_where_nothing_fits_edits_only_need_less(fits: bool, edit_fits: bool) ->
 )
 def test_a_title_names_what_its_price_lacks(unpriced: int, machine: str, said: str) -> None:
     assert lacking(replace(QUESTION.launch, unpriced=[*"abcdef"[:unpriced]], machine=machine)) == said
+
+
+def test_what_binds_is_told_from_the_largest_on_with_the_memory_last() -> None:
+    estimate, usable = NOW.estimate, NOW.job.usable_memory
+    *terms, memory = binding(NOW).rows
+    assert memory[-1] == estimate.reserved / usable
+    assert memory[0] == "memory"
+    shares = [row[-1] for row in terms]
+    assert shares == sorted(shares, reverse=True)
+    large = [value / estimate.step_time for value in estimate.time.values() if value >= 0.005 * estimate.step_time]
+    assert set(shares) <= set(large)
+    assert min(shares) >= 0.02
+    assert all(row[2] == f"{row[3]:.1%}" for row in (*terms, memory))

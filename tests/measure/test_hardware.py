@@ -15,15 +15,18 @@ from optimizer.catalog import load_cluster, load_device
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.cli import cli
 from optimizer.job.hardware import Cluster
+from optimizer.job.model import Experts
+from optimizer.measure import request
 from optimizer.measure.fit_messages import alpha_betas
-from optimizer.measure.hardware_of import hardware_of
+from optimizer.measure.hardware_of import hardware_of, stream_rate
 from optimizer.measure.hardware_toml import cluster_toml, device_toml
-from optimizer.measure.measured import Machine, NodeMeasurements, Product, Transfer, read_measured
+from optimizer.measure.measured import AttentionTime, Machine, NodeMeasurements, Product, Transfer, read_measured
 from optimizer.objectives.kernels.gemm import gemm_time
 from optimizer.objectives.kernels.gemm_curve import curve_for
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.protocols import profile
 from optimizer.objectives.network.topology import span
+from tests.search.jobs import MIXTURE, small_job
 
 DATA = Path(__file__).parent / "data"
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
@@ -233,3 +236,46 @@ def test_the_slow_rank_is_named(slow: NodeMeasurements, tmp_path: Path) -> None:
     from optimizer.measure.report import measured_dict
 
     assert "rank 15 multiplies 20.0% slower than the median rank" in measured_dict(hardware_of(slow), slow)["told"]
+
+
+def test_attention_is_told_by_the_scores_that_the_mask_leaves() -> None:
+    """Three tokens: six scores of a head, each a product of the widths of a key and of a value."""
+    one = AttentionTime(batch=2, heads=4, seq_len=3, qk_dim=192, v_dim=128, forward=0.5, backward=1.0)
+    assert one.rate == 2 * 4 * 6 * 2 * (192 + 128) / 0.5
+
+
+@pytest.mark.parametrize(("sms", "told"), [(132, False), (2, True), (1, False), (0, False)])
+def test_other_multiprocessors_are_told_where_they_are_counted(slow: NodeMeasurements, sms: int, told: bool) -> None:
+    made = hardware_of(replace(slow, collectives=(), machine=replace(slow.machine, sms=sms)))
+    assert any(f"has {sms} SMs, h100 132" in line for line in made.notes) is told
+    assert made.device.sms == (sms if told else 132)
+
+
+def test_only_large_transfers_tell_the_rate_of_memory(slow: NodeMeasurements) -> None:
+    def rate(*transfers: tuple[str, float, float]) -> float:
+        memory = tuple(Transfer(kind=kind, bytes=size, seconds=seconds) for kind, size, seconds in transfers)
+        return stream_rate(replace(slow, memory=memory))
+
+    assert rate(("add", 2**28, 1.0), ("copy", 2**29, 1.0), ("add", 2**27, 0.1), ("to_host", 2**30, 0.1)) == 2**29
+    assert rate(("add", 2**27, 1.0), ("copy", 2**26, 0.1)) == 2**27
+
+
+def test_experts_are_split_among_eight_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[float]] = []
+    monkeypatch.setattr(
+        request, "layer_operators", lambda model, shapes, *_: found.append(np.unique(shapes.ep).tolist()) or "layer"
+    )
+    job = small_job(model=replace(MIXTURE, experts=Experts(count=12, top_k=2, ffn_hidden=512)))
+    request._layers(job)
+    request._layers(small_job())
+    assert found == [[4.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "lengths"), [(512, [512]), (1024, [1024]), (2048, [1024, 2048]), (8192, [1024, 4096, 8192])]
+)
+def test_attention_is_measured_over_the_sequence_and_shorter_ones(seq_len: int, lengths: list[int]) -> None:
+    job = replace(small_job(), seq_len=seq_len)
+    shapes = request.measure_request(job, 60.0)["attention"]
+    assert sorted({shape["seq_len"] for shape in shapes}) == lengths
+    assert sorted({shape["heads"] for shape in shapes}) == [3, 6, 12, 24]

@@ -4,10 +4,13 @@ from math import log
 import pytest
 
 from optimizer.answer.answer import Alternative, Answer, Certificate, NearTies, Safety
+from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Stack
 from optimizer.objectives.step import interval as intervals
+from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import SIDES
+from optimizer.reports.plan_charts import losses
 from optimizer.reports.plan_report import plan_report
 from optimizer.reports.plan_words import headline
 from optimizer.reports.proof_lines import layout_line, ties_line
@@ -159,3 +162,16 @@ def test_on_one_stage_it_is_the_recomputing_that_gains() -> None:
 )
 def test_near_ties_are_counted_in_words(one: int, five: int, words: str) -> None:
     assert ties_line(NearTies(within_1_percent=one, within_5_percent=five)).startswith(words)
+
+
+def test_attention_loses_what_it_takes_above_its_scores_at_the_peak(gpt3_job: Job, estimate: Estimate) -> None:
+    """Of a layer and a token: 2 products, forward and twice backward, of half the sequence by all heads."""
+    spent = replace(estimate, time={"gemm": 3.0, "attention": 1.5, "bubble": 0.5}, hfu=0.55)
+    model, peak = gpt3_job.model, gpt3_job.peak_flops
+    flops = 3 * 2 * 2 * model.layers * (gpt3_job.seq_len + 1) / 2 * model.hidden * gpt3_job.tokens
+    scores = flops / (gpt3_job.gpus * peak * spent.step_time)
+    found = {loss.name: loss.share for loss in losses(gpt3_job, spent)}
+    assert found["attention"] == pytest.approx(1.5 / 5 - scores, rel=1e-2)
+    assert found["products"] == pytest.approx(3.0 / 5 - (0.55 - scores), rel=1e-2)
+    assert found["recomputation"] == pytest.approx(0.55 - spent.mfu)
+    assert "recomputation" not in {loss.name for loss in losses(gpt3_job, replace(spent, hfu=spent.mfu))}

@@ -1,7 +1,7 @@
 import pytest
 
 from optimizer.reports.render.screen import printable, screen_text, screen_width, wants_colour
-from optimizer.reports.report import Report
+from optimizer.reports.report import Report, Table, columns, section
 
 
 def test_colour_only_when_asked() -> None:
@@ -26,3 +26,20 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_poor_terminals_get_plain_characters(encoding: str) -> None:
     assert printable("— █░", encoding) == "- #."
     assert printable("5 × 3", "utf-8") == "5 × 3"
+
+
+@pytest.mark.parametrize(
+    ("width", "row"),
+    [
+        (90, f" alpha  some words that explain it in a row  {'█' * 18}{'░' * 18}   1.5 s"),
+        (89, f" alpha  some words that explain it in a row  {'█' * 12}{'░' * 12}   1.5 s"),
+        (77, f" alpha  some words that explain it in a     {'█' * 12}{'░' * 12}   1.5 s"),
+        (50, f" alpha  some     {'█' * 12}{'░' * 12}   1.5 s"),
+        (49, f"alpha some words {'█' * 12}{'░' * 12}  1.5 s"),
+    ],
+)
+def test_bars_are_shorter_then_words_wrap_and_then_gaps_are_narrow(width: int, row: str) -> None:
+    rows = [["alpha", "some words that explain it in a row", 0.5, 1.5], ["b", "short", 1.0, 0.25]]
+    table = Table(columns("name | why ~ | share [bar] | time [s]"), rows)
+    text = screen_text(Report(title="T", sections=(section("H", table),)), width=width, colour=False)
+    assert text.splitlines()[4] == row

@@ -30,6 +30,7 @@ from optimizer.search.infeasible.nearest import FIRST, GROWTH, MOST, consistent,
 from optimizer.search.lattice.knobs import Tuned, _better, columns
 from optimizer.search.lattice.oracle import fold
 from optimizer.search.layouts.bounds.step_floor import _forward_share
+from optimizer.search.layouts.problem import firsts
 from optimizer.search.layouts.solve import least_memory
 from optimizer.search.why.what_binds import Basin, Ring, Variation, _ring, basin, moved, variations
 from tests.search.jobs import DENSE, small_job
@@ -246,3 +247,17 @@ def test_stages_are_filled_one_after_the_other(
     )
     problem: Any = SimpleNamespace(pp=pp, sequence=[(DENSE_LAYER, layers)], alike=False, usable=usable)
     assert least_memory._filled(problem, [DENSE_LAYER] * layers, ahead, 0, empty=False) == counts
+
+
+@pytest.mark.parametrize(
+    ("runs", "numbers"),
+    [
+        ((("dense", 12),), (12,)),
+        ((("dense", 1), ("moe", 11)), (1, 12)),
+        ((("dense", 3), ("moe", 2), ("dense", 4)), (1, 2, 3, 9)),
+    ],
+)
+def test_first_layers_of_least_memory_are_of_one_kind_or_all(
+    runs: tuple[tuple[str, int], ...], numbers: tuple[int, ...]
+) -> None:
+    assert firsts(((EMBEDDING, 1), *runs, (HEAD, 1))) == numbers

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from optimizer.base.errors import InputError
+from optimizer.sweep import local
 from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.task import JobOutcome, Task
 from tests.sweep import fakes
@@ -55,3 +58,23 @@ def test_a_worker_that_dies_is_replaced_and_its_job_tried_again(
 def test_one_worker_is_enough() -> None:
     assert len(outcomes(LocalEngine(workers=1, work=fakes.work), 3)) == 3
     assert LocalEngine(workers=1).title == "1 local process"
+
+
+@pytest.mark.parametrize(("error", "reason"), [(OSError("no memory"), "no memory"), (EOFError(), "EOFError")])
+def test_a_worker_that_cannot_be_started_is_told_after_three_attempts(error: Exception, reason: str) -> None:
+    ends: list[mock.Mock] = []
+
+    def pipe() -> tuple[mock.Mock, mock.Mock]:
+        ends.extend((mock.Mock(), mock.Mock()))
+        return ends[-2], ends[-1]
+
+    context = mock.Mock(Pipe=pipe, get_start_method=lambda: "spawn")
+    context.Process.return_value.start.side_effect = error
+    with pytest.raises(InputError, match=rf"can be started \({reason}\); free some memory"):
+        local._hire(context, fakes.work)
+    assert len(ends) == 2 * 3
+    assert all(end.close.call_count == 1 for end in ends)
+    context.Process.return_value.start.side_effect = [error, None]
+    hired = local._hire(context, fakes.work)
+    assert (hired.pipe, hired.task) == (ends[-2], None)
+    assert (ends[-2].close.call_count, ends[-1].close.call_count) == (0, 1)

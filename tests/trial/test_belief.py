@@ -48,6 +48,7 @@ def test_out_of_memory_lowers_the_chance_of_plans_like_it_alone() -> None:
     assert before.chance.tolist() == pytest.approx([0.696] * 3, abs=0.001)
     assert after.chance[0] == 0.0
     assert after.chance[1] < 0.2
+    assert after.memory.mean.tolist() == before.memory.exceeded(0, 0.0).mean.tolist()
     assert after.chance[2] == pytest.approx(before.chance[2])
     assert before.trained(0, 1.0).chance[1] > before.chance[1]
 
@@ -155,3 +156,20 @@ def test_another_trial_gains_less_than_the_loss_left() -> None:
 def test_nothing_wins_before_a_plan_trained() -> None:
     assert winner(belief(1.0, 1.1).out_of_memory(0)) is None
     assert winner(belief(1.0, 1.1).trained(1, 1.5).out_of_memory(0)) == 1
+
+
+@pytest.mark.parametrize(("memory", "fits"), [(0.999, True), (1.0, True), (1.001, False)])
+def test_what_takes_all_of_the_memory_fits(memory: float, fits: bool) -> None:
+    sure = Gaussian(mean=np.log([memory]), covariance=np.zeros((1, 1)))
+    found = replace(belief(1.0), memory=sure)
+    assert np.isfinite(found.worlds(4, 0)).all() == fits
+    assert np.isfinite(found.trained(0, 1.0).worlds(4, 0)).all()
+    assert not np.isfinite(found.crashed(0).worlds(4, 0)).any()
+
+
+def test_draws_mirror_each_other() -> None:
+    one = Gaussian(mean=np.array([1.0, 2.0]), covariance=np.diag([1.0, 4.0]))
+    drawn = one.draws(6, 0)
+    assert drawn.shape == (6, 2)
+    assert drawn[:3] + drawn[3:] == pytest.approx(2 * np.tile(one.mean, (3, 1)))
+    assert one.draws(4000, 1).std(axis=0) == pytest.approx([1.0, 2.0], rel=0.05)

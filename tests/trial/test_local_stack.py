@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ from optimizer.diagnose.measured import Measured
 from optimizer.job.job import Job
 from optimizer.job.known import TIME
 from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.belief.belief import likeness
 from optimizer.objectives.belief.places import Places
 from optimizer.objectives.step.interval import mfu
+from optimizer.trial import local_stack as module
+from optimizer.trial import verdict as verdicts
 from optimizer.trial.belief import Gaussian
 from optimizer.trial.candidates import Candidates
+from optimizer.trial.choice import Next
 from optimizer.trial.local_stack import LocalStack, local_stack
 from optimizer.trial.outcome import UNFINISHED, Outcome, believed, reserved_share
 from optimizer.trial.report import local_rows
@@ -93,6 +98,19 @@ def test_the_weakest_prior_stands_where_more_than_noise_is_left() -> None:
 @pytest.mark.parametrize(("share", "moves"), [(0.99, False), (1.2, True)])
 def test_nothing_moves_within_what_no_parameter_explains(share: float, moves: bool) -> None:
     assert bool(moved(*trained(1 + share * noise())).moved) is moves
+
+
+def test_what_is_noise_is_told_by_the_mfu_of_each_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[float]]] = []
+
+    def told(job: Job, plans: Plans, shares: FloatArray, quantity: str) -> float:
+        asked.append((quantity, shares.tolist()))
+        return 9.0
+
+    monkeypatch.setattr(module, "_noise", told)
+    assert not moved(*trained(1.3, 1.25)).moved
+    steps = (1.3 * TRIED.costs.step_time).tolist()
+    assert asked == [(TIME, pytest.approx([mfu(JOB, step) for step in steps])), ("memory", [1.0] * 3)]
 
 
 @pytest.mark.parametrize("peak", [0.7, 1.25])
@@ -171,3 +189,22 @@ def test_a_trial_pays_from_the_tokens_on_at_which_its_win_is_its_cost(win: float
         assumed_tokens=False,
     )
     assert found.breaks_even == tokens
+
+
+@pytest.mark.parametrize(("gain", "tokens"), [(0.1, 1e12), (-0.1, 1e12), (0.1, None)])
+def test_what_another_trial_wins_is_a_share_of_the_whole_run(
+    gain: float, tokens: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "next_trial", lambda *_, **__: Next(index=1, gain=gain))
+    trials: Any = SimpleNamespace(job=JOB, candidates=TRIED, steps=30)
+    outcomes = trained(1.2)[:1]
+    found = verdicts.verdict(trials, outcomes, tokens)
+    length = tokens or 20.0 * JOB.model.active_params
+    step = 1.2 * float(TRIED.costs.step_time[0])
+    whole = JOB.gpus * step * length / (JOB.global_batch * JOB.seq_len) / 3600
+    assert (found.winner, found.tokens, found.assumed_tokens) == (0, length, tokens is None)
+    assert found.cost == pytest.approx(JOB.gpus * (300 + 30 * float(TRIED.costs.step_time[1])) / 3600)
+    assert found.win == pytest.approx(max(0.0, gain) * whole)
+    assert found.pays is (gain > 0 and found.win > found.cost)
+    nothing = verdicts.verdict(trials, [replace(outcomes[0], status=UNFINISHED)], tokens)
+    assert (nothing.winner, nothing.loss, nothing.next, nothing.cost, nothing.win) == (None, None, None, 0.0, 0.0)

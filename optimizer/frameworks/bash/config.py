@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,20 +24,23 @@ from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.machines import LAUNCHER, included
+from optimizer.frameworks.megatron.flag_names import NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
-DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:\.\w+)+)$")
-PLAIN = re.compile(r"--(?P<key>[a-z]\w*)$")
+HYPHENED = re.compile(r"--(?P<key>[a-z]\w*(?:-\w+)+)=(?P<value>.*)", re.DOTALL)  # as parsers that have _ take it too
+DOTTED = re.compile(r"--(?P<key>[A-Za-z_]\w*(?:-\w+)*(?:\.\w+(?:-\w+)*)+)$")
+PLAIN = re.compile(r"--(?P<key>[a-z]\w*(?:-\w+)*)$")
 CONFIGS = re.compile(
     r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))/?$"
 )
 # Flags and keys whose files are no configs.
-DATA = re.compile(r"-*[\w.-]*(?:data|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)")
+DATA = re.compile(r"-*[\w.-]*(?:data|train\w*[_-]file|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)")
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
 INLINE = re.compile(r"-[a-z]*c$")  # the option of a shell that runs a text
-VISIBLE, EACH = "CUDA_VISIBLE_DEVICES", {"deepspeed", "llamafactory-cli", "llamafactory.cli"}
+VISIBLE, FACTORIES = "CUDA_VISIBLE_DEVICES", {"llamafactory-cli", "llamafactory.cli"}
+EACH, PYTHON = {"deepspeed", *FACTORIES}, re.compile(r"(?:.*/)?python[\d.]*$")
 SPECIAL = re.compile(r"[|&;<>()*$`\s]")  # to the shell
 FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_device.py")
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
@@ -47,13 +51,19 @@ PROGRAM = re.compile(
 )
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
+# Options of `accelerate launch` that say what its config says; machines are read apart.
+# Source: huggingface/accelerate v1.15.0, src/accelerate/commands/launch.py.
+ACCELERATE = re.compile(
+    r"use_(?:fsdp|deepspeed|megatron_lm)|deepspeed_config_file|(?:fsdp|fp8|dynamo|parallelism_config|megatron_lm)_\w+|zero_stage"
+    r"|offload_(?:optimizer|param)_device|mixed_precision|gradient_accumulation_steps"
+)
 # Commands of Primus, the section of its config that their keys override, and the options that are no such keys.
 PRIMUS = re.compile(rf"(?:.*/)?(?:primus-cli|primus/cli/main\.py)$|{RUNNER.pattern}")
 PRIMUS_SECTION = "modules.{}_trainer.overrides."
 PRIMUS_OPTIONS = ("config", "exp", "data_path", "backend_path", "export_config")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
-SUBCOMMAND, UNSLOTH, LITGPT = "swift", "unsloth", "litgpt"
+SUBCOMMAND, UNSLOTH, LITGPT, FACTORY = "swift", "unsloth", "litgpt", "llamafactory"
 LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 # TRL's commands and the scripts of the same names, by the loss of each.
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
@@ -62,6 +72,8 @@ IDLE = re.compile(
     r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
     r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
+# Flags that are no spelling of a key.
+MEGATRON = {name for name in (*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES) if "-" in name[2:]}
 QUIET = ("echo", "printf", "export", "set", "cat", "cp", "mv", "mkdir", "sed", "pip", "cd", "ls", "wget", "git")
 
 
@@ -86,8 +98,14 @@ class CommandKeys(ConfigFile):
 
     @cached_property
     def leaves(self) -> dict[str, Any]:
-        """Every key, the last where one comes twice."""
-        return {self.section + one.key: plain(one.value) for one in self.given}
+        """Every key, the last where one comes twice; of a section that is JSON, each of its own."""
+        leaves: dict[str, Any] = {}
+        for one in self.given:
+            inside = _section(one.value)
+            leaves |= {self.section + ".".join((one.key, *path)): value for path, value in inside.items()}
+            if not inside:
+                leaves[self.section + one.key] = plain(one.value)
+        return leaves
 
     @property
     def values(self) -> dict[str, Any]:
@@ -100,14 +118,16 @@ class CommandKeys(ConfigFile):
         A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one,
         but for ms-swift's.
 
-        Raises InputError for a value of Primus that is to be none and comes from a variable.
+        Raises InputError for a value of Primus that is to be none and comes from a variable, and for one in JSON.
         """
         path = path.removeprefix(self.section)
+        if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
+            raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
         switches = [one.alone for one in self.given if one.key == path and one.alone]
-        if value is False and switches and not sites and self._reads(switches[-1]) == f"--{path}":
+        if value is False and switches and not sites and _option(self._reads(switches[-1])) == path:
             others = tuple(one for one in self.given if one.alone != switches[-1])
             if SUBCOMMAND in self.values:  # ms-swift's, which may be on by themselves and take a value
                 off = Given(path, "false", (switches[-1][1] + 1, switches[-1][1] + 6), "--")
@@ -152,22 +172,28 @@ class CommandKeys(ConfigFile):
 
 def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
     """Every key of a command's words, and from where to where its value reaches, or itself where it has none."""
-    started = False
+    started = accelerated = False
+    tunes = any(subcommand([text_of(word) for word in words]))
     for place, word in enumerate(words):
         text = text_of(word)
         started = started or bool(PROGRAM.match(text))
+        by_name = text == "launch" and text_of(words[place - 1]).rpartition("/")[2] == "accelerate"
+        accelerated = accelerated or by_name or text == "accelerate.commands.launch"
         after = words[place + 1] if place + 1 < len(words) else ()
         started = started and not (text == "-m" and STARTING.match(text_of(after)))
-        if not started or unknown_in(word):
+        if not tunes and text.partition("=")[0] in MEGATRON:  # of a program that has no keys
             continue
-        if match := ASSIGNED.match(text):
+        if unknown_in(word) or not (started or (accelerated and ACCELERATE.fullmatch(_option(text)))):
+            continue
+        if match := ASSIGNED.match(text) or HYPHENED.match(text):
             value = match["value"].strip("\"'")
             site = _tail(word, value)
             if match["key"] in LISTS and (more := _until_key(words[place + 1 :])):
                 value = " ".join((value, *map(text_of, more)))
                 site = (site[0], more[-1][-1].sites[0][1]) if site and more[-1][-1].sites else None
             start = launched.end() if (launched := LAUNCHED.match(text, match.start("key"))) else match.start("key")
-            yield Given(text[start : match.end("key")], value, site, text[:start]), _reach([word])
+            key = text[start : match.end("key")].replace("-", "_")
+            yield Given(key, value, site, text[:start]), _reach([word])
         elif match := DOTTED.match(text) or PLAIN.match(text):
             following = text_of(after)
             holds = bool(following) and not following.startswith("--") and not ASSIGNED.match(following)
@@ -176,11 +202,38 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
             whole = [after, *_until_key(words[place + 2 :])] if holds else [word]
             reach = _reach(whole)
             switch = None if holds or reach == (0, 0) else reach
-            if not holds or match["key"] not in LISTS:
+            key = _option(match["key"])
+            if not holds or key not in LISTS:
                 whole = [after]
             whole_site = holds and all(len(each) == 1 and each[0].sites for each in whole)
             site = (whole[0][0].sites[0][0], whole[-1][0].sites[0][1]) if whole_site else None
-            yield Given(match["key"], " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
+            yield Given(key, " ".join(map(text_of, whole)) if holds else "true", site, "--", switch), reach
+
+
+def _section(text: str) -> dict[tuple[str, ...], Any]:
+    """The values of a section that is written as JSON, by their keys; none of anything else.
+
+    >>> _section('{"a": {"b": 1}, "c": true}'), _section("{a}"), _section("[1]")
+    ({('a', 'b'): 1, ('c',): True}, {}, {})
+    """
+    try:
+        tree = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return {}
+    return dict(_branches(tree, ())) if isinstance(tree, dict) else {}
+
+
+def _branches(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(tree, dict) and tree:
+        for key, value in tree.items():
+            yield from _branches(value, (*path, key))
+    elif path:
+        yield path, tree
+
+
+def _option(text: str) -> str:
+    """The name of an option, "-" as "_"."""
+    return text.partition("=")[0].lstrip("-").replace("-", "_")
 
 
 def _opened(words: Sequence[Word]) -> Iterator[str]:
@@ -235,8 +288,8 @@ def _behind(data: bytes, reach: Site) -> int:
 @dataclass(frozen=True, kw_only=True)
 class TrainingCommand:
     """A command that trains by a config, one `among` so many: its keys, the configs that it names, those that hydra
-    finds by a name, the function of a Python config, the keys and options whose values nobody gave, and all its words,
-    srun's ahead.
+    finds by a name, the function of a Python config, the keys and options whose values nobody gave, the GPUs over which
+    each process spreads its layers, and all its words, srun's ahead.
     """
 
     keys: CommandKeys
@@ -246,6 +299,7 @@ class TrainingCommand:
     module: str
     machines: Mapping[str, int]
     opened: tuple[str, ...] = ()
+    spread: str = ""
     step: tuple[str, ...] = ()
     among: int = 1
 
@@ -261,7 +315,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
     candidates: set[tuple[str, ...]] = set()
     for command in reading.commands:
         words, texts = command.flat, command.texts
-        if not words or texts[0].rpartition("/")[2] in QUIET:
+        if not words or texts[0].rpartition("/")[2] in QUIET or "pip" in texts[:3]:
             continue
         keyed = list(keys_of(words))
         hydra = tuple(_hydra(texts))
@@ -292,6 +346,7 @@ def training_with_config(name: str, data: bytes, reading: ScriptRun) -> Training
             function=_after(texts, FUNCTION),
             module=_after(texts, MODULE),
             opened=tuple(_opened(words)),
+            spread=_spread(command, reading, keys.values),
             machines=_processes(command, reading, "GPUS_PER_NODE", "8")
             if section
             else _processes(command, reading, "NPROC_PER_NODE", "1")
@@ -328,6 +383,8 @@ def subcommand(texts: Sequence[str]) -> Iterator[Given]:
     >>> [(one.key, one.value) for one in subcommand("litgpt finetune_lora meta-llama/Llama-3.2-1B --devices 2".split())]
     [('litgpt', 'finetune_lora'), ('checkpoint_dir', 'meta-llama/Llama-3.2-1B')]
     """
+    if not FACTORIES.isdisjoint(text.rpartition("/")[2] for text in texts) and "train" in texts:
+        yield Given(FACTORY, "train", None, "--")
     if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
         yield Given(UNSLOTH, "true", None, "--")
     for place, (one, other) in enumerate(pairwise(texts), 2):
@@ -381,11 +438,25 @@ def _value(texts: Sequence[str], flag: str) -> str:
 
 
 def _seen(command: Command, reading: ScriptRun) -> dict[str, int]:
-    """GPUs of a node where a program starts a process on each that it sees, and the script says which these are."""
+    """GPUs of a node where a program starts a process on each that it sees, or sees one, as the script says."""
     devices = _variables(command, reading).get(VISIBLE, "").split(",")
     starts = EACH.intersection(text.rpartition("/")[2] for text in command.texts)
+    starts |= {"python"} if len(devices) == 1 and PYTHON.match(command.texts[0]) else set()
     counted = starts and all(map(is_count, devices)) and "--hostfile" not in "=".join(command.texts)
     return {"gpus_per_node": len(devices)} if counted else {}
+
+
+def _spread(command: Command, reading: ScriptRun, values: Mapping[str, Any]) -> str:
+    """The GPUs over which ms-swift's processes spread their layers, where they see several each; "" where they do not.
+
+    Source: modelscope/ms-swift v4.6.0, swift/model/utils.py, get_default_device_map.
+    """
+    devices = _variables(command, reading).get(VISIBLE, "").split(",")
+    each = _processes(command, reading, "NPROC_PER_NODE", "1").get("gpus_per_node", 0)
+    whole = not str(values.get(SUBCOMMAND)).startswith("swift ") or "zero3" in str(values.get("deepspeed"))
+    if whole or not each or len(devices) % each or len(devices) == each or not all(map(is_count, devices)):
+        return ""
+    return f"{VISIBLE} {','.join(devices)}: each process spreads its layers over {len(devices) // each} GPUs"
 
 
 def _machines(texts: Sequence[str]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from optimizer.frameworks.bash.pieces import Piece, Site, Word, split_words, tex
 
 FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?$", re.DOTALL)
 QUOTES = "\"'"
+OBJECT = re.compile(r"(?:[\w.+-]+=)?\{\s*\"[^{]*:.*\}$", re.DOTALL)  # JSON that is one word
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class Flag:
 
 
 def flat(words: Iterable[Word]) -> list[Word]:
-    """Words cut at every blank: what reaches a program through quotes, eval and bash -c alike."""
-    return [_unquoted(part) for word in words for part in split_words(word)]
+    """Words cut at every blank but in JSON: what reaches a program through quotes, eval and bash -c alike."""
+    return [
+        _unquoted(part) for word in words for part in ((word,) if OBJECT.match(text_of(word)) else split_words(word))
+    ]
 
 
 def _unquoted(word: Word) -> Word:

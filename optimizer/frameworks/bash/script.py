@@ -22,6 +22,7 @@ from optimizer.frameworks.bash.words import Words
 
 MOST_JOINED = 1000  # operators of one command: the parser takes time and memory by their square
 MOST_OPENED = 2000  # arrays and here-documents of a script, for the same reason
+SEVERED = re.compile(r"--[A-Za-z]")
 PRINTING = ("echo", "printf")  # commands of which nothing is learned
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
@@ -87,7 +88,7 @@ class ScriptRun:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
     `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
-    scripts that it starts, read where there are.
+    scripts that it starts, read where there are; `severed` are flags that stand where a command starts.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -97,6 +98,7 @@ class ScriptRun:
     sourced: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
+    severed: list[str] = field(default_factory=list)
     broken: int = 0
 
 
@@ -110,7 +112,7 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
     walker.seen.variables |= {name: [word] for name, word in given.items()}
     if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
         walker.seen.variables |= _placed(arguments)
-    walker.run(root, 0)
+    walker.run(root)
     walker.seen.broken = _first_error(root)
     walker.seen.guesses += walker.hanging()
     return walker.seen
@@ -180,23 +182,28 @@ class _Walker(Words):
         self.find, self.seen = find, ScriptRun()
         super().__init__(data, self.seen.variables)
         self.functions: dict[str, tuple[bytes, Any]] = {}
-        self.steps = 0
+        self.steps = self.depth = 0
         self.away = False  # in a file that is sourced
         self.open: dict[str, list[str]] = {}  # variables that are set as a condition says that hangs on a command
 
-    def run(self, node: Any, depth: int) -> None:
-        """Read one statement."""
+    def run(self, node: Any) -> None:
+        """Read one statement, unless it lies too deep in others or too many come before it."""
         self.steps += 1
-        if depth > DEEPEST or self.steps > MOST_STEPS:
-            return
+        if self.depth <= DEEPEST and self.steps <= MOST_STEPS:
+            self.depth += 1
+            self.statement(node)
+            self.depth -= 1
+
+    def statement(self, node: Any) -> None:
+        """Read one statement by its kind."""
         kind = node.type
         if kind in BODIES or kind == "ERROR":
             for child in node.named_children:
                 if kind == "program" and child.type == "command" and self.text(child).split()[0] == "exit":
                     return
-                self.run(child, depth + 1)
+                self.run(child)
         elif kind == "list":
-            self.joined(node, depth)
+            self.joined(node)
         elif kind == "variable_assignment":
             self.assign(node)
         elif kind in ("declaration_command", "variable_assignments"):
@@ -204,36 +211,36 @@ class _Walker(Words):
                 if child.type == "variable_assignment":
                     self.assign(child)
         elif kind == "command":
-            self.command(node, depth)
+            self.command(node)
         elif kind == "unset_command":
             names = [self.text(child) for child in node.named_children]
             for name in names:
                 (self.functions if "-f" in names else self.seen.variables).pop(name, None)
         elif kind == "redirected_statement":
-            self.redirected(node, depth)
+            self.redirected(node)
         elif kind == "if_statement":
-            self.branch(node, depth)
+            self.branch(node)
         elif kind == "case_statement":
-            self.case(node, depth)
+            self.case(node)
         elif kind == "for_statement":
-            self.loop(node, depth)
+            self.loop(node)
         elif kind == "while_statement":
-            self.while_loop(node, depth)
+            self.while_loop(node)
         elif kind == "function_definition":
             name = node.child_by_field_name("name")
             self.functions[self.text(name)] = (self.data, node.child_by_field_name("body"))
 
-    def joined(self, node: Any, depth: int) -> bool | None:
+    def joined(self, node: Any) -> bool | None:
         """Run what && or || joins, the right side unless a test says otherwise; what became of it, None: not known."""
         if node.type != "list":
-            self.run(node, depth + 1)
+            self.run(node)
             text = self.text(node)
             tests = node.type in ("test_command", "negated_command") or text.startswith("((")
             return self.holds(node) if tests and not ELSEWHERE.search(text) else None
-        left = self.joined(node.named_children[0], depth + 1)
+        left = self.joined(node.named_children[0])
         if left is not None and left != any(child.type == "&&" for child in node.children):
             return left
-        right = self.joined(node.named_children[-1], depth + 1)
+        right = self.joined(node.named_children[-1])
         return True if left is not None and right is None else right
 
     def assign(self, node: Any) -> None:
@@ -250,7 +257,7 @@ class _Walker(Words):
         before = self.seen.variables.get(key) or [()]
         self.seen.variables[key] = [(*before[0], *word), *before[1:]] if adds else [word]
 
-    def command(self, node: Any, depth: int) -> None:
+    def command(self, node: Any) -> None:
         name = node.child_by_field_name("name")
         if name is None or self.text(name) in PRINTING:
             return
@@ -267,10 +274,10 @@ class _Walker(Words):
         named = {EXPERIMENT} & {*environment, *self.seen.variables}
         primus = bool(named) and any(RUNNER.match(text_of(word)) for word in words[:2])
         if called in self.functions:
-            self.call(*self.functions[called], words[1:], depth)
+            self.call(*self.functions[called], words[1:])
         elif called in SOURCES and len(words) > 1:
-            self.source(known_text(words[1]), depth)
-        elif (at := script_in(words)) is not None and not primus and self.started(words, at, depth):
+            self.source(known_text(words[1]))
+        elif (at := script_in(words)) is not None and not primus and self.started(words, at):
             return
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
@@ -280,6 +287,8 @@ class _Walker(Words):
             text = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
             if text is not None and text.named_children:
                 self.seen.variables |= _parted(words, self.scalar(text.named_children[0]), environment.get("IFS", " "))
+        elif self.seen.commands and SEVERED.match(called):
+            self.seen.severed.append(called)
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
             words = [self.expanded(word) if inner_script else word for word in words]
@@ -298,7 +307,7 @@ class _Walker(Words):
                 at = match.end()
         yield piece if at == 0 else replace(piece, text=piece.text[at:], sites=())
 
-    def source(self, path: str, depth: int) -> None:
+    def source(self, path: str) -> None:
         """Read another file in place, as the shell would run it."""
         data = self.find(path) if len(self.seen.sourced) < DEEPEST else None
         if data is None:
@@ -306,9 +315,9 @@ class _Walker(Words):
             return
         self.seen.sourced.append(path)
         with self.within(data):
-            self.run(_parsed(data), depth + 1)
+            self.run(_parsed(data))
 
-    def started(self, words: Sequence[Word], at: int, depth: int) -> bool:
+    def started(self, words: Sequence[Word], at: int) -> bool:
         """Read another script, one word of a command, as that starts it; False where nobody has it."""
         path, commands = known_text(words[at]), self.seen.commands
         self.seen.started.append(path)
@@ -316,7 +325,7 @@ class _Walker(Words):
         if data is None:
             return False
         before = len(commands)
-        self.call(data, _parsed(data), words[at + 1 :], depth)
+        self.call(data, _parsed(data), words[at + 1 :])
         starter = tuple(map(text_of, words[:at]))
         commands[before:] = [replace(each, starter=starter + each.starter) for each in commands[before:]]
         return True
@@ -339,24 +348,24 @@ class _Walker(Words):
             variables[name] = [tuple(map(mark, word)) for word in words]
         commands[count:] = [replace(c, words=tuple(tuple(map(mark, w)) for w in c.words)) for c in commands[count:]]
 
-    def call(self, data: bytes, body: Any, arguments: Sequence[Word], depth: int) -> None:
+    def call(self, data: bytes, body: Any, arguments: Sequence[Word]) -> None:
         """Run a function; one of another file is read there."""
         if body is not None and data is not self.data:
             arguments = [tuple(map(aside, word)) for word in arguments]
             with self.within(data):
-                self.call(data, body, arguments, depth)
+                self.call(data, body, arguments)
             return
         if body is None:
             return
         variables = self.seen.variables
         outer_arguments = {name: variables.pop(name) for name in list(variables) if name.isdigit() or name in ARGUMENTS}
         variables |= _placed(arguments)
-        self.run(body, depth + 1)
+        self.run(body)
         for name in [name for name in variables if name.isdigit() or name in ARGUMENTS]:
             del variables[name]
         variables |= outer_arguments
 
-    def redirected(self, node: Any, depth: int) -> None:
+    def redirected(self, node: Any) -> None:
         here, word = self.heredoc(node)
         if word is not None:
             first = node.named_children[0]
@@ -368,9 +377,9 @@ class _Walker(Words):
             self.seen.documents.append(Document(text_of(self.scalar(named)) if named is not None else "", word))
         for child in node.named_children:
             if not child.type.endswith("redirect"):
-                self.run(child, depth + 1)
+                self.run(child)
 
-    def branch(self, node: Any, depth: int) -> bool:
+    def branch(self, node: Any) -> bool:
         """Run the arm whose condition holds first, else the last one without any; whether one was run."""
         taken = False
         for child, is_condition in _parts(node):
@@ -382,12 +391,12 @@ class _Walker(Words):
                 if taken:
                     return True
                 if child.type == "elif_clause":
-                    taken = self.branch(child, depth + 1)
+                    taken = self.branch(child)
                 else:
                     for inner in child.named_children:
-                        self.run(inner, depth + 1)
+                        self.run(inner)
             elif taken:
-                self.run(child, depth + 1)
+                self.run(child)
         return taken
 
     def hangs(self, node: Any) -> bool:
@@ -409,7 +418,7 @@ class _Walker(Words):
                 if used.intersection(site for piece in value for site in piece.sites[:1]):
                     yield f"{name} = {text_of(value)}: only a run would tell whether {condition} holds"
 
-    def case(self, node: Any, depth: int) -> None:
+    def case(self, node: Any) -> None:
         value = node.child_by_field_name("value")
         subject = known_text(self.scalar(value)) if value is not None else ""
         for item in (child for child in node.named_children if child.type == "case_item"):
@@ -417,10 +426,10 @@ class _Walker(Words):
             if any(fnmatchcase(subject, known_text(self.scalar(pattern))) for pattern in patterns):
                 for child in item.named_children:
                     if child not in patterns:
-                        self.run(child, depth + 1)
+                        self.run(child)
                 return
 
-    def loop(self, node: Any, depth: int) -> None:
+    def loop(self, node: Any) -> None:
         name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
         words = [word for value in node.children_by_field_name("value") for word in self.words(value)]
         if name is None or body is None or not words:
@@ -428,16 +437,16 @@ class _Walker(Words):
         if len(words) > 1:
             self.seen.guesses.append(f"{self.text(name)} = {text_of(words[0])}, the first turn of its loop")
         self.seen.variables[self.text(name)] = [words[0]]
-        self.run(body, depth + 1)
+        self.run(body)
 
-    def while_loop(self, node: Any, depth: int) -> None:
+    def while_loop(self, node: Any) -> None:
         """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
         for _ in range(MOST_ROUNDS):
             before = self.seen.variables.get("@")
             if condition is None or body is None or not before or not self.holds(condition):
                 return
-            self.run(body, depth + 1)
+            self.run(body)
             if self.seen.variables.get("@") == before:
                 return
 

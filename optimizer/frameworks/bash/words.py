@@ -7,7 +7,7 @@ output of commands does not hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -23,6 +23,9 @@ PLAIN = ("word", "number")  # arguments without quotes and variables
 BLANKS = re.compile(rb"(?:\\\n|\s)+")
 PARTS = re.compile(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+")
 TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
+JOINING = {"-o": any, "-a": all}  # in the order in which they part a test
+SIGNS = ("test_operator", "!")  # before a word, but for that of a number
+OF_FILES = ("-f", "-d", "-e", "-s", "-x", "-r")
 
 
 class Words:
@@ -243,6 +246,8 @@ class Words:
             return bool(whole_number(text[2:-2], self.plain))
         if node.type == "test_command":
             inner = [child for child in node.named_children if child.type != "comment"]
+            if inner and not text.startswith("[["):
+                return self.joined_tests([*_parts(inner[0])])
             return bool(inner) and self.holds(inner[0])
         if node.type == "list":
             left, right = node.named_children[0], node.named_children[-1]
@@ -256,33 +261,43 @@ class Words:
         if node.type == "parenthesized_expression":
             return self.holds(node.named_children[0])
         if node.type == "unary_expression":
-            return self.one_sided(node)
+            return self.one_sided(self.text(node.children[0]), node.named_children[-1])
         if node.type == "binary_expression":
-            return self.compared(node)
+            left, sign, right = (node.child_by_field_name(side) for side in ("left", "operator", "right"))
+            return bool(left and sign and right) and self.compared(left, self.text(sign), right)
         if node.type == "command":
             return text == "true"
         return bool(known_text(self.scalar(node)))
 
-    def one_sided(self, node: Any) -> bool:
+    def joined_tests(self, parts: Sequence[Any]) -> bool:
+        """Whether tests that -a and -o join hold together; their syntax tree knows no precedence of these."""
+        for sign, many in JOINING.items():
+            places = [place for place, part in enumerate(parts) if self.text(part) == sign]
+            if places:
+                cuts = zip([-1, *places], [*places, len(parts)], strict=True)
+                return many(self.joined_tests(parts[start + 1 : end]) for start, end in cuts)
+        signs = [self.text(part) for part in parts]
+        if len(parts) > 1 and signs[0] == "!":
+            return signs[1] not in OF_FILES and not self.joined_tests(parts[1:])
+        if len(parts) == 3:
+            return self.compared(parts[0], signs[1], parts[2])
+        if len(parts) == 2:
+            return self.one_sided(signs[0], parts[1])
+        return len(parts) == 1 and self.holds(parts[0])
+
+    def one_sided(self, sign: str, operand: Any) -> bool:
         """Whether a test of one word holds: -z, -n, -v, or its opposite."""
-        sign = self.text(node.children[0])
-        operand = node.named_children[-1]
         if sign == "!":
-            unknowable = self.text(operand).lstrip().startswith(("-f", "-d", "-e", "-s", "-x", "-r"))
+            unknowable = self.text(operand).lstrip().startswith(OF_FILES)
             return not unknowable and not self.holds(operand)
         value = known_text(self.scalar(operand))
         return {"-z": not value, "-n": bool(value), "-v": bool(self.variables.get(self.text(operand)))}.get(sign, False)
 
-    def compared(self, node: Any) -> bool:
+    def compared(self, left: Any, sign: str, right: Any) -> bool:
         """Whether two words, numbers or conditions compare so."""
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        sign_node = node.child_by_field_name("operator")
-        if left is None or right is None or sign_node is None:
-            return False
-        sign = self.text(sign_node)
-        if sign in ("&&", "-a"):
+        if sign == "&&":
             return self.holds(left) and self.holds(right)
-        if sign in ("||", "-o"):
+        if sign == "||":
             return self.holds(left) or self.holds(right)
         ours, theirs = known_text(self.scalar(left)), known_text(self.scalar(right))
         if sign in ("=", "=="):
@@ -291,6 +306,15 @@ class Words:
             return not (ours == theirs or (right.type not in QUOTED and fnmatchcase(ours, theirs)))
         numbers = {"-eq": "==", "-ne": "!=", "-gt": ">", "-ge": ">=", "-lt": "<", "-le": "<=", "<": "<", ">": ">"}
         return sign in numbers and bool(whole_number(f"{ours or 0} {numbers[sign]} {theirs or 0}", self.plain))
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    """The words and signs of a test, one after the other."""
+    if node.type == "binary_expression" or (node.type == "unary_expression" and node.children[0].type in SIGNS):
+        for child in node.children:
+            yield from _parts(child)
+    else:
+        yield node
 
 
 def literal(data: bytes, start: int, end: int, raw: bool = False) -> Iterator[Piece]:

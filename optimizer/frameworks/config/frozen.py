@@ -66,6 +66,16 @@ def frozen_tower(values: Mapping[str, Any], method: str, name: str) -> str:
     return "" if values.get(TOWER[method][0]) is False else f"{FROZEN}:{VISION}"
 
 
+def towerless(method: str, name: str) -> tuple[str, ...]:
+    """Keys that freeze what a known model does not have.
+
+    >>> towerless("finetuning_type", "qwen3-4b"), towerless("finetuning_type", "qwen3-vl-4b")
+    (('freeze_vision_tower', 'freeze_multi_modal_projector'), ())
+    """
+    known = name in model_names() and preset_model(name).tower is None
+    return TOWER.get(method, ()) if known else ()
+
+
 def frozen_by_axolotl(values: Mapping[str, Any], name: str) -> str:
     """What `--train` says of `unfrozen_parameters` in a dense model, "" for what it cannot.
 

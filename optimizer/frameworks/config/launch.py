@@ -111,7 +111,7 @@ def whole(launch: Launch, values: Values, path: str, least: int = 1) -> int | No
     value = values.get(path)
     if isinstance(value, float) and value == int(value):
         value = int(value)
-    if value is None or value == "auto":
+    if value is None or str(value).lower() in ("auto", "none"):
         return None
     if isinstance(value, bool) or not isinstance(value, int):
         launch.problems.append(f"{path} must be a whole number, but got {value!r}")

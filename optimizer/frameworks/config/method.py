@@ -18,6 +18,7 @@ from optimizer.frameworks.config.frozen import (
     frozen_by_axolotl,
     frozen_by_llama_factory,
     frozen_tower,
+    towerless,
 )
 from optimizer.frameworks.launch import Launch
 from optimizer.job.loss import SFT, loss_of
@@ -32,16 +33,19 @@ OBJECTIVES, OBJECTIVE_TYPES = (
     {name: tuple(words) for name, words in TABLES[table].items()} for table in ("objectives", "objective_types")
 )
 LOSS_TYPE, BETA = "loss_type", "beta"
+COMPUTED = "precompute_ref_log_probs"  # leaves out the passes of the reference that are priced
 NAMELESS = ("orpo", "simpo", "kto")  # losses that no key may tell
 TRAINER = "trl"  # the one that a command names
 OBJECTIVE = (TRAINER, *(key for keys in OBJECTIVES.values() for key in keys), LOSS_TYPE)
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
 # Adapters where no key says more, by the key of the method: ranks of ms-swift, LLaMA-Factory and Megatron-Bridge.
-# Source: the files in methods.toml; huggingface/peft, src/peft/utils/constants.py
+# Source: the files in methods.toml; haotian-liu/LLaVA, llava/train/train.py (lora_enable); huggingface/peft,
+# src/peft/utils/constants.py
 # (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING).
 RANKS: Mapping[str, int] = {
     **dict.fromkeys(("tuner_type", "train_type", "sft_type", "finetuning_type"), 8),
     "peft._target_": 32,
+    "lora_enable": 64,
 }
 PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapters that no switch turns on
 # Of optimum-habana's programs, whose adapters no switch turns on either. Source: huggingface/optimum-habana,
@@ -49,6 +53,7 @@ PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapte
 HABANA, HABANA_RANK = "use_habana", 8
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
+NOT_NESTED = ("use_peft",)  # of TRL, whose weights of four bits have their scales whole unless a key says otherwise
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
 
@@ -120,8 +125,8 @@ def note_objective(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]
     if not marks:
         launch.assumed.append("objective not given: no key is of one of TRL's trainers alone; taken as sft")
     elif marks[0][1] != SFT:
-        _say_loss(launch, marks[0][1], marks[0][0])
-    return tuple(key for key, _ in marks)
+        _say_loss(launch, marks[0][1], next((key for key, _ in marks if key != COMPUTED), ""))
+    return tuple(key for key, _ in marks if key != COMPUTED)
 
 
 def _say_loss(launch: Launch, name: str, key: str) -> None:
@@ -159,9 +164,12 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     bits = 4 if stated.get("four") is True else 8 if stated.get("eight") is True else stated.get("bits")
     bits = int(str(bits)) if is_count(str(bits)) else bits
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
+    if base == "nf4" and stated.get("nested", at["peft"] not in NOT_NESTED) is False:
+        base = "nf4-single"
     if bits and not base:  # formats that no job has
         launch.unpriced.append(f"{at['bits']} {bits}")
-    if method == LORA and stated.get("dora") is True:
+    if method in (LORA, QLORA) and stated.get("dora") is True:
+        base = base or ("nf4" if method == QLORA else "")
         method = "dora"
     elif method == LORA and base:
         method = QLORA
@@ -174,12 +182,14 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         train, frozen = frozen_by_axolotl(values, launch.settings.get("model", "")), AXOLOTL
     elif method == FULL and (tower := frozen_tower(values, at["method"], str(launch.settings.get("model", "")))):
         train, frozen = tower, TOWER[at["method"]]
-    elif method != FULL:
+    elif method == FULL:
+        frozen = towerless(at["method"], str(launch.settings.get("model", "")))
+    else:
         targets = _targets(stated)
         if not targets and at["peft"] in PEFT and not at["targets"]:
             targets = PEFT_TARGETS
             launch.assumed.append("adapters on q and v, PEFT's default: no key says on what")
-        rank = stated.get("rank", HABANA_RANK if HABANA in values else RANKS.get(at["method"], RANK))
+        rank = stated.get("rank", HABANA_RANK if HABANA in values else RANKS.get(at["method"] or at["peft"], RANK))
         if not at["rank"]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")
         train = f"{method}:{rank}" + (f":{targets}" if targets else "")
@@ -202,5 +212,7 @@ def _targets(stated: Mapping[str, Any]) -> str:
     if stated.get("every") is True or stated.get("targets") in (*ALL, None):
         return ""
     targets = stated["targets"]
-    words = targets if isinstance(targets, list) else re.split(r"[,\s]+", str(targets))
+    words = (
+        targets if isinstance(targets, list) else re.findall(r"[\w.-]+", str(targets))
+    )  # also of a list on a command
     return "+".join(name for word in words for name in MODULES.get(str(word).strip(), (str(word).strip(),)))

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InputError
-from optimizer.catalog.readers.yaml_nodes import MERGE, yaml_nodes, yaml_of
+from optimizer.catalog.readers.yaml_nodes import yaml_nodes, yaml_of
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import MappingNode, Node
@@ -148,7 +148,7 @@ def _longer(text: str, mapping: MappingNode, rest: str, value: Any, strict: bool
         start = entries[0][0].start_mark.index
         line = text[text.rfind("\n", 0, start) + 1 : start]
         return f"{text[:start]}{new},{' ' if line.strip() else chr(10) + line}{text[start:]}"
-    simple = [entry for entry in entries if entry[1].id == "scalar" and str(entry[0].tag) != MERGE]
+    simple = [entry for entry in entries if entry[1].id == "scalar"]
     key, item = (simple or entries)[-1]
     blank, end = _blank(text, key), _end(text, (key, item))
     comment, _, tail = text[end:].partition("\n")

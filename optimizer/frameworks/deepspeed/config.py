@@ -6,35 +6,71 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
-from optimizer.frameworks.config.launch import Values, key_tables, rest, take, whole
+from optimizer.catalog.readers.text import shown
+from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.config.method import (
+    HABANA,
     KEYS,
     OBJECTIVE,
-    RLHF,
+    OBJECTIVES,
     TRAINER,
     note_loss,
     note_method,
     note_objective,
     note_optimizer,
 )
+from optimizer.frameworks.deepspeed.defaults import (
+    ADAFACTOR,
+    ALL_GPUS,
+    ALPACA,
+    AXOLOTL,
+    PATHS,
+    SWIFT,
+    TITLES,
+    TUNED,
+    WORDS,
+    accumulated,
+    completed,
+    first,
+)
+from optimizer.frameworks.deepspeed.sharding import (
+    BUCKET,
+    DEGREES,
+    DEVICE,
+    DISTRIBUTED,
+    FOLLOWED,
+    HYBRID,
+    LAUNCHED,
+    OFFLOADING,
+    OVERLAP,
+    OWN,
+    RATIO,
+    REPLICATE,
+    RESHARD,
+    SHARD,
+    STAGE,
+    STRATEGIES,
+    STRATEGY,
+    TRAINER_FSDP,
+    WEIGHTS,
+    hosting,
+    mesh,
+    mesh_written,
+    note_sharding,
+    strategy_words,
+)
 from optimizer.frameworks.launch import LARGEST_COUNT, Launch
-from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
 from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
 
-PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
+MICRO, STEPS, CHECKPOINT = (PATHS[name] for name in ("micro_batch", "num_microbatches", "recompute"))
 COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "tp", "cp", "seq_len")
-MICRO, STEPS, STAGE, DEVICE = (PATHS[name] for name in ("micro_batch", "num_microbatches", "zero_stage", "offload"))
-STRATEGY, RESHARD, CHECKPOINT = (PATHS[name] for name in ("strategy", "reshard", "recompute"))  # RESHARD: of FSDP 2
-WEIGHTS, OFFLOADING = PATHS["hosted_weights"], "offload"  # the second is a word of the Trainer's
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
 # Axolotl's word for them; with adapters, true puts all activations there and recomputes none, which has no price.
 # Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py.
@@ -46,42 +82,34 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
 }
 RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "samples"))
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
-BATCH, OVERLAP, BUCKET = "train_batch_size", "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
-TRAINER_FSDP = "fsdp"  # the Trainer's words for a strategy
-SWITCHED_OFF = ("", "false", "none", "null", "0")
-FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file")
-# Accelerate's meshes; the keys of its files repeat the name of their section.
-MESH = "parallelism_config."
-DEGREES: Mapping[str, str] = {"tp": "tp_size", "cp": "cp_size"}
-REPLICATE, SHARD = "dp_replicate_size", "dp_shard_size"
-UNPRICED = ("sp_size", "expert_parallel_size")  # which take GPUs of their own
-AXOLOTL_DEGREES: Mapping[str, str] = {"tp_size": "tensor_parallel_size", "cp_size": "context_parallel_size"}
-RATIO, WIRE = "zero_optimization.offload_optimizer.ratio", "communication_data_type"
-SUMS = "data_types.grad_accum_dtype"
-AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
-# LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py.
-# ms-swift too, and trains adapters: its swift/trainers/arguments.py and swift/arguments/base_args. Its words for ZeRO.
-SWIFT, TUNED, ZERO = "swift", ("tuner_type", "train_type", "sft_type"), re.compile(r"zero([0-3])(_offload)?$")
+INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
+BATCH = "train_batch_size"
+WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
+# LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
-CUTOFF = 2048  # cutoff_len of its src/llamafactory/hparams/data_args.py
+CHAT = "data_split"
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
-UNSLOTH = "unsloth"  # what starts its own program
-UNSLOTH_DEFAULTS: Mapping[str, Any] = key_tables("deepspeed")["unsloth"]
-ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
-ADAPTING = ("swift sft", ALIGNING)
+# What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
+# optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
+ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
+UNSLOTH, FACTORY = "unsloth", "llamafactory"  # what starts programs of their own
+COMPILED = "torch_compile"
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
 # (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
 USUAL_OPTIMIZER = "adamw_torch_fused"
+LENGTH = "max_length"
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
+    "transformers": (ALPACA,),
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
     "unsloth": (UNSLOTH,),
-    TRAINER: ("use_peft", "max_length", *OBJECTIVE),
+    TRAINER: ("use_peft", LENGTH, *OBJECTIVE),
 }
 LIGER = ("use_liger_kernel", "use_liger", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+LIGER_PARTS = tuple(f"liger_{part}" for part in ("rope", "rms_norm", "layer_norm", "swiglu", "glu_activation"))
 LIGER_KEYS: Mapping[str, str] = {
     TRAINER: LIGER[0],
     "ms-swift": LIGER[0],
@@ -97,11 +125,9 @@ IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where
 PURE = "pure_bf16"
 MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the value of a path of number formats
 UNMIXED = "full"  # Axolotl's word for bf16 without
-OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
-WORDS, CHAT = ("torch_dtype", "dtype"), "data_split"
+FLOAT32 = ("float32", "fp32")
 TORCH: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "bf16": "bf16", "fp16": "fp16"}
-MOST_BUCKET = 5e8  # elements, DeepSpeed's default
-STRATEGIES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD"}
+WIDE = (False, "no", *FLOAT32)  # values that mix no formats, and those of weights of 32 bits
 
 
 def recognised(values: Values) -> bool:
@@ -111,48 +137,43 @@ def recognised(values: Values) -> bool:
         *STAGE,
         *DEVICE,
         "num_processes",
-        "distributed_type",
+        DISTRIBUTED,
         "zero_optimization",
         BATCH,
         UNSLOTH,
+        FACTORY,
     )
     own = (path for path in marks if path not in AXOLOTL[1:])
-    return any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
-
-
-def mesh(values: Values, key: str) -> str:
-    """The path of a size of Accelerate's mesh, in the spelling that the file has."""
-    paths = (f"{MESH}parallelism_config_{key}", f"{MESH}{key}", AXOLOTL_DEGREES.get(key, key))
-    return next((path for path in paths if path in values), "")
-
-
-def first(values: Values, paths: tuple[str, ...]) -> str:
-    """The first of these paths that says something; "auto" leaves it to another file."""
-    return next((path for path in paths if values.get(path) not in (None, "auto")), "")
+    named = values.get(TRAINER) in OBJECTIVES
+    named |= str(values.get(SWIFT)).startswith("swift ") and "model" in values  # since its release 3
+    # Its files that evaluate, merge or export are like those that train.
+    tunes = values.get("do_train") is True and any(path in values for path in LLAMA_FACTORY)
+    return named or tunes or any(path in values for path in own) or values.get(AXOLOTL[0]) is not None
 
 
 def read(launch: Launch, values: Values) -> None:
     """Note what the files say together."""
-    if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
-        values = {**values, TUNED[0]: "lora"}
-    if values.get(SWIFT) == ALIGNING:
-        values = {RLHF: "dpo", **values}
-    if UNSLOTH in values:
-        values = {**UNSLOTH_DEFAULTS, **values}
+    written, (values, reported) = values, completed(values)
     settings = launch.settings
+    for name, keys in reported.items():
+        what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
+        launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
+    if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
+        launch.say("global_batch", batch, ALL_GPUS)
     stated = {path: values[path] for path in MICRO if isinstance(values.get(path), int)}
     if len(set(stated.values())) > 1:
         launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
-        settings.setdefault("num_microbatches", 1)
+        if "num_microbatches" not in settings:
+            settings["num_microbatches"] = accumulated(launch, values)
         launch.written.setdefault("num_microbatches", STEPS[0])
-    _sharding(launch, values)
+    note_sharding(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
-    if path := next((path for path in CHECKPOINT if values.get(path) is True), first(values, CHECKPOINT)):
+    if path := _checkpointing(values):
         launch.say("recompute", "full" if values[path] else "none", path)
-    elif all(path in values for path in LLAMA_FACTORY):
+    elif LLAMA_FACTORY[1] in values:
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
@@ -195,23 +216,31 @@ def read(launch: Launch, values: Values) -> None:
         TRAINER_FSDP,
         RATIO,
         WIRE,
-        SUMS,
+        SUMMED,
         BATCH,
         OVERLAP,
         SWIFT,
         UNSLOTH,
+        FACTORY,
         *WORDS,
         UNCHECKED,
     )
+    more += (*(flag for flag, _ in LAUNCHED.values()), ADAFACTOR) + (ALL_GPUS,) * (ALPACA in values)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if HABANA in values and values.get(ATTENTION) != FUSED and values.get(FLASH) is not True:
+        settings["attention"] = "fused_softmax"
+        launch.assumed.append(
+            f"attention whole, by one kernel of softmax: optimum-habana's own without {ATTENTION} {FUSED}"
+        )
+    if values.get(COMPILED) == "auto" and AXOLOTL[0] in values:  # which compiles then
+        launch.unpriced.append(f"{COMPILED} auto")
+    inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
+    launch.unpriced += [f"{path} {values[path]}" for path in inline]
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
-    if software := next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), ""):
+    if software := _software(values, written):
         launch.settings["software"] = software
-        if software == "llama-factory" and "seq_len" not in settings:
-            settings["seq_len"] = CUTOFF
-            launch.assumed.append(f"sequences of {CUTOFF:,} tokens, LLaMA-Factory's default (--seq-len)")
         _usual_optimizer(launch, values)
         _states(launch, values, software)
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
@@ -229,21 +258,34 @@ def read(launch: Launch, values: Values) -> None:
         launch.assumed.append("objective not given: DeepSpeed-Chat has one in each folder; taken as sft")
     if path := next((path for path in LIGER if values.get(path) is True), ""):
         launch.say("liger", "on", path)
+        method += LIGER_PARTS
     elif software in LIGER_KEYS:
         launch.settings["liger"] = "off"
-    rest(launch, values, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", "distributed_type"))
+    launch.written = {
+        name: path
+        for name, path in launch.written.items()
+        if path in written or path not in values or name == "num_microbatches"
+    }
+    rest(launch, written, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", DISTRIBUTED))
+
+
+def _checkpointing(values: Values) -> str:
+    """The key that has layers checkpointed, else one that has not, but of LLaMA-Factory, which has a key of its own."""
+    on = next((path for path in CHECKPOINT if values.get(path) is True), "")
+    return on or ("" if LLAMA_FACTORY[1] in values else first(values, CHECKPOINT))
+
+
+def _software(values: Values, written: Values) -> str:
+    """The program that fine-tunes on a Trainer, "" for none; a length without the Trainer's batch is anyone's."""
+    program = next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), "")
+    named = {*TUNERS[TRAINER], MICRO[1]} - {LENGTH}
+    return "" if program == TRAINER and not named & written.keys() else program
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
     """What says that inputs of checkpointed layers go to the host."""
     adapts = AXOLOTL[0] in values and values.get("adapter") is not None
     return tuple(word for word in HOSTING[path] if not (adapts and word is True))
-
-
-def _words(values: Values) -> list[str]:
-    """The Trainer's words for a strategy; on a command the first alone is its value."""
-    value = values.get(TRAINER_FSDP)
-    return list(map(str, value)) if isinstance(value, list) else str(value or "").split()
 
 
 def _usual_optimizer(launch: Launch, values: Values) -> None:
@@ -254,11 +296,13 @@ def _usual_optimizer(launch: Launch, values: Values) -> None:
 
 
 def _states(launch: Launch, values: Values, software: str) -> None:
-    """Note weights in fp32 of whole training: DeepSpeed has them, Accelerate's FSDP where formats are mixed, and
-    LLaMA-Factory unless told not to.
+    """Note weights in fp32 of whole training: DeepSpeed has them, Accelerate's FSDP where formats are mixed,
+    LLaMA-Factory unless told not to, and others where they load them so.
     """
     settings = launch.settings
+    wide = next((word for word in WORDS if values.get(word) in FLOAT32), "")
     if str(settings.get("train", "")).startswith(ADAPTERS):
+        launch.unpriced += [f"{wide} {values[wide]}: what is frozen has 32 bits"] if wide else []
         return
     if settings["fsdp"]:
         if mixing := next((path for path in PRECISION if values.get(path) in MIXED), ""):
@@ -271,99 +315,14 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         launch.assumed.append(
             f"LLaMA-Factory holds what it trains, and its gradients, in fp32: {PURE} has them in bf16"
         )
-
-
-def _sharding(launch: Launch, values: Values) -> None:
-    strategy = first(values, STRATEGY)
-    words = " ".join(_words(values))
-    replicas, shards = (mesh(values, key) for key in (REPLICATE, SHARD))
-    word = ZERO.match(str(values.get(FOLLOWED[0])))
-    if word:
-        launch.say("zero_stage", int(word[1]), FOLLOWED[0])
-        if word[2]:
-            launch.say("offload", 1.0, FOLLOWED[0])
-    elif path := first(values, STAGE):
-        launch.say("zero_stage", whole(launch, values, path, 0) or 0, path)
-    elif strategy:
-        name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
-        launch.say("zero_stage", SHARDING.get(name, 3), strategy)
-    elif path := first(values, RESHARD):
-        keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
-        launch.say("zero_stage", 2 if keeps else 3, path)
-        strategy = path
-    elif words.lower() not in SWITCHED_OFF:  # without a strategy among its words Accelerate's usual one
-        stage = 0 if "no_shard" in words else 2 if "grad_op" in words else 3
-        launch.say("zero_stage", stage, TRAINER_FSDP)
-        strategy = TRAINER_FSDP
-    else:
-        launch.say("zero_stage", 0)
-        launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
-    if not shards:
-        launch.fixed += ("shard",)
-    places = (shards, replicas, *(mesh(values, key) for key in UNPRICED))
-    size, copies, *sharing = (int((whole(launch, values, at) if at else None) or 1) for at in places)
-    group = size * int(launch.settings.get("cp", 1))
-    if shards and group == 1:
-        launch.say("zero_stage", 0, shards)
-    elif copies > 1:
-        launch.say("shard", group, replicas)
-    total = copies * group * prod(sharing) * int(launch.settings.get("tp", 1))
-    if shards and launch.settings.setdefault("gpus", total) != total:
-        launch.problems.append(f"{shards} and the sizes beside it are of {total} GPUs (--gpus {total})")
-    stage = launch.settings["zero_stage"]
-    launch.settings["fsdp"] = bool(strategy)
-    if not strategy:
-        launch.following = lambda plan: _overlap(values, plan.zero_stage)
-        if word or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
-            launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
-            launch.fixed += () if first(values, STAGE) else ("zero_stage",)
-        if stage:
-            launch.settings |= _overlap(values, stage)
-            launch.written |= {"reduce_overlap": OVERLAP} if OVERLAP in values else {}
-    elements = values.get(BUCKET)
-    if isinstance(elements, int | float) and not isinstance(elements, bool):
-        launch.say("bucket", 2.0 * elements, BUCKET)
-    elif not strategy and (stage or any(path.startswith(OWN) for path in values)):
-        launch.settings["bucket"] = 2.0 * MOST_BUCKET
-    if (path := first(values, DEVICE)) and values[path] != "none":
-        share = values.get(RATIO, 1.0)
-        launch.say("offload", float(share) if isinstance(share, int | float) else 1.0, path)
-    launch.drives = next((path for path in (*DEVICE, *WEIGHTS) if values.get(path) == "nvme"), "")
-    _hosted(launch, values)
-
-
-def hosting(values: Values) -> str:
-    """The path that has weights lie on the host, "" where none does."""
-    stated = next((path for path in WEIGHTS if str(values.get(path)).lower() in ("cpu", "nvme", "true")), "")
-    return stated or (TRAINER_FSDP if OFFLOADING in _words(values) else "")
-
-
-def _hosted(launch: Launch, values: Values) -> None:
-    """Note that weights lie on the host, where their optimizer does too."""
-    path, settings = hosting(values), launch.settings
-    if not path:
-        return
-    if settings["zero_stage"] == 3 and (settings["fsdp"] or settings.get("offload") == 1.0):
-        launch.say("hosted_weights", True, path)
-    else:
-        launch.unsearched.append(f"{path}: weights are priced on the host under ZeRO-3 with the whole optimizer there")
-
-
-def _overlap(values: Values, stage: int) -> dict[str, Any]:
-    """What overlaps under a ZeRO stage: 1 and 2 only where a file says so, 3 by default; 0 says nothing.
-
-    >>> _overlap({}, 3), _overlap({}, 1), _overlap({OVERLAP: True}, 1)["gather_overlap"]
-    ({'reduce_overlap': True, 'gather_overlap': True}, {'reduce_overlap': False, 'gather_overlap': False}, True)
-    """
-    asked = values.get(OVERLAP)
-    overlaps = (stage == 3 if asked in (None, "auto") else bool(asked)) if stage else None
-    return {"reduce_overlap": overlaps, "gather_overlap": overlaps}
+    elif wide:
+        settings |= UPCAST
 
 
 def _numbers(launch: Launch, values: Values) -> None:
     mixed = str(values.get("mixed_precision", ""))
     path = next((path for path in PRECISION[1:] if values.get(path) in (True, UNMIXED)), "")
-    if wire := next((path for path in (WIRE, SUMS) if values.get(path) in ("fp32", "bf16", "fp16")), ""):
+    if wire := next((path for path in (WIRE, SUMMED) if values.get(path) in ("fp32", "bf16", "fp16")), ""):
         launch.say("grad_bytes", 4 if values[wire] == "fp32" else 2, wire)
     if mixed in ("bf16", "fp16", "fp8"):
         launch.say("dtype", mixed, "mixed_precision")
@@ -372,8 +331,19 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH.get(name, name), path)
     elif word := next((word for word in WORDS if str(values.get(word)) in TORCH), ""):
         launch.say("dtype", TORCH[values[word]], word)
-    elif not any(values.get(path) == "auto" for path in PRECISION):
+    elif any(values.get(path) == "auto" for path in PRECISION):
+        return
+    elif wide := next((path for path in _unmixing(values) if values[path] in WIDE), ""):
+        launch.unpriced.append(f"{wide} {shown(values[wide])}, and no format of 16 bits: priced as bf16")
+    else:
         launch.assumed.append("bf16: these files name no number format")
+
+
+def _unmixing(values: Values) -> tuple[str, ...]:
+    """Keys of number formats, but of programs that compute in the format of a model's weights anyway."""
+    if SWIFT in values or LLAMA_FACTORY[1] in values:
+        return ()
+    return tuple(path for path in (*PRECISION, *WORDS) if path in values and path != "fp8")
 
 
 def _length(launch: Launch, values: Values) -> None:
@@ -393,41 +363,32 @@ def _length(launch: Launch, values: Values) -> None:
         launch.assumed.append(f"{first(values, EPOCHS)} {passes:g} of how many samples is not told (--tokens)")
 
 
-def _mesh(values: Values, before: Plan, after: Plan) -> dict[str, Any]:
-    """The sizes of Accelerate's mesh: those of a plan's groups, where the file has them."""
-    sizes = ("tp", "cp", "dp", "shard", "zero_stage")
-    if not mesh(values, SHARD) or all(getattr(before, name) == getattr(after, name) for name in sizes):
-        return {}
-    group = (after.shard or after.dp * after.cp) // after.cp if after.zero_stage else 1
-    wanted = {REPLICATE: after.dp // group, SHARD: group, DEGREES["tp"]: after.tp, DEGREES["cp"]: after.cp}
-    own = AXOLOTL[0] in values
-    new = {key: AXOLOTL_DEGREES.get(key, key) if own else f"{MESH}{key}" for key in wanted}
-    return {mesh(values, key) or new[key]: size for key, size in wanted.items()}
-
-
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:
     """Keys of another plan; a batch that several files state is changed in all of them."""
-    values = {**UNSLOTH_DEFAULTS, **values} if UNSLOTH in values else values
-    wanted: dict[str, Any] = _mesh(values, before, after)
+    values, _ = completed(values)
+    wanted: dict[str, Any] = mesh_written(values, before, after)
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):
             there = [path for path in paths if values.get(path) not in (None, "auto")]
-            needed = name != "num_microbatches" or BATCH not in values
+            needed = name != "num_microbatches" or not {BATCH, ALPACA} & values.keys()
             together = job.training_loss.together if name == "micro_batch" else 1
             wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name) // together)
     strategy = first(values, (*STRATEGY, *RESHARD, TRAINER_FSDP))
     if strategy and not first(values, STAGE) and before.zero_stage != after.zero_stage:
         wanted.pop(STAGE[0], None)
-        stages = {0: "NO_SHARD", 2: "SHARD_GRAD_OP", 3: "FULL_SHARD"}
+        hybrid = HYBRID in STRATEGIES.get(str(values[strategy]), str(values[strategy])).lower()
+        stages = {0: "NO_SHARD", 2: "HYBRID_SHARD_ZERO2" if hybrid else "SHARD_GRAD_OP"}
+        stages[3] = "HYBRID_SHARD" if hybrid else "FULL_SHARD"
         wanted[strategy] = stages.get(after.zero_stage, "FULL_SHARD")
         if strategy in RESHARD:
             wanted[strategy] = after.zero_stage == 3
         elif strategy == TRAINER_FSDP:
-            others = [word for word in _words(values) if "shard" not in word]
+            others = [word for word in strategy_words(values) if "shard" not in word]
             wanted[strategy] = " ".join((stages.get(after.zero_stage, "FULL_SHARD").lower(), *others))
     if before.recompute != after.recompute:
-        path = first(values, CHECKPOINT)
-        inverted = not path and all(path in values for path in LLAMA_FACTORY)
+        path = _checkpointing(values)
+        inverted = not path and LLAMA_FACTORY[1] in values
+        wanted |= {UNCHECKED: True} if path and LLAMA_FACTORY[1] in values else {}  # which checkpoints without its key
         wanted[UNCHECKED if inverted else path or CHECKPOINT[0]] = (after.recompute == "full") != inverted
     if before.activation_offload != after.activation_offload:
         there = [path for path in HOSTED if path in values]

@@ -25,7 +25,8 @@ from optimizer.frameworks.config.launch import (
     written_keys,
 )
 from optimizer.frameworks.config.method import optimizer_named
-from optimizer.frameworks.deepspeed.config import MOST_BUCKET, SUMS, WIRE
+from optimizer.frameworks.deepspeed.config import SUMMED, WIRE
+from optimizer.frameworks.deepspeed.sharding import MOST_BUCKET
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.megatron.flags import BF16_OPTIMIZER
 from optimizer.job.job import Job
@@ -64,7 +65,7 @@ KEYS = (
     ConfigKey("mlp_bias", ("use_bias_in_mlp",), bool, True),
     ConfigKey("attention_bias", ("use_bias_in_attn_linear",), bool, True),
     ConfigKey("bucket", (BUCKET,), lambda size: 2.0 * size if isinstance(size, int | float) else None, MOST_BUCKET),
-    ConfigKey("grad_bytes", (SUMS,), lambda name: 4 if name == "fp32" else 2),
+    ConfigKey("grad_bytes", (SUMMED,), lambda name: 4 if name == "fp32" else 2),
     ConfigKey("grad_bytes", ("fp32_allreduce",), lambda wide: 4 if wide else None),
     ConfigKey("grad_bytes", (WIRE,), lambda name: 4 if name == "fp32" else None),
     ConfigKey("parallel_block", ("gpt_j_residual",), bool, False),

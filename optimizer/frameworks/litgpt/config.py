@@ -23,7 +23,8 @@ ADAPTERS: Mapping[str, str] = key_tables("litgpt")["adapters"]
 NAMES, OPTIMIZERS = ("model_name", "checkpoint_dir", "model_config.name"), ("optimizer.class_path", "optimizer")
 PRECISION, QUANTISED, LORA_RANK, TOKENS = "precision", "quantize", "lora_r", "train.max_tokens"
 BASES: Mapping[str, str] = {
-    **dict.fromkeys(("bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq"), "nf4"),
+    **dict.fromkeys(("bnb.nf4-dq", "bnb.fp4-dq"), "nf4"),
+    **dict.fromkeys(("bnb.nf4", "bnb.fp4"), "nf4-single"),
     **dict.fromkeys(("bnb.int8", "bnb.int8-training"), "int8"),
 }
 COMMAND = "litgpt"  # names the one that runs

@@ -81,6 +81,10 @@ WIDE_ENDS = ("fp8_current_scaling", "super_bf16_with_nvfp4")
 ENUM = "_args_"  # of a member of an Enum, by its number
 TARGET, ARGUMENTS = "._target_", f".{ENUM}"
 MTP, TEACHER = "mtp_num_layers", "teacher"
+# Of NeMo and NeMo-Aligner. Source: NVIDIA/NeMo-Aligner, examples/nlp/gpt/conf/gpt_sft.yaml (the length of the model is
+# that of its checkpoint); NVIDIA/NeMo v2.0, examples/nlp/language_modeling/tuning/conf.
+MODEL_LENGTH, PACKS = "model.encoder_seq_length", "model.data.train_ds.packed_sequence"
+DOCUMENTS = ("data.train_ds.packed_sequence_size", "data.train_ds.max_seq_length")
 STEM = re.compile(r"_(pretrain|sft|peft|finetune)_(\w+_)?config$")  # what stands behind the model in a recipe's name
 NAMES = (  # keys that name a model
     *(
@@ -279,7 +283,7 @@ def read(
     chosen: Values | None = None,
 ) -> FlagLaunch:
     """Read configs of one of these programs; `asked` is the model that the user names, `chosen` what counts of them."""
-    values = merged(configs) if chosen is None else chosen
+    values = _of_documents(merged(configs)) if chosen is None else chosen
     launch = Launch(program="Megatron-LM")
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
@@ -306,6 +310,7 @@ def read(
     if program == SWIFT:
         launch.assumed.append("distributed optimizer, bf16 and selective recomputation as ms-swift has them by default")
         flags += [_flag(name, *words) for name, *words in SWIFT_DEFAULTS if name not in paths]
+        flags += [_flag(*SWIFT_FSDP)] if FSDP in has and SWIFT_FSDP[0] not in paths else []
     if program == BRIDGE:
         flags += _of_recipes(launch, values, has, paths)
     if "--num-query-groups" in has and (program != FLAGSCALE or _ending(values, "group_query_attention")):
@@ -348,6 +353,8 @@ def read(
         method += (SCHEME,)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
+    if values.get(PACKS) is True:
+        launch.say("packing", True, PACKS)
     bare = str(_ending(values, SCHEME) or "").lower() == "none"
     for path in others:
         if values[path] is not None and path not in method and not (bare and ".peft." in path):
@@ -361,10 +368,25 @@ def read(
         launch.unpriced.append(f"{latent} false: {shown.name} has latent attention")
     if taught := next((path for path in values if TEACHER in path.split(".")), ""):
         launch.problems.append(f"{taught}: a model that learns from another is not priced")
-    mtp = [path for path, value in values.items() if path.endswith(MTP) and not value]
+    heads = {path: bool(value) for path, value in values.items() if path.endswith(MTP)}
+    launch.unpriced += [
+        f"{path} {values[path]}" for path, has in heads.items() if has and shown and not shown.mtp_layers
+    ]
+    mtp = [path for path, has in heads.items() if not has]
     if shown and shown.mtp_layers and mtp:
         launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
+
+
+def _of_documents(values: dict[str, Any]) -> dict[str, Any]:
+    """Values with the length to which NeMo cuts or packs documents, where it fine-tunes on some.
+
+    >>> _of_documents({"model.encoder_seq_length": 4096, "model.data.train_ds.max_seq_length": 2048})
+    {'model.encoder_seq_length': 2048, 'model.data.train_ds.max_seq_length': 2048}
+    """
+    lengths = [(path, value) for key in DOCUMENTS for path, value in values.items() if path.endswith(key)]
+    length = next((value for _, value in lengths if isinstance(value, int)), None)
+    return values if length is None else {**values, MODEL_LENGTH: length}
 
 
 def _as_flag(path: str) -> str:
@@ -497,8 +519,9 @@ def _model(launch: Launch, values: Mapping[str, Any], others: list[str]) -> str:
 # Source: modelscope/ms-swift, swift/megatron/arguments/megatron_args.py.
 SWIFT_DEFAULTS = (
     *(("--use-distributed-optimizer",), ("--bf16",), ("--recompute-granularity", "selective")),
-    ("--expert-tensor-parallel-size", "1"),
+    *(("--expert-tensor-parallel-size", "1"), ("--micro-batch-size", "1"), ("--global-batch-size", "16")),
 )
+SWIFT_FSDP = ("--data-parallel-sharding-strategy", "optim_grads_params")
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"

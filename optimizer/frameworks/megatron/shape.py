@@ -151,7 +151,7 @@ def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
     if file not in last or mark in last[file].value.lower():
         launch.say("vocab", count, flag.written)
     elif not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
-        launch.settings["vocab"] = count
+        launch.settings["vocab"] = launch.vocabulary = count
         launch.assumed.append(f"vocabulary of {count:,} tokens: {last[file].value} may have another (--model)")
 
 

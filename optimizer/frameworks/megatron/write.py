@@ -16,6 +16,8 @@ from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
 
 DEGREES = {PLAN_FLAGS[name][0]: name for name in ("tp", "pp", "cp", "micro_batch")}
+# Refused without virtual stages. Source: NVIDIA/Megatron-LM, megatron/core/model_parallel_config.py, __post_init__.
+INTERLEAVED = "--overlap-p2p-communication-warmup-flush"
 PIPELINE = (*PLAN_FLAGS["vpp"], "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 RECOMPUTE = (
     *("--recompute-granularity", "--recompute-method", "--recompute-num-layers"),
@@ -120,7 +122,7 @@ def _pipeline(has: Mapping[str, Flag], job: Job, after: Plan) -> dict[str, str |
     if PIPELINE[1] in has and PIPELINE[0] in flags:
         del flags[PIPELINE[0]]
         flags[PIPELINE[1]] = str(after.vpp)
-    return {**dict.fromkeys(PIPELINE), **flags}
+    return {**dict.fromkeys((*PIPELINE, INTERLEAVED) if after.vpp == 1 else PIPELINE), **flags}
 
 
 def _experts(has: Mapping[str, Flag], program: str, before: Plan, after: Plan) -> dict[str, str | None]:

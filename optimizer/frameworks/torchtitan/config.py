@@ -205,7 +205,7 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
     newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
     newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
     launch.lacks = lambda key: f"{key} is newer than this torchtitan may be" if key.startswith(newer) else ""
-    gpus = int(settings.get("gpus") or dp * settings.get("tp", 1) * settings.get("pp", 1) * settings.get("cp", 1))
+    gpus = int(settings.get("gpus") or 0)
     if python and not by_tokens(values) and not CLASSES.search(text):
         newer += (UNGRAPHED,)
     model = preset_model(settings["model"]) if "model" in settings else None

@@ -27,7 +27,7 @@ from optimizer.frameworks.config.method import note_optimizer, note_packing
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
-from optimizer.job.method import DORA, LORA, QLORA, RANK
+from optimizer.job.method import DORA, LORA, QLORA
 from optimizer.job.plan import Plan
 
 COUNTS: Mapping[str, str] = key_tables("torchtune")["counts"]
@@ -43,10 +43,12 @@ CHUNKS, DATA = "loss.num_output_chunks", "dataset"
 TENSOR_PLAN, MESH = "tensor_parallel_plan", ("data_parallel_shard_dim", "data_parallel_replicate_dim")
 QUANTISED = "model.quantize_base"
 HOSTED = "fsdp_cpu_offload"  # weights, gradients and states on the host
+INPUTS = "enable_activation_offloading"  # of checkpointed layers, on the host; refused without checkpoints
 RESHARD, DORA_KEY, DTYPE = "fsdp_reshard_after_forward", "model.use_dora", "dtype"
 LORA_RANK, ADAPTED, MLP = "model.lora_rank", "model.lora_attn_modules", "model.apply_lora_to_mlp"
 POINT = re.compile(r"(\d)_(\d)")  # of a number, as in llama3_1
 ADAPTERS = re.compile(r"(q?lora)_")
+RANK = 8  # of its builders of models, where the recipe says none: torchtune/models/llama3_1/_model_builders.py
 # Where the names of matrices are others than those of --train.
 MATRICES: Mapping[str, str] = {"output_proj": "o_proj"}
 KEYS = (
@@ -90,6 +92,10 @@ def read(launch: Launch, values: Values) -> None:
     launch.fixed += tuple(name for name in ("tp", "cp") if COUNTS[name] not in values)
     if not any(path.startswith(TENSOR_PLAN) for path in values):
         launch.fixed += ("tp",)
+    launch.fixed += ("activation_offload",)
+    if values.get(INPUTS) is True:
+        launch.say("activation_offload", 100, INPUTS)
+        launch.fixed += ("recompute",)
     launch.splits_sequences = any(path in values for path in MESH)
     settings["sequence_parallel"] = launch.splits_sequences and settings.get("tp", 1) > 1
     if settings.get("gpus") == 1:
@@ -106,7 +112,7 @@ def read(launch: Launch, values: Values) -> None:
     packs = values
     if isinstance(several, list):  # of data sets
         packs = {f"{DATA}.packed": any(isinstance(each, Mapping) and each.get("packed") is True for each in several)}
-    known = [MODEL, DTYPE, HOSTED, CHUNKS, *COUNTS.values(), *_method(launch, values)]
+    known = [MODEL, DTYPE, HOSTED, INPUTS, CHUNKS, *COUNTS.values(), *_method(launch, values)]
     known += note_packing(launch, packs)
     name = ADAPTERS.sub("", str(values[MODEL]).rpartition(".")[2])
     spellings = (POINT.sub(r"\1.\2", name), name, POINT.sub(r"\1.\2", name[::-1])[::-1])

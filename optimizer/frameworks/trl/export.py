@@ -32,8 +32,8 @@ def trl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     targets = "all-linear" if tuning.every_module(job) else tuning.modules(job)
     dora = method.name == "dora"
     values |= tuning.adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
-    if base == "nf4":
-        values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
+    if method.in_nf4:
+        values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": base == "nf4"}
         values |= {"bnb_4bit_quant_storage": tuning.whole_weights(job)} if tuning.sharded(plan) else {}
     elif base == "int8":
         values["load_in_8bit"] = True

@@ -98,7 +98,7 @@ class TuningProgram:
             f"a loss in {chunks or 'Liger'} chunks": chunks not in (1, *self.chunks),
             f"the loss {job.loss}": job.training_loss.name not in (SFT, *self.losses),
             f"the loss {job.loss} on a sharded base in {job.method.base}": (
-                job.training_loss.name in self.whole_losses and job.method.base in ("nf4", "int8") and sharded(plan)
+                job.training_loss.name in self.whole_losses and job.method.base != "bf16" and sharded(plan)
             ),
             f"a sharded {job.optimizer}": job.update_rule.name in self.whole_optimizers and sharded(plan),
             "steps of the optimizer in the backward pass": job.update_rule.in_backward and not self.in_backward,

@@ -18,13 +18,18 @@ FAST, LOADS, ADAPTS = "Fast", "from_pretrained", "get_peft_model"
 LONGEST = 100_000  # characters
 ARGUMENTS = ("SFTConfig", "TrainingArguments", "UnslothTrainingArguments")
 CALLS = (LOADS, ADAPTS, *ARGUMENTS, "SFTTrainer", "UnslothTrainer")
-OTHERS = re.compile(r"\b(?:DPO|KTO|ORPO|CPO|GRPO|RLOO|PPO|Reward)Trainer\b")
+OTHERS = tuple(f"{loss}Trainer" for loss in ("DPO", "KTO", "ORPO", "CPO", "GRPO", "RLOO", "PPO", "Reward"))
+# What Unsloth and PyTorch answer on every GPU since Ampere.
+SUPPORTED = re.compile(r"(?:[\w.]+\.)?is_bf(?:loat)?16_supported\(\)")
 FULL, BITS, ADAPTED, CHECKPOINTS = "full_finetuning", "load_in_4bit", "unsloth", "use_gradient_checkpointing"
+LENGTH = "max_seq_length"
 OTHER_BITS = ("load_in_8bit", "load_in_16bit")
 DEFAULTS: Mapping[str, Any] = {
-    **{"max_seq_length": 2048, "packing": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
+    **{LENGTH: 2048, "packing": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
     **{"optim": "adamw_torch_fused", "bf16": True, "r": 16},
 }
+# Of TRL's SFTConfig, whose defaults Unsloth writes anew: unsloth/models/rl.py (replacements).
+OWN: Mapping[str, Any] = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "optim": "adamw_8bit"}
 NEEDED = (*DEFAULTS, "model_name", "max_length", "max_steps", "target_modules", FULL, BITS, *OTHER_BITS, CHECKPOINTS)
 
 
@@ -45,10 +50,11 @@ def script_values(text: str) -> dict[str, Any]:
     >>> [values[name] for name in ("model_name", "load_in_4bit", "unsloth", "r", "max_steps", "gradient_checkpointing")]
     ['Qwen/Qwen3-4B', True, True, 8, 9, True]
     """
-    if other := OTHERS.search(text):
-        raise InputError(f"{other[0]}: programs of Unsloth are read with SFTTrainer alone")
+    if other := next(iter(calls_of(text, OTHERS)), None):
+        raise InputError(f"{other.name}: programs of Unsloth are read with SFTTrainer alone")
     arguments = dict(_arguments(text))
-    open_ones = [name for name, argument in arguments.items() if name in NEEDED and not argument.known]
+    unknown = {name: text[slice(*argument.span)] for name, argument in arguments.items() if not argument.known}
+    open_ones = [name for name, said in unknown.items() if name in NEEDED and not SUPPORTED.fullmatch(said)]
     if open_ones:
         raise InputError(f"{', '.join(open_ones)}: only a run would tell; write the value there")
     stated = {name: argument.value for name, argument in arguments.items() if argument.known}
@@ -58,9 +64,10 @@ def script_values(text: str) -> dict[str, Any]:
     stated.setdefault(BITS, not (whole or any(narrow)))
     checkpoints = stated.pop(CHECKPOINTS, ADAPTED)
     hosts = {CHECKPOINTS: ADAPTED} if checkpoints == ADAPTED else {CHECKPOINTS: bool(checkpoints)}
-    adapts = any(call.name == ADAPTS for call in _calls(text))
+    called = {call.name for call in _calls(text)}
+    adapts = ADAPTS in called
     own = {ADAPTED: adapts, "gradient_checkpointing": bool(checkpoints), **hosts}
-    return {**DEFAULTS, **stated, **own}
+    return {**DEFAULTS, **({} if called & {*ARGUMENTS[1:]} else OWN), **stated, **own}
 
 
 def script_changed(text: str, name: str, value: Any) -> str:
@@ -95,8 +102,9 @@ def _calls(text: str) -> list[WrittenCall]:
 
 
 def _arguments(text: str) -> Iterator[tuple[str, Argument]]:
-    """Arguments of the calls by name; a model named first is the one that is loaded."""
+    """Arguments of the calls by name; a model named first is the one that is loaded, as long as it is there."""
     for call in _calls(text):
         if call.name == LOADS and call.first is not None:
             yield "model_name", call.first
-        yield from call.named.items()
+        unused = (LENGTH,) if call.name == ADAPTS else ()
+        yield from ((name, argument) for name, argument in call.named.items() if name not in unused)

@@ -230,7 +230,7 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, F
     size, method = 1.0 if job.quantised else ELEMENT, job.method
     stream, nothing = size * shapes.tokens * model.hidden / shapes.sp, np.zeros_like(shapes.tp)
     idle = {"attention": nothing, "mlp": nothing}
-    if not method.freezes or (job.stack.features.keeps_quantised_inputs and method.base == "nf4"):
+    if not method.freezes or (job.stack.features.keeps_quantised_inputs and method.in_nf4):
         return idle
 
     def unused(part: str, words: Sequence[str]) -> bool:

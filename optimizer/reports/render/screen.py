@@ -118,8 +118,7 @@ def _table(block: Table, console: Console) -> Grid:
     heads = [column.label for column in block.columns]
     for gap, length in ((1, LONG), (1, SHORT), (0, SHORT)):
         rows = [_texts(row, block.columns, length) for row in block.rows]
-        wrapping = not block.bars or length == SHORT
-        if _needed(block.columns, [heads, *rows], wrapping=wrapping) + (1 + gap) * len(heads) <= console.width:
+        if _needed(block.columns, [heads, *rows], wrapping=length == SHORT) + (1 + gap) * len(heads) <= console.width:
             break
     grid = Grid(box=None, pad_edge=True, padding=(0, 1, 0, gap), header_style="dim", show_header=any(heads))
     for column in block.columns:

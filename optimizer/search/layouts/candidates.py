@@ -51,8 +51,8 @@ SAME = 3e-9  # relative: an even split so close to its bound is a best layout
 class _Search:
     """What has been found so far.
 
-    classes: the room of each class of risk [B] and its factor [1]. wider: by how much values in the class that is
-    visited may exceed the limit; all_wider: those of pipelines that are not interleaved too.
+    classes: the safe memory of each class of risk [B] and its factor [1]. wider: by how much values in the class that
+    is visited may exceed the limit; all_wider: those of pipelines that are not interleaved too.
     """
 
     job: Job
@@ -73,7 +73,7 @@ class _Search:
 
     def safer(self, usable: float, reserved: float) -> float:
         """Factor of the safest class of risk with room for so much, over that of the class with `usable` [1], [B]."""
-        fitting = [factor for room, factor in self.classes if reserved <= room <= usable]
+        fitting = [factor for most, factor in self.classes if reserved <= most <= usable]
         return min(fitting) / max(fitting) if fitting else 1.0
 
     @property
@@ -81,9 +81,9 @@ class _Search:
         """The value in a class below which a layout may be better in a safer one [unit of the objective]."""
         return self.limit * self.wider
 
-    def worth_solving(self, interleaved: bool) -> float:
-        """The same for one plan: layouts of a pipeline that is not `interleaved` take a solver's time."""
-        return self.reach if interleaved or self.all_wider else self.limit
+    def worth_solving(self, interleaved: BoolArray | bool) -> FloatArray:
+        """The same by plan: layouts of a pipeline that is not `interleaved` take a solver's time."""
+        return np.where(interleaved | self.all_wider, self.reach, self.limit)
 
     def expired(self) -> bool:
         """Whether the time is over, or too many layouts are too hard."""
@@ -121,7 +121,7 @@ def lay_out(
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
     fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
-    hosted = lattice.most_hosted(bounds * classes[-1].factor < search.limit)
+    hosted = lattice.most_hosted(bounds < search.limit)
     for number, each in enumerate(classes):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < lowered(search.limit))
         some, floor = lattice.at(low, each.risk if number else None)
@@ -273,7 +273,7 @@ def bounds_of(job: Job, cost_batches: Iterable[LayerCosts], tuning: Tuning, even
     lattice = LatticeBounds.of(job, some, tuning, even)
     bounds, search, open_plans = lattice.bounds, _search(job, tuning, None), set[int]()
     search.limit, classes = best * (1 - SAME), risk_classes(job)
-    hosted = lattice.most_hosted(bounds * classes[-1].factor < best)
+    hosted = lattice.most_hosted(bounds < best)
     for number, each in enumerate(classes):
         low = np.flatnonzero(bounds < search.limit / each.factor)
         if len(low):
@@ -378,14 +378,14 @@ def _next(search: _Search, some: Prospects, bounds: FloatArray, scale: float) ->
     all shapes of their pipelines, some prospects at a time, but for one alone of which only even splits may be better.
     """
     order, listed = ascending(bounds), objective_of(search.job).listed
+    interleaved = some.floors.layer_costs.plans.vpp[some.plan] > 1
     for start in range(0, len(order), TOGETHER):
         part = order[start : start + TOGETHER]
-        part = part[bounds[part] < search.reach]
+        part = part[bounds[part] < search.worth_solving(interleaved[part])]
         if not len(part):
-            return
+            continue
         if len(part) > 1 or bounds[part[0]] * listed < search.reach * (1 + SAME):
             bounds[part] = np.maximum(bounds[part], shaped_bounds(some, part, search.reach / scale) * scale)
-        interleaved = some.floors.layer_costs.plans.vpp[some.plan] > 1
         for position in part[ascending(bounds[part])].tolist():
             if bounds[position] < search.worth_solving(interleaved[position]):
                 yield position
@@ -428,7 +428,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
     floors, index, bound = prospects.floors, int(prospects.plan[position]), float(prospects.bounds[position]) * scale
     plan = floors.layer_costs.plans.plan(index)
     problem, objective = prospects.problem(position, plan), objective_of(search.job)
-    limit = search.worth_solving(plan.vpp > 1)
+    limit = float(search.worth_solving(plan.vpp > 1))
     listed = scale * objective.listed  # of all layouts but the even split
 
     def candidate(layout: Layout) -> Candidate:

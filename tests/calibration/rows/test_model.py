@@ -108,3 +108,11 @@ def test_columns_describe_a_mixture() -> None:
     assert (fewer.count, fewer.top_k) == (64, 8)
     with pytest.raises(InputError, match=r"top_k = 200 exceeds experts\.count = 128"):
         read_model({"model": "qwen3-30b-a3b", "topk": "200"}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "topk", "found"), [("llama3-8b", "2", None), ("mixtral-8x7b", "1", 1), ("mixtral-8x7b", "2", 2)]
+)
+def test_columns_of_experts_change_those_that_a_preset_has(name: str, topk: str, found: int | None) -> None:
+    model = read_model({"model": name, "topk": topk}, [])
+    assert (model.experts and model.experts.top_k) == found

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from optimizer.frameworks.deepspeed.config import RESHARD, STRATEGY, TRAINER_FSDP, write
+from optimizer.frameworks.deepspeed.config import write
+from optimizer.frameworks.deepspeed.sharding import RESHARD, STRATEGY, TRAINER_FSDP
 from optimizer.job.plan import Plan
 from tests.search.jobs import small_job
 

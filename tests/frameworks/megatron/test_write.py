@@ -9,7 +9,7 @@ import pytest
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.megatron.flag_names import MEGATRON, MEGATRON_DEEPSPEED
-from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.megatron.write import INTERLEAVED, flag_changes
 from optimizer.job.plan import Plan
 from tests.search.jobs import DENSE as DENSE_MODEL
 from tests.search.jobs import MIXTURE, small_job
@@ -53,6 +53,8 @@ DENSE: tuple[Case, ...] = (
     ({PP: "2"}, {"pp": 2}, {"pp": 3}, {PP: "3"}),
     ({PP: "2", VIRTUAL: "3"}, {"pp": 2, "vpp": 2}, {"pp": 2, "vpp": 3}, {VIRTUAL: "2"}),
     ({PP: "2", VIRTUAL: "3"}, {"pp": 2, "vpp": 2}, {"pp": 2}, {VIRTUAL: None}),
+    ({PP: "2", VIRTUAL: "3", INTERLEAVED: ""}, {"pp": 2, "vpp": 2}, {"pp": 2}, {VIRTUAL: None, INTERLEAVED: None}),
+    ({PP: "2", VIRTUAL: "3", INTERLEAVED: ""}, {"pp": 2, "vpp": 2}, {"pp": 2, "vpp": 3}, {VIRTUAL: "2"}),
     ({PP: "2", VIRTUAL: "3"}, {"pp": 2, "vpp": 2}, {}, {PP: "1", VIRTUAL: None}),
     ({PP: "3"}, {"pp": 3}, {"pp": 3, "layers_per_stage": (5, 4, 3)}, {FIRST: "5", LAST: "3"}),
     ({PP: "2", FIRST: "5", LAST: "7"}, {"pp": 2, "layers_per_stage": (5, 7)}, {"pp": 2}, {FIRST: None, LAST: None}),

@@ -335,6 +335,7 @@ def test_noise_is_what_is_little_beside_the_largest_number_of_its_table() -> Non
     assert not [*disagreements({"a": 1e-13, "b": 1.0}, {"a": 0.0, "b": 1.0}, ())]
     assert [*disagreements({"a": 1e-13, "b": "x"}, {"a": 0.0, "b": "x"}, ())]
     assert [*disagreements([1e-13], [0.0], ())]
+    assert [*disagreements({"a": [1e-13]}, {"a": [0.0]}, ())]
 
 
 def test_runners_up_stand_in_their_order(document: dict[str, Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -10,11 +13,14 @@ from optimizer.constraints.rules.batch import Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.constraints.rules.memory import Memory
+from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plans
+from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price, price_layer_costs
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.lattice import oracle
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.knobs import tuned
 from optimizer.search.lattice.oracle import STRUCTURE, Tuning, firsts, fold, sweep
@@ -128,6 +134,43 @@ def test_chunks_do_not_change_the_sweep() -> None:
     assert parts.fitting == whole.fitting
     assert parts.points.plans.plan(parts.best) == whole.points.plans.plan(whole.best)
     assert parts.knob_bound == whole.knob_bound
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_all_plans_stay_for_cp_sat_of_a_lattice_that_it_is_given_whole(
+    beyond: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = small_job(8, fixed={"layout": "even"})
+    space = Space(job, structural(job))
+    monkeypatch.setattr(oracle, "FASTEST", 10)
+    monkeypatch.setattr(oracle, "PROVEN_WHOLE", sum(map(len, space)) - beyond)
+    swept = fold(job, space)
+    assert swept.points is not None
+    assert (len(swept.points.plans) < swept.space) is bool(beyond)
+
+
+HOSTED = replace(small_job(2, hbm=12e9, features=Features(zero_stages=(0, 1))), prefer=EXPECTED).with_host_memory(2e12)
+
+
+@pytest.mark.parametrize(
+    ("job", "below", "near"),
+    [(small_job(8), 1, 11), (small_job(8, model=MIXTURE), 1, 9), (small_job(16), 2, 6), (HOSTED, 1, 3)],
+    ids=["dense", "mixture", "two", "on the host"],
+)
+def test_no_more_plans_are_tuned_than_may_be_best_or_near(
+    job: Job, below: int, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose bound is below the best, and as many as may be of those within 5 % of it."""
+    monkeypatch.setattr(oracle, "SLICE", 1)
+    for most in (0, 5, 1000):
+        monkeypatch.setattr(oracle, "MOST_TUNED", most)
+        with mock.patch.object(oracle, "tuned", wraps=tuned) as found:
+            swept = sweep(job, structural(job))
+        assert swept.points is not None
+        points, best = swept.points, swept.points.values[swept.best]
+        lower = [int(np.sum(points.fits & (points.least < best * share))) for share in (1.0, 1.05)]
+        assert lower == [below, near]
+        assert found.call_count == max(below, min(near, most))
 
 
 def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:

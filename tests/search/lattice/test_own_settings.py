@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -12,9 +14,10 @@ import pytest
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import Features
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice import knobs
-from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, OwnSettings, at_risk, random_moves, unhosted
+from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, ZOOMS, OwnSettings, _Spot, at_risk, random_moves, unhosted
 from tests.search.jobs import small_job
 
 PLANS = Plans.of(
@@ -50,3 +53,53 @@ def test_plans_seen_before_keep_their_settings_at_any_risk(gpt3_job: Job, trials
     alone = unhosted(costs, trials=trials)
     for name in NAMES:
         assert getattr(again, name).tolist() == getattr(alone, name).tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bowl(_Spot):
+    """Plans that take least at a point each, and ever more around it."""
+
+    lowest: FloatArray  # rows of bucket and share, a column for each plan
+    asked: list[int] = field(default_factory=list)  # places looked at together
+
+    def once(self, place: FloatArray) -> FloatArray:
+        self.asked.append(place.shape[1])
+        return np.asarray(((place - self.lowest[:, None]) ** 2).sum(axis=0))
+
+
+def bowl(*lowest: tuple[float, float]) -> Bowl:
+    costs: Any = [None] * len(lowest)
+    return Bowl(layer_costs=costs, stages=cast(Any, None), lowest=np.array(lowest).T)
+
+
+def test_each_plan_zooms_in_on_its_own_best_place() -> None:
+    lowest = ((0.0, 1.0), (0.3, 0.71), (1.0, 0.5), (0.0, 0.05))
+    plans = bowl(*lowest)
+    found = plans.zoomed()
+    assert plans.asked == [1 + 8 * 8, *[9] * 10]
+    assert np.abs(found.T - lowest).max() <= 2.0**-ZOOMS / (SIDE - 1) / 2
+
+
+def test_a_trial_is_taken_where_it_gains_a_noteworthy_share_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knobs, "Step", lambda **_: SimpleNamespace(rest=np.array([100.0, 100.0, 100.0])))
+    monkeypatch.setattr(_Spot, "knobs", lambda self, place: None)
+    monkeypatch.setattr(knobs, "random_moves", lambda trials, seed: ((0.1, 0.0), (0.0, -0.1)))
+    place = np.array([[0.5, 0.5, 0.95], [0.5, 0.5, 0.5]])
+    # A tenth nearer gains 0.2 d - 0.01 of a square of the distance d; a millionth of the step is noteworthy.
+    enough, too_little = ((0.01 + share * 1e-4) / 0.2 for share in (1.01, 0.99))
+    spot = bowl((0.5, 0.5 - enough), (0.5, 0.5 - too_little), (1.0, 0.5))
+    assert spot.tried(place, 2, 0, None).T.tolist() == [[0.5, 0.4], [0.5, 0.5], [1.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("sms", "share", "whole"),
+    [
+        *((132, 0.12, 16 / 132), (132, 0.0, 2 / 132), (132, 0.5, 39 / 132), (4, 0.5, 1 / 4), (2, 0.5, 1 / 2)),
+        *((1, 0.5, Knobs().comm_sm_share), (0, 0.5, Knobs().comm_sm_share)),
+    ],
+)
+def test_communication_takes_whole_multiprocessors(sms: int, share: float, whole: float) -> None:
+    job = small_job(8)
+    device = replace(job.cluster.device, sms=sms)
+    job = replace(job, cluster=replace(job.cluster, device=device))
+    assert knobs._whole_sms(job, np.array([share])).tolist() == [whole]

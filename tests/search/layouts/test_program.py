@@ -105,6 +105,26 @@ def test_the_program_finds_what_a_comparison_of_all_cuts_does(seed: int) -> None
         list(effort.layouts(LayoutProgram(problem, best.objective * (1 - 1e-3))))
 
 
+def test_moe_layers_are_recomputed_before_dense_ones_though_these_cost_less() -> None:
+    """One of two has to be recomputed, and either is enough."""
+    layer = {"forward": 1.0, "backward": 2.0, "in_flight": 10.0, "chosen": 1.0}
+    kinds: dict[str, Layer] = {"dense": {**layer, "recompute": 1.0}, "moe": {**layer, "recompute": 3.0}}
+    problem = LayoutProblem(
+        **costs({"embedding": {}, **kinds, "head": {}}),
+        sequence=(("embedding", 1), ("dense", 1), ("moe", 1), ("head", 1)),
+        pp=1,
+        microbatches=4,
+        in_flight=(1.0,),
+        usable=12.0,
+    )
+    *_, found = _Effort(seed=0, time_limit=None, effort=None).layouts(LayoutProgram(problem))
+    assert found is not None
+    assert found.recomputed == ((("moe", 1),),)
+    fewest = shaped_layout(problem, fastest(problem, every_cut(problem)))
+    assert fewest is not None
+    assert fewest.recomputed == found.recomputed
+
+
 @pytest.mark.parametrize("seed", range(cases(360, sample=32)))
 def test_the_least_memory_is_that_of_a_comparison_of_all_cuts(seed: int) -> None:
     problem = replace(problem_of(seed), usable=1000.23, more=0, host_memory_per_gpu=inf)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optimizer.catalog import load_model
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import linear_stage
-from optimizer.search.layouts.bounds.stage_needs import Needs, needs_of
+from optimizer.search.layouts.bounds.stage_needs import Needs, _apart, common, needs_of
 from tests.search.jobs import small_job
 
 
@@ -48,3 +49,18 @@ def test_a_stage_without_room_for_a_layer_holds_none_but_is_no_hindrance() -> No
     pair = replace(needs(Plan(pp=2, dp=2, num_microbatches=24)), **stages, chosen=np.array([False, False]))
     assert replace(pair, count=2).have_capacity(8).tolist() == [True]
     assert replace(pair, count=3).have_capacity(8).tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("pp", "vpp", "even", "compared"),
+    [
+        *((45, 2, False, True), (46, 2, False, False)),  # 90 virtual stages are filled by 88 layers and the two ends
+        *((45, 2, True, False), (44, 2, True, True), (8, 4, True, False), (4, 1, False, False)),
+    ],
+)
+def test_kinds_that_alternate_are_as_unlike_as_can_be_where_no_shapes_are_compared(
+    pp: int, vpp: int, even: bool, compared: bool
+) -> None:
+    hybrid = load_model("nemotron-3-super-120b-a12b")
+    assert hybrid.layers == 88
+    assert (_apart(hybrid, pp, vpp, even=even) < vpp * common(hybrid).apart) is compared

@@ -12,10 +12,11 @@ import pytest
 from optimizer.constraints.rules.every import structural
 from optimizer.job.fields import EXPECTED, FAST
 from optimizer.job.job import Job
-from optimizer.job.plan import Plans
+from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import RECOMPUTE_BY, Features
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.enumerate import Space, lattice
+from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.solve.layout import Solved
@@ -90,6 +91,92 @@ def test_a_search_ends_with_its_time_or_where_layouts_are_too_hard(
     search = candidates._Search(job=small_job(), deadline=cast(Any, SimpleNamespace(left=left)), **rest)
     search.cut_short = cut_short
     assert search.expired() is over
+
+
+def test_layouts_of_the_value_that_is_asked_for_are_found_and_no_worse_ones() -> None:
+    job = small_job(8, hbm=5e9, bubble=1.0)
+    space = Space(job, structural(job))
+    best = lay_out(job, space).best
+    assert best is not None
+    assert lay_out(job, space, below=best.value).best == best
+    assert lay_out(job, space, below=best.value * (1 - 1e-8)).best is None
+
+
+TIES = np.array([1.0, 2.0, 3.0])  # bounds of plans of which the second is as good as what was found
+
+
+def tied(limit: float) -> Any:
+    nothing: Any = None
+    rest: Any = {"tuning": Tuning(), "deadline": SimpleNamespace(left=None), "layouts": nothing, "own": nothing}
+    return candidates._Search(job=small_job(8), limit=limit, **rest)
+
+
+class Some(SimpleNamespace):
+    """As many plans as there are TIES, or fewer, by their numbers."""
+
+    def take(self, numbers: Any) -> Some:
+        return Some(plans=self.plans.take(numbers), numbers=self.numbers[numbers])
+
+    def bound(self, any_knobs: bool) -> Any:
+        return TIES[self.numbers]
+
+
+def some() -> Any:
+    return Some(plans=Plans.of([Plan(dp=8), Plan(tp=2, dp=4), Plan(tp=4, dp=2)]), numbers=np.arange(3))
+
+
+@pytest.mark.parametrize(("limit", "visited"), [(2.0, [0]), (2.001, [0, 1]), (9.0, [0, 1, 2])])
+def test_plans_that_are_no_better_than_what_was_found_are_not_looked_at(
+    limit: float, visited: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[list[int]] = []
+
+    def visit(search: Any, prospects: Any, numbers: Any) -> Any:
+        looked.append(numbers.tolist())
+        return TIES[numbers] + 10.0
+
+    fitted: list[list[int]] = []
+
+    def fitting(numbers: Any, *_: Any) -> Any:
+        fitted.append(numbers.tolist())
+        return TIES[numbers]
+
+    monkeypatch.setattr(candidates, "_known", lambda *_: None)
+    monkeypatch.setattr(candidates, "_prospects", lambda *_: iter(()))
+    monkeypatch.setattr(candidates, "_visit", visit)
+    hosted: Any = SimpleNamespace(fitting=fitting)
+    found = candidates._class(tied(limit), some(), some(), hosted, np.zeros(3), np.arange(3), 1.0)
+    assert fitted == looked == [visited]
+    assert found.tolist() == [bound + 10.0 * (number in visited) for number, bound in enumerate(TIES.tolist())]
+
+
+@pytest.mark.parametrize(("limit", "left"), [(2.0, {0}), (2.001, {0, 1}), (0.5, set())])
+def test_bounds_leave_open_what_may_be_better(limit: float, left: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    prospects = SimpleNamespace(plan=np.arange(3), bounds=TIES)
+    monkeypatch.setattr(candidates, "_own", lambda *_: None)
+    monkeypatch.setattr(candidates, "_prospects", lambda *_: iter([(lambda own: prospects, 1.0)]))
+    nothing: Any = None
+    assert candidates._undecided(tied(limit), nothing, nothing, np.arange(3), 1.0) == left
+
+
+def test_the_lowest_bounds_come_first_until_none_is_below_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[list[int]] = []
+
+    def shaped(some: Any, part: Any, limit: float) -> Any:
+        raised.append(part.tolist())
+        return np.array([0.0, 2.5, 0.0, 0.0])[part]
+
+    monkeypatch.setattr(candidates, "shaped_bounds", shaped)
+    monkeypatch.setattr(candidates, "TOGETHER", 2)
+    bounds = np.array([3.0, 1.0, 2.0, 4.0])
+    plans: Any = SimpleNamespace(vpp=np.ones(4, dtype=np.int64))
+    prospects: Any = SimpleNamespace(
+        plan=np.arange(4), floors=SimpleNamespace(layer_costs=SimpleNamespace(plans=plans))
+    )
+    assert list(candidates._next(tied(3.5), prospects, bounds, 1.0)) == [2, 1, 0]
+    assert raised == [[1, 2], [0]]
+    assert bounds.tolist() == [3.0, 2.5, 2.0, 4.0]
+    assert list(candidates._next(tied(2.0), prospects, bounds, 1.0)) == []
 
 
 def test_a_plan_whose_best_layout_takes_least_risk_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,9 @@ def test_a_run_narrows_as_much_as_the_same_run_does_once_it_is_known(job: Job) -
     assert found is not None
     assert found.after < 0.85 * found.before
     assert found.before == pytest.approx(SIDES * error_of(job, PLAN, mfu(job, seconds))[1])
-    row = place(found.job, found.plan, mfu(found.job, step(found.job, found.plan)))
+    its_step = step(found.job, found.plan)
+    assert found.cost == pytest.approx(found.job.gpus * (300 + 20 * its_step) / 3600)
+    row = place(found.job, found.plan, mfu(found.job, its_step))
     told = replace(job, stack=replace(job.stack, known=(row,)))
     assert found.after == pytest.approx(SIDES * error_of(told, PLAN, mfu(job, seconds))[1], rel=0.1)
 
@@ -91,7 +93,10 @@ def test_of_two_plans_that_err_apart_one_decides(job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "replicas"),
-    [({}, [16, 8, 4, 2]), ({"shard": 16}, [16]), ({"shard": 8}, [16, 8]), ({"dp": 24, "tp": 1}, [12, 6, 3])],
+    [
+        *(({}, [16, 8, 4, 2]), ({"shard": 16}, [16]), ({"shard": 8}, [16, 8]), ({"dp": 24, "tp": 1}, [12, 6, 3])),
+        ({"micro_batch": 2}, [16, 8, 4, 2]),
+    ],
 )
 def test_runs_on_fewer_gpus_have_half_the_replicas_each(
     job: Job, changes: dict[str, int], replicas: list[int], monkeypatch: pytest.MonkeyPatch
@@ -99,8 +104,7 @@ def test_runs_on_fewer_gpus_have_half_the_replicas_each(
     """Down to what is odd, to a sharding group, or to what does not fit."""
     monkeypatch.setattr(module, "chance_to_fit", lambda job, _: float(job.gpus >= 3))
     plan = replace(PLAN, **changes)
-    runs = list(
-        module._smaller(replace(job, gpus=plan.gpus, global_batch=plan.dp * plan.num_microbatches), plan, Knobs())
-    )
+    sequences = plan.micro_batch * plan.num_microbatches
+    runs = list(module._smaller(replace(job, gpus=plan.gpus, global_batch=plan.dp * sequences), plan, Knobs()))
     assert [(each.gpus, its_plan.dp) for each, its_plan, _ in runs] == [(plan.tp * dp, dp) for dp in replicas]
-    assert all(each.global_batch == its_plan.dp * its_plan.num_microbatches for each, its_plan, _ in runs)
+    assert all(each.global_batch == its_plan.dp * sequences for each, its_plan, _ in runs)

@@ -20,6 +20,10 @@ def test_the_same_shape_and_the_best_plan_fit_on_what_is_left(gpt3_job: Job) -> 
     one, two = losses(gpt3_job, (1, 2))
     for loss, gpus in ((one, 248), (two, 240)):
         assert loss.gpus == gpus
+        told = loss.to_dict()
+        assert (told["gpus_left"], told["lost_share_of_gpus"]) == (gpus, 1 - gpus / 256)
+        for name in ("same_shape", "best"):
+            assert told[name]["gpus"] + told[name]["idle_gpus"] == gpus
         assert loss.same_shape is not None
         assert loss.best is not None
         shape = loss.before.plan
@@ -79,6 +83,22 @@ def test_of_plans_that_do_as_much_the_first_stays(monkeypatch: pytest.MonkeyPatc
     )
     assert found is not None
     assert found.job.gpus == 8
+
+
+@pytest.mark.parametrize(("minimize", "fewest"), [("time", 7), ("energy", 5), ("cost", 5)])
+def test_too_few_gpus_to_be_as_fast_are_not_tried(minimize: str, fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a quarter more MFU six of eight GPUs would do no more a second; of the others four numbers are tried."""
+    before = best_plan(small_job(8))
+    assert before is not None
+    before = replace(before, job=replace(before.job, minimize=minimize))
+    monkeypatch.setattr(Best, "worth", 1.0)
+    monkeypatch.setattr(resilience, "LARGER_MFU", 1.25)
+    monkeypatch.setattr(resilience, "MOST_COUNTS", 4)
+    tried: list[int] = []
+    jobs = [replace(before.job, gpus=gpus) for gpus in (8, 8, 7, 6, 5, 4)]
+    assert resilience._best(before, jobs, lambda job: tried.append(job.gpus), before) is before
+    assert tried == [gpus for gpus in (8, 8, 7, 6, 5) if gpus >= fewest]
+    assert resilience._best(before, jobs, lambda job: None) is None
 
 
 def test_a_loss_of_everything_is_refused() -> None:

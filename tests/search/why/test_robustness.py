@@ -13,7 +13,7 @@ from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price
 from optimizer.reports.why_report import robustness_words
-from optimizer.search.why.robustness import Robustness, Standing, moved, robustness
+from optimizer.search.why.robustness import Robustness, Standing, _spread, moved, robustness
 
 
 def test_chances_add_up_and_regrets_are_those_of_prices(gpt3_answer: Answer) -> None:
@@ -76,3 +76,17 @@ def test_the_plan_with_the_least_expected_regret_is_named(gpt3_answer: Answer) -
     tied = replace(found, standings=(Standing(chance=0.5, regret=0.01),) * 2)
     assert (tied.steadiest, tied.shape) == (0, "broad")
     assert robustness(replace(gpt3_answer, plan=None)) is None
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_the_spread_is_found_in_few_steps(power: float) -> None:
+    """What varies as a power is a line of logarithms, of which the secant method meets the root at once."""
+    asked: list[float] = []
+
+    def varies(spread: float) -> float:
+        asked.append(spread)
+        return 3.0 * spread**power
+
+    assert _spread(varies, 0.01) == pytest.approx((0.01 / 3.0) ** (1 / power))
+    assert len(asked) <= (3 if power == 1.0 else 4)
+    assert _spread(varies, 3.0 * PRIOR_SPREAD**power) == PRIOR_SPREAD

@@ -16,13 +16,15 @@ from optimizer.search.layouts.problem import LayoutProblem
 HALVINGS = 24  # of the interval that holds the least time of the slowest stage
 
 
-def least_slowest(problem: LayoutProblem) -> float:
-    """A least time of the slowest stage, where stages have room for all layers between them [s]."""
+def least_slowest(problem: LayoutProblem) -> tuple[float, float]:
+    """Two times close to each other: in the first stages have no room for all layers between them, in the second they
+    have [s].
+    """
     low, high, least = 0.0, 2 * problem.whole, _least_seconds(problem)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if _most(problem, middle, least).any() else (middle, high)
-    return high
+    return low, high
 
 
 def most_layers(problem: LayoutProblem, slowest: float) -> IntArray:
@@ -59,7 +61,7 @@ def least_objective(problem: LayoutProblem, at_most: float = inf) -> float:
     Objectives of more than `at_most` [s] may be left out of account.
     """
     m, whole, steady = problem.microbatches, problem.whole, problem.microbatches - 1 - problem.pp
-    slowest = least_slowest(problem) - 2 * whole / 2**HALVINGS
+    slowest, _ = least_slowest(problem)
     if not problem.alternates:
         pipeline = float(problem.pipeline(np.asarray(slowest), np.asarray(whole)))
     else:

@@ -284,7 +284,7 @@ class LayoutProgram:
     def _slowest(self, most: int) -> int:
         """Ticks of the slowest stage for one micro-batch, of so many at most; rounding may take half of one a layer."""
         mean = -(-self.whole_ticks // self.problem.pp) + self.aside
-        least = max(mean, floor(least_slowest(self.problem) / self.tick) - len(self.names) - 3)
+        least = max(mean, floor(least_slowest(self.problem)[0] / self.tick) - len(self.names) - 3)
         slowest = self.program.variable(least, max(least, most))
         for stage in range(self.problem.pp):
             self.program.linear([*self._busy(stage), (slowest, -1)], None, -self.aside)

@@ -76,7 +76,7 @@ def near_cuts(problem: LayoutProblem) -> StageShapes:
     """Layouts without virtual stages whose slowest stage takes about the least that it can: all, or those where stages
     hold as many layers as they may then, but for a row of them that holds one less, or two.
     """
-    slowest = least_slowest(problem)
+    _, slowest = least_slowest(problem)
     if (cuts := few_cuts(problem, slowest)) is not None:
         return cuts
     most = most_layers(problem, slowest)

@@ -1,0 +1,178 @@
+"""Pieces of commands at the ends of what they take: prices, portfolios, batches, what is shown on a terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.units import DAY
+from optimizer.catalog.offers import OLD, PriceBook, quote
+from optimizer.cli import cli
+from optimizer.commands.buy import campaign, prices
+from optimizer.commands.pins import alternative, joined, merged, pins
+from optimizer.commands.study import batch
+from optimizer.commands.waiting import progress, waiting
+
+TODAY = date(2026, 6, 1)
+
+
+@pytest.mark.parametrize(
+    ("term", "price", "key"), [("on_demand", 2.0, "usd_per_gpu_hour"), ("purchase", 7200.0, "usd_per_gpu")]
+)
+@pytest.mark.parametrize(("days", "old"), [(OLD, False), (OLD + 1, True), (None, False)])
+def test_an_offer_is_told_for_an_hour_or_for_good(
+    term: str, price: float, key: str, days: int | None, old: bool
+) -> None:
+    value = price / 3600 if term == "on_demand" else price
+    written = "" if days is None else str(TODAY - timedelta(days=days))
+    offer = replace(
+        quote("h100", term, value, row="r"),
+        **{"low": value / 2, "high": 2 * value, "date": written, "commitment": 3 * DAY, "sold": (8, 16)},
+    )
+    told = prices._plain(offer, TODAY, taken=True)
+    assert [told[name] for name in (key, "low", "high")] == pytest.approx([price, price / 2, 2 * price])
+    assert (told["age_days"], told["old"], told["commitment_days"], told["sold"]) == (days, old, 3.0, [8, 16])
+    assert ("usd_per_gpu" in told) is (term == "purchase")
+
+
+def portfolio(tmp_path: Path, *lines: str) -> Any:
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return campaign._portfolio(path, "dgx-h100")
+
+
+def test_a_portfolio_may_be_of_one_run(tmp_path: Path) -> None:
+    (run,) = portfolio(tmp_path, "model,tokens", "llama3-8b,1T")
+    assert (run.model.name, run.tokens, run.start) == ("llama3-8b", 1e12, 0.0)
+    (run,) = portfolio(tmp_path, "model,tokens,seq_len,global_batch,start,by", "llama3-8b,1T,4k,1024,0d,60d")
+    assert (run.seq_len, run.global_batch, run.start, run.by) == (4096, 1024, 0.0, 60 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (("model", "llama3-8b"), "needs a line of headings"),
+        (("model,tokens,colour", "llama3-8b,1T,red"), "needs a line of headings"),
+        (("model,tokens",), "needs a line of headings"),
+        (("model,tokens", "llama3-8b,"), "line 2: tokens is missing"),
+        (("model,tokens", "llama3-8b,1T", ",1T"), "line 3: model is missing"),
+        (("model,tokens", "llama3-8b,0"), "line 2: tokens must be above 0, but got '0'"),
+        (("model,tokens,by", "llama3-8b,1T,60"), "line 2: by '60' has no unit"),
+        (("model,tokens,by", "llama3-8b,1T,-1d"), "line 2: by must be above 0"),
+        (("model,tokens,start,by", "llama3-8b,1T,9d,9d"), "line 2: it must start before the date"),
+        (("model,tokens", "llama3-8b,1000"), "line 2: 1000 tokens are less than one step"),
+    ],
+)
+def test_what_is_no_portfolio_is_told_line_by_line(tmp_path: Path, lines: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(InvalidFile) as refused:
+        portfolio(tmp_path, *lines)
+    assert problem in " ".join(refused.value.problems)
+
+
+@pytest.mark.parametrize(("seconds", "code"), [("10", 0), ("600", 0), ("9.9", 2), ("600.1", 2)])
+def test_a_measurement_takes_ten_seconds_to_ten_minutes(tmp_path: Path, seconds: str, code: int) -> None:
+    words = ("measure", "--model", "llama3-8b", "--seconds", seconds, "--out", str(tmp_path / "measure.py"))
+    assert CliRunner().invoke(cli, words).exit_code == code
+
+
+@pytest.mark.parametrize(("dtype", "refused"), [("bf16,fp8", True), ("any", True), ("bf16", False)])
+def test_trials_are_of_one_number_format(
+    dtype: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reached(*_: object, **__: object) -> None:
+        raise InputError("reached")
+
+    monkeypatch.setattr("optimizer.trial.candidates.candidates", reached)
+    words = ("trial", "--model", "llama3-8b", "--gpus", "8", "--out", str(tmp_path / "trials"), "--dtype", dtype)
+    found = CliRunner().invoke(cli, words)
+    assert ("one number format" in str(found.exception or "") + found.output) is refused
+    assert ("reached" in str(found.exception or "") + found.output) is not refused
+
+
+@pytest.mark.parametrize(("tokens", "budget", "counted"), [(0.0, 7e9, 7e9), (3e9, 7e9, 3e9)])
+def test_results_of_a_study_are_of_its_tokens_or_of_those_that_are_named(
+    tokens: float, budget: float, counted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, float]] = []
+    monkeypatch.setattr(
+        "optimizer.sweep.results.nested", lambda row, token_budget, book: asked.append((row, token_budget)) or {}
+    )
+    monkeypatch.setattr(batch, "replace", lambda row, scenario: (row, scenario))
+    store: Any = SimpleNamespace(rows=lambda keys=None: [SimpleNamespace(key=key) for key in keys or ("x",)])
+    tasks: Any = [SimpleNamespace(key="b", scenario="two"), SimpleNamespace(key="a", scenario="one")]
+    study: Any = SimpleNamespace(prices={}, token_budget=budget)
+    batch._wholes(store, study, tasks, PriceBook(), tokens)
+    assert [(row.key, scenario, of) for (row, scenario), of in asked] == [("b", "two", counted), ("a", "one", counted)]
+    asked.clear()
+    batch._wholes(store, None, None, PriceBook(), tokens)
+    assert [(row.key, of) for row, of in asked] == [("x", tokens)]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("tp=8", (("tp", 8),)), ("tp=2,4,pp=8", (("tp", frozenset({2, 4})), ("pp", 8))), ("TP = 8", (("tp", 8),))],
+)
+def test_pins_are_read(text: str, read: tuple[Any, ...]) -> None:
+    assert pins(text) == read
+    assert alternative(text) == dict(read)
+    nothing: Any = None
+    assert joined(nothing, nothing, (read, read)) == (*read, *read)
+
+
+@pytest.mark.parametrize("text", ["tp", "tp=", "=8", "tp= "])
+def test_a_pin_names_a_value(text: str) -> None:
+    with pytest.raises(InputError):
+        pins(text)
+
+
+def test_pins_that_contradict_each_other_are_told() -> None:
+    assert merged((("tp", 8), ("tp", 8))) == merged((("tp", 8),))
+    with pytest.raises(InputError, match=r"--fix tp=8 contradicts --fix tp=4; keep one"):
+        merged((("tp", 8), ("tp", 4)))
+    with pytest.raises(InputError, match=r"^tp=8 contradicts tp=4"):
+        alternative("tp=8,pp=2,tp=4")
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what it was told."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_is_gone_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("planning", 2) as advance:
+        advance()
+        advance()
+    assert "planning" in terminal.getvalue()
+    assert terminal.getvalue().rstrip("\n").endswith("\x1b[2K")
+
+
+@pytest.mark.parametrize(("patience", "told"), [(0.02, True), (60.0, False)])
+def test_a_word_comes_after_a_while_and_goes(patience: float, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.commands.waiting.PATIENCE", patience)
+    terminal = Terminal()
+    with waiting("drawing", terminal) as say:
+        say("a line")
+        if told:
+            while "drawing: 0 s" not in terminal.getvalue():
+                pass
+    text = terminal.getvalue()
+    assert text.startswith("\r\x1b[Ka line\n")
+    assert text.endswith("\r\x1b[K" if told else "a line\n")
+    assert ("(Ctrl-C stops)" in text) is told
+    plain = io.StringIO()
+    with waiting("drawing", plain) as say:
+        say("a line")
+    assert plain.getvalue() == "a line\n"

@@ -1,0 +1,310 @@
+"""What programs take where nothing says otherwise, and other spellings of what they are told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.launch_as_read import LaunchAsRead
+from optimizer.frameworks.unpriced import costs
+from tests.frameworks.test_launches import question
+
+MODEL = "meta-llama/Llama-2-7b-hf"
+ARGUMENTS = f"train.py --model_name_or_path {MODEL} --max_seq_length 2048 --gradient_accumulation_steps 2 --bf16"
+HYPHENS = "--per-device-train-batch-size=4 --activation-checkpointing"
+ENGINE = """{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto",
+  "data_types": {"grad_accum_dtype": "fp32"}}"""
+BATCH = f"{ARGUMENTS} --per_device_train_batch_size 2"
+LAUNCH = "accelerate launch --num_processes 8"
+TRL = f"{LAUNCH} -m trl.scripts.sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name d"
+ALPACA = "torchrun --nproc_per_node 4 finetune.py --base_model huggyllama/llama-7b --data_path d"
+SWIFT = "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset d"
+AXOLOTL = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: d}]\nbf16: auto\n"
+SFT = "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 1\nmax_length: 2048\n"
+FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ndataset: d\ndo_train: true\n"
+CONFIG = "compute_environment: LOCAL_MACHINE\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
+UNSLOTH = """from unsloth import FastLanguageModel
+from trl import SFTTrainer, SFTConfig
+model, _ = FastLanguageModel.from_pretrained("unsloth/Meta-Llama-3.1-8B", max_seq_length=4096)
+model = FastLanguageModel.get_peft_model(model, r=16, max_seq_length=2048)
+SFTTrainer(model=model, args=%s())
+"""
+
+
+def said(files: Mapping[str, str], gpus: int | None = None) -> dict[str, Any]:
+    """What is priced of files, by name."""
+    asked = question(files, gpus=gpus)
+    plan, job = asked.plan, asked.job
+    return {
+        **{"mb": plan.micro_batch, "acc": plan.num_microbatches, "zero": plan.zero_stage, "shard": plan.shard},
+        **{"rec": plan.recompute, "cp": plan.cp, "seq": job.seq_len, "train": job.train, "base": job.base},
+        **{"opt": job.optimizer, "dtype": job.dtype, "pack": job.packing, "offload": asked.knobs.offload},
+        **{"attention": job.stack.features.attention, "states": _states(asked)},
+    }
+
+
+def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
+    features = asked.job.stack.features
+    return features.param_bytes, features.grad_bytes, features.optimizer_bytes
+
+
+@pytest.mark.parametrize(
+    ("files", "gpus", "priced"),
+    [
+        # huggingface/trl v1.16.0, trl/trainer/base_config.py, sft_config.py and model_config.py
+        ({"a.sh": TRL}, None, {"mb": 8, "rec": "full", "seq": 1024, "dtype": "bf16", "states": (2, 4, 12)}),
+        ({"a.sh": f"{TRL} --dtype bfloat16"}, None, {"states": (2, 2, 4)}),
+        ({"a.sh": f"{TRL} --max_length 4096 --gradient_checkpointing false"}, None, {"seq": 4096, "rec": "none"}),
+        (
+            {"a.yaml": f"{SFT}packing: true\n"},
+            8,
+            {"rec": "full"},
+        ),
+        ({"a.sh": f"{LAUNCH} {BATCH} --max_length 4096"}, None, {"rec": "none"}),
+        # tloen/alpaca-lora, finetune.py
+        (
+            {"a.sh": ALPACA},
+            None,
+            {"train": "qlora:8:q_proj+v_proj", "base": "int8", "mb": 4, "acc": 8, "seq": 256, "dtype": "fp16"},
+        ),
+        (
+            {"a.sh": f"{ALPACA} --batch_size 64 --micro_batch_size 8 --lora_target_modules '[q_proj,k_proj]'"},
+            None,
+            {"mb": 8, "acc": 2, "train": "qlora:8:q_proj+k_proj"},
+        ),
+        # modelscope/ms-swift v4.6.0, swift/trainers/arguments.py and swift/megatron/arguments/megatron_args.py
+        ({"a.sh": SWIFT}, None, {"mb": 1, "acc": 4, "rec": "full", "train": "lora:8"}),
+        ({"a.sh": f"{SWIFT} --per_device_train_batch_size 8"}, None, {"mb": 8, "acc": 1}),
+        (
+            {"a.sh": f"{SWIFT} --use_megatron_fsdp true".replace("swift", "megatron")},
+            None,
+            {"mb": 1, "acc": 4, "zero": 3},
+        ),
+        # axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas
+        ({"a.yaml": AXOLOTL}, 8, {"mb": 1, "seq": 512}),
+        ({"a.yaml": f"{AXOLOTL}sequence_len: 2048\nsequence_parallel_degree: 2\n"}, 8, {"seq": 2048, "cp": 2}),
+        (
+            {"a.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nlora_r: 8\npeft_use_dora: true\n"},
+            8,
+            {"train": "dora:8", "base": "nf4"},
+        ),
+        # hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams
+        ({"a.yaml": FACTORY}, 8, {"train": "lora:8", "mb": 8, "seq": 2048, "rec": "full"}),
+        # huggingface/accelerate v1.15.0, src/accelerate/utils/dataclasses.py
+        (
+            {"a.sh": f"accelerate launch --config_file c.yaml {BATCH}", "c.yaml": f"{CONFIG}distributed_type: FSDP\n"},
+            None,
+            {"zero": 3, "shard": 0},
+        ),
+        (
+            {
+                "a.sh": f"accelerate launch --config_file c.yaml {BATCH}",
+                "c.yaml": f"{CONFIG}distributed_type: DEEPSPEED\n",
+            },
+            None,
+            {"zero": 2},
+        ),
+        (
+            {
+                "a.sh": f"accelerate launch --config_file c.yaml {BATCH}",
+                "c.yaml": f"{CONFIG}distributed_type: FSDP\nfsdp_config: {{fsdp_sharding_strategy: HYBRID_SHARD}}\n",
+            },
+            None,
+            {"zero": 3, "shard": 8},
+        ),
+        (
+            {"a.sh": f"{LAUNCH} --use_fsdp --fsdp_activation_checkpointing true {BATCH}"},
+            None,
+            {"zero": 3, "rec": "full"},
+        ),
+        (
+            {"a.sh": f"{LAUNCH} --use_deepspeed --zero_stage 3 --offload_optimizer_device cpu {BATCH}"},
+            None,
+            {"zero": 3, "offload": 1.0},
+        ),
+        (
+            {"a.sh": f"{LAUNCH} --mixed_precision fp16 {BATCH.removesuffix(' --bf16')}".replace(" --bf16", "")},
+            None,
+            {"dtype": "fp16"},
+        ),
+        # huggingface/transformers, training_args.py
+        (
+            {"a.sh": f"torchrun --nnodes 2 --nproc_per_node 8 {BATCH} --fsdp 'hybrid_shard_zero2 auto_wrap'"},
+            None,
+            {"zero": 2, "shard": 8},
+        ),
+        (
+            {
+                "a.sh": f"torchrun --nproc_per_node 8 {BATCH}".replace("_", "-").replace(
+                    "nproc-per-node", "nproc_per_node"
+                )
+            },
+            None,
+            {"mb": 2, "acc": 2, "seq": 2048},
+        ),
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {ARGUMENTS} {HYPHENS}"},
+            None,
+            {"mb": 4, "rec": "full"},
+        ),
+        ({"a.sh": f"torchrun --nproc_per_node 8 {ARGUMENTS} --per_gpu_train_batch_size 4"}, None, {"mb": 4}),
+        ({"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --max_length 2048 --adafactor"}, None, {"opt": "adafactor"}),
+        (
+            {
+                "a.sh": f"deepspeed --num_gpus 8 {ARGUMENTS} --deepspeed ds.json",
+                "ds.json": ENGINE,
+            },
+            None,
+            {"mb": 8, "zero": 2, "states": (0, 4, 12)},
+        ),
+        # deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/training/step1_supervised_finetuning/main.py
+        (
+            {"a.sh": f"deepspeed --num_gpus 8 main.py --model_name_or_path {MODEL} --data_split 2,4,4 --zero_stage 2"},
+            None,
+            {"mb": 16, "acc": 1, "seq": 512, "dtype": "fp16", "zero": 2},
+        ),
+        # haotian-liu/LLaVA, llava/train/train.py
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --lora_enable True --bits 4"},
+            None,
+            {"train": "qlora:64", "base": "nf4"},
+        ),
+        # huggingface/optimum-habana, examples/language-modeling/run_lora_clm.py
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --dataset_concatenation"},
+            None,
+            {"attention": "fused_softmax", "pack": "on"},
+        ),
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --attn_implementation gaudi_fused_sdpa"},
+            None,
+            {"attention": "flash"},
+        ),
+        # unslothai/unsloth 2026.10.9, unsloth/models/rl.py and llama.py
+        ({"a.py": UNSLOTH % "SFTConfig"}, 1, {"mb": 4, "acc": 2, "opt": "adamw-8bit", "seq": 4096}),
+        ({"a.py": UNSLOTH % "TrainingArguments"}, 1, {"mb": 8, "acc": 1, "opt": "adamw-fused"}),
+    ],
+)
+def test_what_is_not_said_is_the_programs_own(
+    files: Mapping[str, str], gpus: int | None, priced: dict[str, Any]
+) -> None:
+    found = said(files, gpus)
+    assert {name: found[name] for name in priced} == priced
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("--mixed_precision no", "mixed_precision"),
+        ("--dynamo_backend inductor --mixed_precision bf16", "dynamo_backend inductor"),
+    ],
+)
+def test_options_of_a_launcher_are_named(text: str, named: str) -> None:
+    run = f"{LAUNCH} {text} {BATCH}".replace(" --bf16", "")
+    assert any(each.startswith(named) for each in question({"a.sh": run}).launch.unpriced)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("dtype: float32\nuse_peft: true\n", "dtype float32: what is frozen has 32 bits"),
+        ("bf16: false\n", "bf16 false, and no format of 16 bits: priced as bf16"),
+        ("torch_dtype: bfloat16\n", ""),
+        ("bf16: true\naccelerator_config: '{\"split_batches\": true}'\n", 'accelerator_config {"split_batches": true}'),
+        ("base_model: Qwen/Qwen2.5-7B\nbf16: true\ntorch_compile: auto\n", "torch_compile auto"),
+        ("bf16: true\nprecompute_ref_log_probs: true\nbeta: 0.1\n", "precompute_ref_log_probs"),
+    ],
+)
+def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str) -> None:
+    assert question({"a.yaml": SFT + more}, gpus=8).launch.unpriced == [named] * bool(named)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\nexport_dir: out\n"},  # merges
+        {"a.sh": "swift sft --model_type qwen-7b --dataset d --max_length 2048\n"},  # of a release before 3
+        {"a.sh": "python -m pip install trl==1.16 peft==0.21\n"},
+        {"a.sh": "python export.py --pretrained-model-name m --tensor-model-parallel-size 2 --export-dir out\n"},
+    ],
+)
+def test_what_trains_nothing_is_no_launch(files: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidFile, match=r"no command that trains|no launch that is known|ms-swift 2"):
+        question(files, gpus=8, model="qwen2.5-7b")
+
+
+def test_a_length_alone_is_of_no_program() -> None:
+    run = f"deepspeed --num_gpus 8 finetune.py --model-path {MODEL} --batch-size 4 --max-length 512 --deepspeed ds.json"
+    launch = question({"a.sh": run, "ds.json": ENGINE}, model="llama2-7b").launch
+    assert "software" not in launch.settings
+    assert "batch_size 4" in launch.unpriced
+
+
+def test_accelerates_section_for_megatron_is_refused() -> None:
+    text = f"{CONFIG}distributed_type: MEGATRON_LM\nmegatron_lm_config: {{megatron_lm_tp_degree: 2}}\n"
+    with pytest.raises(InvalidFile, match="Accelerate on Megatron-LM: its section"):
+        question({"a.sh": f"accelerate launch --config_file c.yaml {BATCH}", "c.yaml": text})
+    with pytest.raises(InvalidFile, match="Accelerate on Megatron-LM: its section"):
+        question({"a.sh": f"{LAUNCH} --use_megatron_lm {BATCH}"})
+
+
+def test_documents_of_nemo_have_a_length_of_their_own() -> None:
+    run = "python train_gpt_sft.py trainer.num_nodes=1 trainer.devices=8 trainer.precision=bf16"
+    run += " model.encoder_seq_length=4096 model.data.train_ds.micro_batch_size=1"
+    run += " model.data.train_ds.global_batch_size=128"
+    own = f"{run} model.data.train_ds.max_seq_length=2048"
+    assert question({"a.sh": run}, model="llama3-8b").job.seq_len == 4096
+    assert question({"a.sh": own}, model="llama3-8b").job.seq_len == 2048
+    packed = question(
+        {"a.sh": f"{own} model.data.train_ds.packed_sequence=True model.data.train_ds.packed_sequence_size=8192"},
+        model="llama3-8b",
+    )
+    assert (packed.job.seq_len, packed.job.packing) == (8192, "on")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "costly"),
+    [
+        *(
+            (name, "true", True)
+            for name in ("torch_compile_mode", "deepcompile", "chunked_cross_entropy", "full_determinism")
+        ),
+        *(
+            (name, "true", True)
+            for name in ("shift_attn", "use_mca", "gptq", "load_in_fp8", "unsloth_tiled_mlp", "float32")
+        ),
+        *(
+            (name, "true", True)
+            for name in ("bf16.bf16_master_weights_and_grads", "compile.deepcompile", "amp.enabled")
+        ),
+        *(
+            (name, "true", True)
+            for name in ("model.tiled_mlp.enabled", "liger_rms_norm", "use_kernels", "use_fused_kernels")
+        ),
+        *(
+            (name, "4", True)
+            for name in ("target_regex", "torch_empty_cache_steps", "label_smoothing_factor", "fp4_format")
+        ),
+        *((name, "false", True) for name in ("zero_optimization.reduce_scatter", "bnb_4bit_use_double_quant")),
+        ("fsdp_config.fsdp_auto_wrap_policy", "NO_WRAP", True),
+        ("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP", False),
+        ("fsdp_config.fsdp_backward_prefetch", "BACKWARD_POST", True),
+        ("fsdp_config.fsdp_backward_prefetch", "BACKWARD_PRE", False),
+        ("optimizer.fused", "false", True),
+        ("ddp_backend", "gloo", True),
+        ("ddp_backend", "nccl", False),
+        ("plugins", "['axolotl.integrations.liger.LigerPlugin']", False),
+        *(
+            (name, "4", False)
+            for name in ("loraplus_lr_ratio", "lora_alpha_pattern", "gc_steps", "export_size", "max_shard_size")
+        ),
+        *((name, "true", False) for name in ("merge_lora", "lora_on_cpu", "create_new_adapter", "resize_vocab")),
+        *(
+            (name, "true", False)
+            for name in ("zero_optimization.elastic_checkpoint", "activation_checkpointing.number_checkpoints")
+        ),
+    ],
+)
+def test_what_costs_is_known_by_name(name: str, value: str, costly: bool) -> None:
+    assert costs("DeepSpeed", name, value) == costly

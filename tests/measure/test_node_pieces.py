@@ -1,0 +1,300 @@
+"""The pieces of the node program without PyTorch: what is measured how often, what fits into its time, what is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from optimizer.measure import node_program
+from optimizer.measure.node_program import Process, TimeBudget
+
+BF16, FP32 = SimpleNamespace(itemsize=2), SimpleNamespace(itemsize=4)
+
+
+class Array(SimpleNamespace):
+    """What arrays are made of: their shape and number format."""
+
+    def t(self) -> Array:
+        return Array(shape=self.shape[::-1], dtype=self.dtype)
+
+
+def made(*shape: int, dtype: Any = None, **_: Any) -> Array:
+    return Array(shape=shape, dtype=dtype)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A PyTorch that makes shapes, and notes which groups and collectives there are."""
+    called: list[tuple[Any, ...]] = []
+
+    def noted(name: str) -> Any:
+        return lambda *args, group=None, **_: called.append((name, *(each.shape for each in args), group))
+
+    dist = SimpleNamespace(
+        **{name: noted(name) for name in ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor")},
+        all_to_all_single=noted("all_to_all_single"),
+        new_group=tuple,
+    )
+    properties = SimpleNamespace(name="H100", total_memory=80, multi_processor_count=132)
+    fake = SimpleNamespace(
+        **dict.fromkeys(("zeros", "ones", "randn", "empty"), made),
+        empty_like=lambda array: array,
+        randn_like=lambda array: array,
+        mm=lambda a, b, out: called.append(("mm", a.shape, b.shape, out.shape)),
+        add=lambda a, b, out: called.append(("add", a.shape)),
+        float32=FP32,
+        float64=None,
+        uint8=None,
+        __version__="2",
+        version=SimpleNamespace(hip=None, cuda="13"),
+        cuda=SimpleNamespace(get_device_properties=lambda _: properties, device_count=lambda: 8),
+        distributed=dist,
+        called=called,
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    return fake
+
+
+def process(rank: int = 0, world: int = 1, local_world: int = 1, gpu: bool = False, seconds: Any = None) -> Any:
+    one: Any = object.__new__(Process)
+    vars(one).update(rank=rank, world=world, local=rank % local_world, local_world=local_world, gpu=gpu)
+    vars(one).update(
+        device="here", backend="gloo", wide=BF16, wait=lambda: None, largest=lambda value, group=None: value
+    )
+    if seconds:
+        one.seconds = seconds
+    return one
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A clock that stands still until it is moved."""
+    now = SimpleNamespace(time=0.0)
+    monkeypatch.setattr(node_program.time, "perf_counter", lambda: now.time)
+    return now
+
+
+@pytest.mark.parametrize(("took", "repeats"), [(0.01, 3), (0.0101, 3), (0.009, 4), (1e-5, 200), (1.0, 1), (0.0, 200)])
+def test_an_operation_is_repeated_for_three_hundredths_of_a_second(took: float, repeats: int) -> None:
+    asked: list[int] = []
+    one = process()
+    one._loop = lambda call, count: asked.append(count) or took
+    assert one.seconds(lambda _: None) == took
+    assert asked == [1, *[repeats] * 3]
+    asked.clear()
+    one.gpu, captured = True, []
+    one._captured = lambda call, count: captured.append(count) or (lambda: None)
+    assert one.seconds(lambda _: None) == took / repeats
+    assert (captured, asked) == ([repeats], [1, 1, 1, 1])
+    assert one.seconds(lambda _: None, graph=False) == took
+
+
+def test_a_loop_tells_the_time_of_one_call(clock: Any) -> None:
+    def call(number: int) -> None:
+        clock.time += 1.0 + number
+
+    assert process()._loop(call, 3) == 2.0
+
+
+def test_what_does_not_fit_into_a_budget_is_noted(clock: Any) -> None:
+    budget = TimeBudget(2.0)
+    clock.time = 1.0
+    assert budget.allows(1.0, "fits")
+    assert not budget.allows(1.1, "large")
+    budget.stop()
+    assert (budget.took, budget.left_out) == (1.0, ["large"])
+
+
+def test_products_come_by_size_and_tell_how_long_larger_ones_take(torch: Any) -> None:
+    rate, expected = 1e9, []
+    budget: Any = SimpleNamespace(
+        allows=lambda seconds, name: expected.append(seconds) or "8 x" not in name, left_out=[]
+    )
+
+    def seconds(call: Any) -> float:
+        call(0)
+        (m, k), (_, n), _ = torch.called[-1][1:]
+        if m == 4:
+            raise RuntimeError("no room\nfor it")
+        return 2.0 * m * n * k / rate
+
+    shapes = [(8, 8, 8), (1000, 1000, 1000), (10, 10, 10), (4, 4, 4)]
+    rows = node_program.measure_products(process(seconds=seconds), shapes, budget)
+    assert [(row["m"], row["seconds"]) for row in rows] == [(10, 2e-6), (1000, 2.0)]
+    assert budget.left_out == ["product 4 x 4 x 4: no room"]
+    # Two calls to begin with and three rounds, of as many as take 0.03 s, or of one.
+    assert expected == [0.0, 0.0, 0.0, pytest.approx((2 + 3) * 2.0)]
+    assert torch.called[-1] == ("mm", (1000, 1000), (1000, 1000), (1000, 1000))
+
+
+def test_memory_is_read_in_ever_larger_arrays(torch: Any) -> None:
+    one = process(seconds=lambda call, graph=True: 0.5)
+    rows = node_program.measure_memory(one, 2**24, TimeBudget(1e9))
+    sizes = [2**20, 2**22, 2**24]
+    assert rows == [
+        {"kind": kind, "bytes": arrays * size, "seconds": 0.5}
+        for size in sizes
+        for kind, arrays in (("copy", 2), ("add", 3))
+    ]
+    one.gpu = True
+    rows = node_program.measure_memory(one, 2**19, TimeBudget(1e9))
+    assert rows == [{"kind": kind, "bytes": 2**28, "seconds": 0.5} for kind in ("from_host", "to_host")]
+    assert node_program.measure_launches(one) == {"host": 0.5, "kernel": 0.5}
+    assert node_program.measure_launches(process(seconds=lambda call, graph=True: 0.5)) == {"host": 0.5}
+    budget = TimeBudget(-1.0)
+    assert node_program.measure_memory(process(), 2**24, budget) == []
+    assert budget.left_out == ["memory, 1048576 B"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "size", "whole"),
+    [(False, 4096, 4096), (True, 4096, 4096), (False, 100, 96), (True, 100, 96), (False, 1, 32)],
+)
+def test_a_message_is_what_ranks_share_evenly(torch: Any, gpu: bool, size: int, whole: int) -> None:
+    elements = whole // (2 if gpu else 4)
+    calls = {
+        "all_reduce": ("all_reduce", (elements,), "g"),
+        "all_gather": ("all_gather_into_tensor", (elements,), (elements // 8,), "g"),
+        "reduce_scatter": ("reduce_scatter_tensor", (elements // 8,), (elements,), "g"),
+        "all_to_all": ("all_to_all_single", (elements,), (elements,), "g"),
+    }
+    for kind in node_program.KINDS:
+        message, call = node_program._collective(process(gpu=gpu), kind, "g", 8, size)
+        call()
+        assert (message, torch.called[-1]) == (whole, calls[kind])
+
+
+def test_collectives_have_a_quarter_of_the_time_each(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def collective(process: Any, kind: str, group: Any, ranks: int, size: int) -> tuple[int, Any]:
+        if kind == "all_to_all" and size == 2:
+            raise RuntimeError("not here\n...")
+        return 8 * size, None
+
+    def shared(*_: Any) -> tuple[float, float]:
+        clock.time += 1.0
+        return 0.25, 1.0
+
+    monkeypatch.setattr(node_program, "_collective", collective)
+    monkeypatch.setattr(node_program, "_shared_seconds", shared)
+    budget = TimeBudget(14.0)  # each ends 3.5 s after the one before: the first begins, and one more of 2.5 s does
+    rows = node_program.measure_collectives(process(), "node", None, 8, 1, (1, 2, 3), budget)
+    assert [(row["kind"], row["message"]) for row in rows] == [
+        *(("all_reduce", 8), ("all_reduce", 16), ("all_gather", 8), ("all_gather", 16), ("all_gather", 24)),
+        *(("reduce_scatter", 8), ("reduce_scatter", 16), ("reduce_scatter", 24), ("all_to_all", 8)),
+    ]
+    assert rows[0] == {"kind": "all_reduce", "message": 8, "ranks": 8, "nodes": 1, "seconds": 0.25}
+    assert budget.left_out == ["node all_reduce, 3 B", "node all_to_all, 2 B and larger: not here"]
+
+
+def test_a_collective_takes_as_long_as_on_the_slowest_rank(clock: Any) -> None:
+    asked: list[int] = []
+    one = process()
+    one._loop = lambda call, count: (call(0), asked.append(count))[1] or 0.001 * len(asked)
+
+    def call() -> None:
+        clock.time += 1.0
+
+    assert node_program._shared_seconds(one, None, call) == (0.003, 6.0)
+    assert asked == [1, 30, 30, 30]
+    one._loop = lambda call, count: asked.append(count) or 1.0
+    node_program._shared_seconds(one, None, call)
+    one._loop = lambda call, count: asked.append(count) or 1e-9
+    node_program._shared_seconds(one, None, call)
+    assert asked[4:] == [1, 3, 3, 3, 1, 100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "local", "found"),
+    [
+        (0, 1, 1, []),
+        (1, 2, 2, [("node", (0, 1), 2, 1)]),
+        (5, 8, 4, [("node", (4, 5, 6, 7), 4, 1), ("network", tuple(range(8)), 8, 2)]),
+        (1, 2, 1, [("network", (0, 1), 2, 2)]),
+    ],
+)
+def test_groups_are_those_of_nodes_and_of_all(
+    torch: Any, rank: int, world: int, local: int, found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def measured(process: Any, scope: str, group: Any, ranks: int, nodes: int, sizes: Any, budget: Any) -> list[Any]:
+        assert budget == f"{scope} budget"
+        asked.append((scope, group, ranks, nodes))
+        return [scope]
+
+    monkeypatch.setattr(node_program, "measure_collectives", measured)
+    rows = node_program._groups(process(rank, world, local), (1,), lambda name: f"{name} budget")  # type: ignore[arg-type, return-value]
+    assert (asked, rows) == (found, [scope for scope, *_ in found])
+
+
+def test_a_machine_tells_what_it_is(torch: Any) -> None:
+    cpu = node_program.described(process(world=4, local_world=2))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (cpu["processor"], cpu["memory"], cpu["gpus_of_node"]) == ("cpu", memory // 2, 2)
+    gpu = node_program.described(process(gpu=True))
+    told = {"processor": "gpu", "name": "H100", "memory": 80, "sms": 132, "gpus_of_node": 8, "vendor": "NVIDIA"}
+    assert told.items() <= gpu.items()
+    assert gpu["runtime"] == "13"
+
+
+def test_every_part_has_its_share_of_the_time(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: dict[str, TimeBudget] = {}
+
+    def part(name: str) -> Any:
+        def measured(*args: Any) -> list[str]:
+            budget = args[-1] if isinstance(args[-1], TimeBudget) else TimeBudget(0.0)
+            budgets[name] = budget
+            budget.left_out.append(name)
+            clock.time += 1.0
+            return [name]
+
+        return measured
+
+    monkeypatch.setattr(node_program, "described", lambda _: "machine")
+    for name in ("launches", "memory", "products", "attention"):
+        monkeypatch.setattr(node_program, f"measure_{name}", part(name))
+    monkeypatch.setattr(node_program, "ranks_apart", lambda _: [1.0])
+    monkeypatch.setattr(node_program, "_groups", lambda process, sizes, part: part("node") and ["groups"])
+    request = {"memory": 1, "products": [], "attention": [], "messages": [], "job": {"model": "m"}}
+    said: list[str] = []
+    found = node_program.measure(process(world=2), request, 100.0, said.append)
+    assert (found["format"], found["version"], found["job"], found["machine"]) == (
+        *("optimize measure", 1),
+        *({"model": "m"}, "machine"),
+    )
+    assert said == [
+        *("launches, at most 2 s", "memory, at most 6 s", "products, at most 30 s", "attention, at most 12 s"),
+        "node, at most 22 s",
+    ]
+    assert {name: budgets[name].seconds for name in ("memory", "products")} == {"memory": 6.0, "products": 30.0}
+    assert found["left_out"] == ["memory", "products", "attention"]
+    assert found["seconds"] == {"launches": 1.0, "memory": 1.0, "products": 1.0, "attention": 1.0, "node": 0.0}
+    assert (found["ranks"], found["collectives"]) == ([1.0], ["groups"])
+    assert node_program.measure(process(), request, 100.0, said.append)["collectives"] == []
+
+
+@pytest.mark.parametrize(("world", "rank", "writes"), [(1, 0, True), (2, 0, True), (2, 1, False)])
+def test_rank_0_writes_and_every_group_is_left(
+    world: int, rank: int, writes: bool, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+    torch.distributed.destroy_process_group = lambda: left.append(rank)
+    monkeypatch.setattr(node_program, "Process", lambda: process(rank, world, world))
+    asked: list[float] = []
+
+    def measured(process: Any, request: Any, seconds: float, say: Any) -> dict[str, Any]:
+        asked.append(seconds)
+        return {"version": 1}
+
+    monkeypatch.setattr(node_program, "measure", measured)
+    out = tmp_path / "measure.json"
+    assert node_program.main(["--out", str(out)]) == node_program.main(["--out", str(out), "--seconds", "60"]) == 0
+    assert asked == [480.0, 60.0]
+    assert out.exists() is writes
+    assert left == [rank] * 2 * (world > 1)
