@@ -17,7 +17,7 @@ BATCH = "--micro-batch-size 2 --global-batch-size 64"
 # The program's own where no flag says otherwise, on 16 GPUs.
 USUAL: dict[str, Any] = {
     **{"layers": 8, "hidden": 1024, "heads": 16, "max_seq_len": 2048, "seq_len": 2048},
-    **{"activation": "gelu", "norm": "layer", "position": "learned", "tied_embeddings": True},
+    **{"norm": "layer", "position": "learned", "tied_embeddings": True, "activation": "gelu"},
     **{"mlp_bias": True, "attention_bias": True, "attention_out_bias": True},
     **{"nodes": 2, "gpus_per_node": 8, "gpus": 16, "micro_batch": 2, "num_microbatches": 2, "global_batch": 64},
     **{"tp": 1, "cp": 1, "pp": 1, "vpp": 1, "ep": 1, "etp": 1, "dp": 16, "zero_stage": 0, "shard": 0},

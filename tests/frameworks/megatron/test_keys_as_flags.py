@@ -38,7 +38,7 @@ USUAL: Mapping[str, Keys] = {
 }
 # Of a model that a name tells, Megatron's defaults say nothing.
 UNTOLD: Keys = dict.fromkeys(
-    ("activation", "attention_bias", "norm", "position", "mlp_bias", "tied_embeddings", "attention_out_bias")
+    ("attention_bias", "norm", "position", "mlp_bias", "tied_embeddings", "attention_out_bias", "activation")
 )
 SPREAD: Keys = {"num_experts": 8, "moe_router_topk": 2, "expert_model_parallel_size": 2}
 EXPERTS: Keys = {
