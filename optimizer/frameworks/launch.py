@@ -37,6 +37,7 @@ class Launch:
         length: tokens of a sequence where that is a guess, for the head of a report; 0 where they are told.
         vocabulary: tokens of the vocabulary, likewise.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
+        memory_share: share of a device's memory that the program has, 0 for all of it [1].
         following: what the program makes of a plan's settings that no file states, None for nothing.
         drives: the key that puts on drives what else lies in the host's memory, "" where none does.
         fixed: settings that none of these files can state otherwise.
@@ -59,6 +60,7 @@ class Launch:
     length: int = 0
     vocabulary: int = 0
     family: str = ""
+    memory_share: float = 0.0
     drives: str = ""
     following: Callable[[Plan], Mapping[str, Any]] = lambda plan: {}
     fixed: tuple[str, ...] = ()

@@ -353,7 +353,7 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
         **widest,
         fixed={name: values[0] for name, values in choices.items() if len(values) == 1},
         choices={name: values for name, values in choices.items() if len(values) > 1},
-        hbm=controls.hbm,
+        hbm=controls.hbm or launch.memory_share * cluster.device.memory,
         oom_risk=EVEN_RISK,
         min_cp_tokens=max(1, min(LIMITS["min_cp_tokens"].default, seq_len // plan.cp)),
     )

@@ -22,7 +22,7 @@ from optimizer.frameworks.bash.config import (
 )
 from optimizer.frameworks.bash.config import UNSLOTH as UNSLOTH_KEY
 from optimizer.frameworks.bash.documents import Options
-from optimizer.frameworks.bash.pieces import Piece
+from optimizer.frameworks.bash.pieces import Piece, text_of, unknown_in
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
 from optimizer.frameworks.config.file import NEMO, OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch, checked
@@ -64,6 +64,7 @@ NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
     r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU|PYTORCH_NPU|NPUS_PER)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
+MEMORY_SHARE, DECIMAL = "XLA_PYTHON_CLIENT_MEM_FRACTION", re.compile(r"0?\.\d+")
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
@@ -243,7 +244,17 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     source.launch.unpriced += [f"{text} {severed}" for text in dict.fromkeys(reading.severed)]
     marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
     source.launch.family = source.launch.family or family_in(marks)
+    if source.launch.program == "MaxText" and 0.0 < (share := _share_of_memory(reading)) < 1.0:
+        source.launch.memory_share = share
+        source.launch.assumed.append(f"{share:.0%} of each GPU's memory, by {MEMORY_SHARE}")
     return source
+
+
+def _share_of_memory(reading: ScriptRun) -> float:
+    """Share of a GPU's memory that JAX takes, as a script tells it, 0 where it does not [1]."""
+    words = [word for word in reading.variables.get(MEMORY_SHARE, [])[:1] if not unknown_in(word)]
+    texts = [*map(text_of, words), *(dict(command.environment).get(MEMORY_SHARE, "") for command in reading.commands)]
+    return next((float(text) for text in texts if DECIMAL.fullmatch(text)), 0.0)
 
 
 def _script_run(script: File, find: Find) -> tuple[ScriptRun, Options]:

@@ -144,3 +144,33 @@ dtype: bf16
     assert read.plan.activation_offload == share
     assert "activation_offload" in read.launch.fixed
     assert not read.launch.unpriced
+
+
+MAXTEXT = (
+    "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b per_device_batch_size=4 "
+    "ici_fsdp_parallelism=8 max_target_length=4096 hardware=gpu"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "share"),
+    [
+        (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=0.85\n{MAXTEXT}", 0.85),
+        (f"XLA_PYTHON_CLIENT_MEM_FRACTION=.9 {MAXTEXT}", 0.9),
+        (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=$SHARE\n{MAXTEXT}", 0.0),
+        (MAXTEXT, 0.0),
+    ],
+)
+def test_maxtext_has_the_share_of_the_memory_that_jax_takes(script: str, share: float) -> None:
+    job = launched(script).job
+    assert job.limits.hbm == pytest.approx(share * job.cluster.device.memory)
+
+
+def test_a_stage_that_only_an_unread_config_has_is_not_priced() -> None:
+    flags = (
+        "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048"
+    )
+    command = f"deepspeed --num_gpus 8 pretrain_gpt.py {flags} --micro-batch-size 2 --global-batch-size 64 --bf16"
+    script = f"{command} --deepspeed --deepspeed_config ds.json"
+    assert launched(script).launch.unpriced == ["the ZeRO stage of ds.json, which was not read"]
+    assert not launched(f"{script} --zero-stage 1").launch.unpriced

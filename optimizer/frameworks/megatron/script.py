@@ -293,7 +293,10 @@ def with_deepspeed(script: BashLaunch, configs: Sequence[ConfigFile]) -> None:
     launch.fixed += ("offload",) if launch.program == MEGATRON_DEEPSPEED else ()  # which no flag of it sets
     if launch.program == MEGATRON_DEEPSPEED and not engines:  # an edit of flags alone would contradict its config
         launch.fixed += ("zero_stage", "micro_batch") if named else ("zero_stage",)
-        launch.assumed += [f"{named}, which was not read, has the script's ZeRO stage and micro-batch"] * bool(named)
+        if named and "zero_stage" in launch.written:
+            launch.assumed.append(f"{named}, which was not read, has the script's ZeRO stage and micro-batch")
+        elif named:
+            launch.unpriced.append(f"the ZeRO stage of {named}, which was not read")
     for config in engines:
         extra, place = Launch(program=launch.program), PurePosixPath(config.name).name
         deepspeed.read(extra, config.values)
