@@ -64,7 +64,9 @@ NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
     r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU|PYTORCH_NPU|NPUS_PER)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
-MEMORY_SHARE, DECIMAL = "XLA_PYTHON_CLIENT_MEM_FRACTION", re.compile(r"0?\.\d+")
+# The share of a GPU's memory that JAX takes, by its newer name and its older one.
+# Source: jax-ml/jax, docs/gpu_memory_allocation.rst.
+MEMORY_SHARES, DECIMAL = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), re.compile(r"0?\.\d+")
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
@@ -244,17 +246,19 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     source.launch.unpriced += [f"{text} {severed}" for text in dict.fromkeys(reading.severed)]
     marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
     source.launch.family = source.launch.family or family_in(marks)
-    if source.launch.program == "MaxText" and 0.0 < (share := _share_of_memory(reading)) < 1.0:
-        source.launch.memory_share = share
-        source.launch.assumed.append(f"{share:.0%} of each GPU's memory, by {MEMORY_SHARE}")
+    for name in MEMORY_SHARES if source.launch.program == "MaxText" else ():
+        if text := _share_of_memory(reading, name):
+            source.launch.memory_share = float(text)
+            source.launch.assumed.append(f"{name} {text}: no more of each GPU's memory than that")
+            break
     return source
 
 
-def _share_of_memory(reading: ScriptRun) -> float:
-    """Share of a GPU's memory that JAX takes, as a script tells it, 0 where it does not [1]."""
-    words = [word for word in reading.variables.get(MEMORY_SHARE, [])[:1] if not unknown_in(word)]
-    texts = [*map(text_of, words), *(dict(command.environment).get(MEMORY_SHARE, "") for command in reading.commands)]
-    return next((float(text) for text in texts if DECIMAL.fullmatch(text)), 0.0)
+def _share_of_memory(reading: ScriptRun, name: str) -> str:
+    """The share that a variable of a script or of one of its commands gives, "" where it gives none."""
+    words = [word for word in reading.variables.get(name, [])[:1] if not unknown_in(word)]
+    texts = [*map(text_of, words), *(dict(command.environment).get(name, "") for command in reading.commands)]
+    return next((text for text in texts if DECIMAL.fullmatch(text) and float(text)), "")
 
 
 def _script_run(script: File, find: Find) -> tuple[ScriptRun, Options]:

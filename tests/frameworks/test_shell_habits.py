@@ -157,6 +157,8 @@ MAXTEXT = (
     [
         (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=0.85\n{MAXTEXT}", 0.85),
         (f"XLA_PYTHON_CLIENT_MEM_FRACTION=.9 {MAXTEXT}", 0.9),
+        (f"XLA_PYTHON_CLIENT_MEM_FRACTION=.9 XLA_CLIENT_MEM_FRACTION=.95 {MAXTEXT}", 0.95),
+        (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=1.0\n{MAXTEXT}", 0.0),
         (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=$SHARE\n{MAXTEXT}", 0.0),
         (MAXTEXT, 0.0),
     ],
@@ -174,3 +176,17 @@ def test_a_stage_that_only_an_unread_config_has_is_not_priced() -> None:
     script = f"{command} --deepspeed --deepspeed_config ds.json"
     assert launched(script).launch.unpriced == ["the ZeRO stage of ds.json, which was not read"]
     assert not launched(f"{script} --zero-stage 1").launch.unpriced
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "if a; then\n" * 900 + "b --x 1\n" + "fi\n" * 900,
+        "[ " + "! " * 3000 + "a ] && b",
+        "X=" + "${A:-" * 3000 + "b" + "}" * 3000,
+    ],
+    ids=("statements", "tests", "expansions"),
+)
+def test_what_lies_too_deep_is_refused(script: str) -> None:
+    with pytest.raises(InputError, match=r"no command that trains|deeper than any that trains"):
+        launched(script)

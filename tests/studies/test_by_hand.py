@@ -201,7 +201,7 @@ def scaled(*points: tuple[str, int, float | None]) -> ScalingStudy:
             global_batch=8,
             tokens=100,
             plan=Plan(dp=gpus) if mfu else None,
-            estimate=SimpleNamespace(step_time=1.0, mfu=mfu) if mfu else None,  # type: ignore[arg-type]
+            estimate=cast(Any, SimpleNamespace(step_time=1.0, mfu=mfu) if mfu else None),
             fits=bool(mfu),
         )
         for series, gpus, mfu in points

@@ -10,7 +10,7 @@ from optimizer.frameworks.bash.pieces import Piece, Site, Word, split_words, tex
 
 FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?$", re.DOTALL)
 QUOTES = "\"'"
-OBJECT = re.compile(r"(?:[\w.+-]+=)?\{\s*\"[^{]*:.*\}$", re.DOTALL)  # JSON that is one word
+OBJECT = re.compile(r"(?:[\w.+-]+=)?\{\s*\"[^{:]*:")  # how JSON that is one word begins
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ class Flag:
 
 def flat(words: Iterable[Word]) -> list[Word]:
     """Words cut at every blank but in JSON: what reaches a program through quotes, eval and bash -c alike."""
-    return [
-        _unquoted(part) for word in words for part in ((word,) if OBJECT.match(text_of(word)) else split_words(word))
-    ]
+    return [_unquoted(part) for word in words for part in ((word,) if _is_json(text_of(word)) else split_words(word))]
+
+
+def _is_json(text: str) -> bool:
+    return text.endswith("}") and OBJECT.match(text) is not None
 
 
 def _unquoted(word: Word) -> Word:

@@ -112,7 +112,10 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
     walker.seen.variables |= {name: [word] for name, word in given.items()}
     if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
         walker.seen.variables |= _placed(arguments)
-    walker.run(root)
+    try:
+        walker.run(root)
+    except RecursionError:
+        raise InputError("a script nests tests or ${...} in each other deeper than any that trains") from None
     walker.seen.broken = _first_error(root)
     walker.seen.guesses += walker.hanging()
     return walker.seen
@@ -492,10 +495,15 @@ def _parted(words: Sequence[Word], text: Word, sign: str) -> dict[str, list[Word
 
 
 def _assigned(node: Any) -> list[str]:
-    """Variables that are set somewhere below a node."""
-    below = [name for child in node.named_children for name in _assigned(child)]
-    name = node.child_by_field_name("name") if node.type == "variable_assignment" else None
-    return [*dict.fromkeys([*below, *([name.text.decode()] if name is not None else [])])]
+    """Variables that are set somewhere below a node, however deep."""
+    names: dict[str, None] = {}
+    left = [node]
+    while left:
+        one = left.pop()
+        name = one.child_by_field_name("name") if one.type == "variable_assignment" else None
+        names |= {name.text.decode(): None} if name is not None else {}
+        left += reversed(one.named_children)
+    return [*names]
 
 
 def _parts(node: Any) -> Iterator[tuple[Any, bool]]:

@@ -212,7 +212,5 @@ def _targets(stated: Mapping[str, Any]) -> str:
     if stated.get("every") is True or stated.get("targets") in (*ALL, None):
         return ""
     targets = stated["targets"]
-    words = (
-        targets if isinstance(targets, list) else re.findall(r"[\w.-]+", str(targets))
-    )  # also of a list on a command
+    words = targets if isinstance(targets, list) else re.findall(r"[\w.-]+", str(targets))  # a command's list too
     return "+".join(name for word in words for name in MODULES.get(str(word).strip(), (str(word).strip(),)))

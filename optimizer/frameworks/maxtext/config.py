@@ -114,7 +114,7 @@ def mesh(plan: Plan, inside: int) -> dict[str, int]:
     return sizes
 
 
-NEAR = 1e-6
+NEAR = 1e-6  # sequences by which a share of a batch may miss a whole number
 LENGTH = 2048  # max_target_length of base.yml
 VOCABULARY = 32_000  # vocab_size of base.yml
 

@@ -26,7 +26,9 @@ from optimizer.frameworks.config.yaml_edit import scalar
 from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
+    FORMER_FSDP,
     FP32_GRADIENTS,
+    FSDP,
     LISTS,
     MEGATRON,
     NAMED,
@@ -37,7 +39,7 @@ from optimizer.frameworks.megatron.flag_names import (
 )
 from optimizer.frameworks.megatron.flags import GROUPED, note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import parser_of
-from optimizer.frameworks.megatron.write import FORMER_FSDP, FSDP, ON_HOST, PIPELINE, flag_changes
+from optimizer.frameworks.megatron.write import ON_HOST, PIPELINE, flag_changes
 from optimizer.frameworks.nemo.recipe import HOMES, UNREAD
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import costs
@@ -480,10 +482,8 @@ def _more(
             paths.setdefault("--use-distributed-optimizer", path)
             if not note_optimizer(launch, str(value), path) and costs(NEMO, path, str(value)):
                 launch.unpriced.append(f"{path} {value}")
-            overlaps = (
-                "distributed_fused" in str(value) and DDP[0] not in paths
-            )  # as the optimizer of Apex does by default
-            flags += [_flag(DDP[0])] if overlaps else []
+            overlaps = "distributed_fused" in str(value)  # as the optimizer of Apex does by default
+            flags += [_flag(DDP[0])] if overlaps and DDP[0] not in paths else []
         elif key in ("activation", "activation_func"):
             flags += [_flag("--swiglu")] if "glu" in str(value) or "silu" in str(value) else []
             flags += [_flag("--squared-relu")] if "squared" in str(value) else []

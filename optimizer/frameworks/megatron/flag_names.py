@@ -31,6 +31,7 @@ UNSEARCHED: Mapping[str, str] = TABLES["unsearched"]
 KNOWN = {*NAMED, *SHAPE_COUNTS, *SHAPE_SWITCHES, *SOFTWARE_SWITCHES, *TABLES["quiet"], *LAUNCHER, *UNSEARCHED}
 MEGATRON, MEGATRON_DEEPSPEED = "Megatron-LM", "Megatron-DeepSpeed"
 ULYSSES = "--ds-sequence-parallel-size"
+FSDP, FORMER_FSDP = "--use-megatron-fsdp", "--use-custom-fsdp"  # the second until core 0.13
 FP32_GRADIENTS = "--accumulate-allreduce-grads-in-fp32"  # which bf16 has by itself, and fp16 has not
 EXPERT_DEGREES = ("--expert-model-parallel-size", "--moe-expert-parallel-size")
 # Embedding and head count as layers when the stages are cut.

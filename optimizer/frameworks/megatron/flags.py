@@ -16,6 +16,8 @@ from optimizer.frameworks.megatron.flag_names import (
     COUNTED_ENDS,
     COUNTS,
     EXPERT_DEGREES,
+    FORMER_FSDP,
+    FSDP,
     GRAD_BYTES,
     KNOWN,
     LENGTHS,
@@ -42,7 +44,7 @@ OPTIMIZER = "--optimizer"
 COMMUNICATORS = "--nccl-communicator-config-path"
 # Inputs of recomputed layers lie apart on ranks of tensor parallelism, as is not priced.
 PARTED = ("--partition-activations", "--distribute-checkpointed-activations", "--distribute-saved-activations")
-FSDP, GROUPED = ("--use-megatron-fsdp", "--use-custom-fsdp"), "--moe-grouped-gemm"
+GROUPED = "--moe-grouped-gemm"
 SPLIT_EXPERTS = "--enable-expert-tensor-parallelism"  # without which Megatron-DeepSpeed has whole experts on each rank
 CHECKPOINTED = ("--activations-checkpoint-method", "--activations-checkpoint-num-layers")  # as before 2022
 RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
@@ -138,8 +140,8 @@ def note_defaults(launch: Launch, has: set[str]) -> None:
     optim_grads_params), megatron/core/models/gpt/gpt_layer_specs.py (SequentialMLP).
     """
     settings = launch.settings
-    if has & {*FSDP} and "--data-parallel-sharding-strategy" not in has:
-        launch.unpriced.append(f"{FSDP[0]} without a strategy, which shards nothing until core 0.17 and all since 0.18")
+    if has & {FSDP, FORMER_FSDP} and "--data-parallel-sharding-strategy" not in has:
+        launch.unpriced.append(f"{FSDP} without a strategy, which shards nothing until core 0.17 and all since 0.18")
     if launch.program == MEGATRON and settings.get("experts", 0) > settings.get("ep", 1) and GROUPED not in has:
         launch.unpriced.append(f"experts one by one, as Megatron-LM has them without {GROUPED}")
 

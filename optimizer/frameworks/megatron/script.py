@@ -29,6 +29,7 @@ from optimizer.frameworks.machines import (
     step_options,
 )
 from optimizer.frameworks.megatron.flag_names import (
+    FSDP,
     LENGTHS,
     MEGATRON,
     MEGATRON_DEEPSPEED,
@@ -39,7 +40,7 @@ from optimizer.frameworks.megatron.flag_names import (
 from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, own_layers, parser_of
 from optimizer.frameworks.megatron.software import LOCAL, note_own_layers
-from optimizer.frameworks.megatron.write import FSDP, flag_changes
+from optimizer.frameworks.megatron.write import flag_changes
 from optimizer.frameworks.unpriced import costs, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan

@@ -10,7 +10,15 @@ from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.export import OVERLAP, layout_flags, offload_flags, overlap_flags, recompute_flags
 from optimizer.frameworks.megatron.export import SHARDING as MEGATRON_SHARDING
-from optimizer.frameworks.megatron.flag_names import GRAD_BYTES, MEGATRON, MEGATRON_DEEPSPEED, PLAN_FLAGS, ULYSSES
+from optimizer.frameworks.megatron.flag_names import (
+    FORMER_FSDP,
+    FSDP,
+    GRAD_BYTES,
+    MEGATRON,
+    MEGATRON_DEEPSPEED,
+    PLAN_FLAGS,
+    ULYSSES,
+)
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import DISPATCHERS
@@ -25,7 +33,7 @@ RECOMPUTE = (
     *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-FSDP, FORMER_FSDP, FORMAT = "--use-megatron-fsdp", "--use-custom-fsdp", "--ckpt-format"
+FORMAT = "--ckpt-format"
 # Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
 OF_FSDP = ("fsdp_dtensor", "torch_dcp")

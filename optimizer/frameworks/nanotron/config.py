@@ -41,9 +41,9 @@ SHARED = tuple(f"{MODEL}moe_config.{name}" for name in ("enable_shared_expert", 
 UNGATED: Mapping[str, Any] = {"gated_mlp": False, "norm": "layer", "mlp_bias": True, "attention_bias": True}
 RECOMPUTE, MODE, ENGINE = "parallelism.recompute_layer", "parallelism.tp_mode", "parallelism.pp_engine"
 DTYPE, STEPS, ASYNC = "model.dtype", "tokens.train_steps", "parallelism.tp_linear_async_communication"
-# Bytes of gradients in fp32 in a bucket of "1 MB": PyTorch's DDP counts those in half precision. Its default is 25.
 MODES = ("ALL_REDUCE", "REDUCE_SCATTER", "all_reduce", "reduce_scatter")
 ACTS = ("silu", "gelu", "relu", "gelu_new", "gelu_pytorch_tanh")  # which cost the same, an element
+# Bytes of gradients in fp32 in a bucket of "1 MB": PyTorch's DDP counts those in half precision. Its default is 25.
 BUCKET_MB = 2e6
 KEYS = (
     ConfigKey(

@@ -56,9 +56,9 @@ SWIFT = "swift sft --model Qwen/Qwen3-8B --tuner_type lora"
 )
 def test_keys_are_changed_in_any_order(before: str, changes: dict[str, Any], after: str) -> None:
     for order in permutations(changes):
-        keys = command(before)
+        keys: Any = command(before)
         for key in order:
-            keys = keys.changed(key, changes[key])  # type: ignore[assignment]
+            keys = keys.changed(key, changes[key])
         assert keys.text == after
 
 
