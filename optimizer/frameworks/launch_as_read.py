@@ -15,10 +15,11 @@ from optimizer.catalog.readers.model_file import impossible
 from optimizer.frameworks.every import FRAMEWORKS
 from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.launch import GROUPS, LARGEST_COUNT, PLAN, Launch
+from optimizer.frameworks.maxtext.config import MAXTEXT, MEMORY_SHARES, OWN_SHARE
 from optimizer.frameworks.shape import model_of
 from optimizer.frameworks.software import switched, widened
 from optimizer.job.fields import EXPECTED, LIMITS, SHARE
-from optimizer.job.hardware import Cluster
+from optimizer.job.hardware import Cluster, Device
 from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.lengths import OFF, ON
 from optimizer.job.method import FULL
@@ -159,6 +160,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
     if dtype == "bf16" and "bf16" not in cluster.device.peak_flops:
         launch.assumed.append(f"fp16, because {cluster.device.name} has no bf16")
         dtype = "fp16"
+    memory = controls.hbm or _memory(launch, cluster.device, stack["context_memory"])
     job = Job(
         model=model,
         cluster=cluster,
@@ -174,7 +176,7 @@ def launch_as_read(launch: Launch, controls: Controls, name: str) -> LaunchAsRea
         lengths=controls.lengths,
         packing=ON if settings.get("packing") else OFF,
         loss=str(settings.get("loss", "")),
-        limits=_limits(launch, cluster, plan, settings["seq_len"], controls),
+        limits=_limits(launch, cluster, plan, settings["seq_len"], memory),
     )
     if modules := settings.pop("offload_modules", ()):  # of which all are priced on the host
         resident = [name for name in offloaded_modules(model, plan.recompute) if name not in modules]
@@ -335,7 +337,7 @@ def plan_of(launch: Launch, settings: dict[str, Any], gpus: int, batch: int | No
     return Plan(**values)
 
 
-def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls: Controls) -> Limits:
+def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, memory: float) -> Limits:
     """Limits that the plan keeps: what runs today is to be compared, not ruled out. What a program cannot do is out."""
     framework = FRAMEWORKS[launch.program]
     only = dict(framework.only)
@@ -353,10 +355,23 @@ def _limits(launch: Launch, cluster: Cluster, plan: Plan, seq_len: int, controls
         **widest,
         fixed={name: values[0] for name, values in choices.items() if len(values) == 1},
         choices={name: values for name, values in choices.items() if len(values) > 1},
-        hbm=controls.hbm or launch.memory_share * cluster.device.memory,
+        hbm=memory,
         oom_risk=EVEN_RISK,
         min_cp_tokens=max(1, min(LIMITS["min_cp_tokens"].default, seq_len // plan.cp)),
     )
+
+
+def _memory(launch: Launch, device: Device, outside: float) -> float:
+    """What a program takes of each device's memory, with what lies outside of it, 0 for all there is [B]."""
+    if launch.program != MAXTEXT or device.vendor == "Google":
+        return 0.0
+    if not launch.memory_share:
+        name = MEMORY_SHARES[-1]
+        launch.assumed.append(f"{name} gives JAX all of each GPU's memory: without it JAX takes {OWN_SHARE:.0%}")
+        return 0.0
+    own = f"{launch.written['memory_share']} {launch.memory_share:g}"
+    launch.assumed.append(f"{own}: no more of each GPU's memory than that")
+    return min(device.memory, launch.memory_share * device.memory + outside)
 
 
 def bucket_of(settings: Mapping[str, Any]) -> float:

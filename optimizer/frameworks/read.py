@@ -33,6 +33,7 @@ from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
+from optimizer.frameworks.maxtext.config import MAXTEXT, MEMORY_SHARES
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     BashLaunch,
@@ -64,9 +65,7 @@ NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
     r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU|PYTORCH_NPU|NPUS_PER)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
-# The share of a GPU's memory that JAX takes, by its newer name and its older one.
-# Source: jax-ml/jax, docs/gpu_memory_allocation.rst.
-MEMORY_SHARES, DECIMAL = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), re.compile(r"0?\.\d+")
+DECIMAL = re.compile(r"0?\.\d+|1(?:\.0*)?")  # a share that is not nothing
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 PART = re.compile(r"(.*\.py):(\w+)$")
@@ -246,10 +245,10 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     source.launch.unpriced += [f"{text} {severed}" for text in dict.fromkeys(reading.severed)]
     marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
     source.launch.family = source.launch.family or family_in(marks)
-    for name in MEMORY_SHARES if source.launch.program == "MaxText" else ():
+    for name in MEMORY_SHARES if source.launch.program == MAXTEXT else ():
         if text := _share_of_memory(reading, name):
             source.launch.memory_share = float(text)
-            source.launch.assumed.append(f"{name} {text}: no more of each GPU's memory than that")
+            source.launch.written["memory_share"] = name
             break
     return source
 

@@ -158,14 +158,17 @@ MAXTEXT = (
         (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=0.85\n{MAXTEXT}", 0.85),
         (f"XLA_PYTHON_CLIENT_MEM_FRACTION=.9 {MAXTEXT}", 0.9),
         (f"XLA_PYTHON_CLIENT_MEM_FRACTION=.9 XLA_CLIENT_MEM_FRACTION=.95 {MAXTEXT}", 0.95),
-        (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=1.0\n{MAXTEXT}", 0.0),
+        (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=1.0\n{MAXTEXT}", 1.0),
         (f"export XLA_PYTHON_CLIENT_MEM_FRACTION=$SHARE\n{MAXTEXT}", 0.0),
         (MAXTEXT, 0.0),
     ],
 )
 def test_maxtext_has_the_share_of_the_memory_that_jax_takes(script: str, share: float) -> None:
     job = launched(script).job
-    assert job.limits.hbm == pytest.approx(share * job.cluster.device.memory)
+    least = share * job.cluster.device.memory
+    assert job.limits.hbm == pytest.approx(
+        min(least + job.stack["context_memory"], job.cluster.device.memory) * bool(share)
+    )
 
 
 def test_a_stage_that_only_an_unread_config_has_is_not_priced() -> None:

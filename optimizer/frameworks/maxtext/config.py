@@ -36,6 +36,10 @@ MODELS: Mapping[str, str] = key_tables("maxtext")["models"]
 PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} | key_tables("maxtext")["others"]
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
 DTYPE = "dtype"
+MAXTEXT = "MaxText"
+# The share of a GPU's memory that JAX takes, by its newer name and its older one, and what it takes where neither is
+# set. Source: jax-ml/jax, docs/gpu_memory_allocation.rst.
+MEMORY_SHARES, OWN_SHARE = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), 0.75
 PIPED, SHARDED = "num_pipeline_microbatches", "shard_optimizer_over_data"
 OVERRIDING, SIZES = "override_model_config", [name for name in COUNTS if name != "seq_len"]
 ACTS = ("silu", "swish", "gelu", "relu", "linear")  # which cost the same, an element

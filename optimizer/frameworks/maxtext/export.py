@@ -14,6 +14,7 @@ from optimizer.frameworks.llama import unlike_llama
 from optimizer.frameworks.maxtext.config import (
     BATCH,
     COUNTS,
+    MEMORY_SHARES,
     MODELS,
     NAME,
     QUANTISED,
@@ -39,6 +40,7 @@ ALWAYS = ("ici_fsdp_parallelism", "dcn_data_parallelism")  # which are "what is 
 TASK = """export JAX_COORDINATOR_IP=$MASTER_ADDR JAX_COORDINATOR_PORT=$MASTER_PORT
     export NNODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
     exec python3 -u -m maxtext.trainers.pre_train.train "$@\""""
+SHARE = 0.95  # of a GPU's memory, for JAX: what is left holds the driver's context and NCCL's buffers
 OWN_FP8 = ("mi300x", "mi325x")  # whose 8-bit formats are their own
 
 
@@ -64,8 +66,9 @@ def maxtext_yaml(answer: Answer) -> str:
         "weight_dtype": "float32",
         **({QUANTISED: quantisation(job)} if job.dtype == "fp8" else {}),
     }
+    variable = "" if job.cluster.device.vendor == "Google" else f"{MEMORY_SHARES[-1]}={SHARE} "
     command = "python3 -m maxtext.trainers.pre_train.train maxtext.yml run_name=... base_output_directory=..."
-    return yaml_file([f"MaxText: {plan.summary()}", command], values)
+    return yaml_file([f"MaxText: {plan.summary()}", variable + command], values)
 
 
 def model_values(model: Model) -> dict[str, object]:
@@ -153,7 +156,7 @@ def maxtext_sbatch(answer: Answer) -> str:
         "maxtext.yml",
         task=TASK,
         words="maxtext.yml",
-        environment={"PYTHONPATH": '"$program/src${PYTHONPATH:+:$PYTHONPATH}"'},
+        environment={"PYTHONPATH": '"$program/src${PYTHONPATH:+:$PYTHONPATH}"', MEMORY_SHARES[-1]: str(SHARE)},
         arguments="run_name=... base_output_directory=...",
     )
     return script.text(job, plan)
