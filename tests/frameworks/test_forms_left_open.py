@@ -109,6 +109,29 @@ def test_formats_cost_nothing_without_a_converter_and_a_comment_names_the_machin
     assert (launch.settings["gpus"], launch.settings["device"], launch.unpriced) == (64, "a100-80", [])
 
 
+LINEAR, GROUPED = "[quantize.linear.float8]\nfilter_fqns", "[quantize.grouped_mm.float8]\nfqns"
+
+
+@pytest.mark.parametrize(
+    ("model", "tables", "unpriced"),
+    [
+        ("llama3", f"{LINEAR} = ['output']\n", []),
+        ("llama3", f"{LINEAR} = ['wq', 'output']\n", ["quantize.linear.float8.filter_fqns ['wq', 'output']"]),
+        ("llama3", "", ["the output head in 8 bits"]),
+        ("qwen3", f"{LINEAR} = ['output', 'router.gate']\n{GROUPED} = ['experts']\n", []),
+        ("qwen3", f"{LINEAR} = ['output']\n", ["experts in bf16"]),
+    ],
+)
+def test_what_torchtitan_narrows_beside_what_is_priced_is_named(model: str, tables: str, unpriced: list[str]) -> None:
+    grouped = ", 'quantize.grouped_mm.float8'" * (GROUPED in tables)
+    text = "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[model]\n"
+    text += f"name = '{model}'\nflavor = '{'8B' if model == 'llama3' else '30B-A3B'}'\n"
+    text += f"converters = ['quantize.linear.float8'{grouped}]\n[compile]\nenable = true\n{tables}"
+    launch = read("train.toml", text, 8)
+    assert len(launch.unpriced) == len(unpriced)
+    assert all(name.startswith(start) for name, start in zip(launch.unpriced, unpriced, strict=True))
+
+
 @pytest.mark.parametrize(
     ("parts", "layers", "loss"),
     [("['loss']", False, True), ("['model']", True, False), ("['model', 'loss']", True, True)],

@@ -72,6 +72,8 @@ EIGHT_BITS: Mapping[str, Sequence[str]] = {
     "float8": ("quantize.linear.float8.", "float8."),
     "mx": ("quantize.linear.mx.", "mx."),
 }
+LINEAR, GROUPED = "quantize.linear.float8", "quantize.grouped_mm.float8"
+WIDE, NARROW_EXPERTS = f"{LINEAR}.filter_fqns", f"{GROUPED}.fqns"  # parts of names of layers
 # Releases that count in tokens have one for each row: torchtitan/components/quantization/float8.py of 2026-04.
 BY_ROW, WIDE_GRADIENTS = "rowwise", "rowwise_with_gw_hp"
 RECIPE, WOVEN = "recipe_name", "interleaved1f1b"
@@ -188,7 +190,9 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
             settings["compiled_loss"] = "loss" in parts
     if not by_tokens(values):
         settings["software"] = "torchtitan-2024" if LOCAL[1] in values else "torchtitan-2025"
-    launch.unpriced += [f"{CONVERTERS} {name}" for name in filter(None, _names(values.get(CONVERTERS))) if odd(name)]
+    converters = _names(values.get(CONVERTERS))
+    both = (LINEAR in converters) * (GROUPED,)
+    launch.unpriced += [f"{CONVERTERS} {name}" for name in converters if name and odd(name) and name not in both]
     named_values(launch, values, {find(values, key) if key == RESHARD else key: words for key, words in KNOWN.items()})
     if settings["dtype"] == "fp8":
         _scales(launch, values, text)
@@ -196,11 +200,12 @@ def read(launch: Launch, values: Values, text: str = "", python: bool = False) -
         notes = launch.unpriced if OPTION in values else launch.assumed
         notes.append(f"{OPTION} {each}{'' if OPTION in values else ' by default'}: priced as {BY_OPERATION}")
     _model(launch, values, python)
+    read_for = _narrowed(launch, values) if LINEAR in converters else []
     if settings.get("pp", 1) > 1:
         _schedule(launch, values)
     take_steps(launch, values, STEPS)
     known = [find(values, key) for key in (*DEGREES.values(), REPLICATE, SHARD, RESHARD, SCHEDULE, SLICE)]
-    known += [SLICES, DATA]
+    known += [SLICES, DATA, *read_for]
     known += [path for path in values if path.startswith(NARROWING) and settings["dtype"] != "fp8"]
     newer = (PARALLEL,) * before_sections(values) + (GLOBAL,) * (LOCAL[1] in values)
     newer += (f"{PARALLEL}expert_",) * (COMPILE[1] in values)
@@ -232,6 +237,24 @@ def _scales(launch: Launch, values: Values, text: str) -> None:
         launch.unpriced.append(f"{path or RECIPE} {recipe}")
     elif name:
         launch.say("fp8_recipe", name, path)
+
+
+def _narrowed(launch: Launch, values: Values) -> list[str]:
+    """Name what has other formats than is priced, which is a layer in 8 bits, its experts too, under a head in bf16.
+
+    Returns the keys that say no more than that.
+
+    Source: pytorch/torchtitan v0.2.2, torchtitan/components/quantization/float8.py: experts whose names no key has, and
+    layers and the head which none leaves out.
+    """
+    wide, narrow = (values.get(path) or [] for path in (WIDE, NARROW_EXPERTS))
+    model = preset_model(launch.settings["model"]) if "model" in launch.settings else None
+    if not {"output", "lm_head"} & {*wide}:
+        launch.unpriced.append(f"the output head in 8 bits, which {WIDE} does not leave out")
+    if model and model.experts and not (GROUPED in _names(values.get(CONVERTERS)) and narrow):
+        launch.unpriced.append(f"experts in bf16: no {GROUPED} with its fqns narrows them")
+    usual = {"output", "lm_head", "router.gate"}
+    return [WIDE] * ({*wide} <= usual) + [NARROW_EXPERTS] * (narrow == ["experts"])
 
 
 def clash(values: Values, gpus: int, kv_heads: int = 0, python: bool = False) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEDULES: Mapping[str, str] = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 DISPATCHERS: Mapping[str, str] = {"alltoall": "standard", "deepep": "deepep", "hybridep": "hybridep"}
+BY_ROW = "rowwise"
 FLOAT8 = "quantize.linear.float8"
 FLOAT8_EXPERTS = "quantize.grouped_mm.float8"
 
@@ -59,8 +60,19 @@ def tables(job: Job, plan: Plan) -> dict[str, dict[str, object]]:
         "parallelism": parallelism(job, plan, OLD),
         "activation_checkpoint": {"mode": plan.recompute, **({"selective_ac_option": "op"} if selective else {})},
         "compile": {"enable": True},
+        **(_eight_bits(job, moe) if float8 else {}),
         **({"debug": {"moe_force_load_balance": True}} if moe and job.stack.routing_forced else {}),
     }
+
+
+def _eight_bits(job: Job, moe: bool) -> dict[str, dict[str, object]]:
+    """What runs in 8 bits: all of a layer but the router, not the output head; experts are scaled row by row.
+
+    Source: torchtitan v0.2.2, torchtitan/components/quantization/float8.py.
+    """
+    linear: dict[str, object] = {"filter_fqns": ["output", "router.gate"]}
+    linear |= {"recipe_name": BY_ROW} if job.stack.features.fp8_recipe == BY_ROW else {}
+    return {FLOAT8: linear, **({FLOAT8_EXPERTS: {"fqns": ["experts"]}} if moe else {})}
 
 
 def overlaps_tp(job: Job, plan: Plan) -> bool:
@@ -78,6 +90,7 @@ def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
     features, replicas, sharded = job.stack.features, plan.dp * plan.cp, shards(plan)
     selective = plan.recompute == "selective" and features.selective == "ops"
     old, experts = release == OLD, job.model.experts is not None
+    scaled = features.fp8_recipe or "tensorwise"
     alone = plan.tp * plan.pp == 1
     within = sharded * plan.cp * plan.tp
     missing = {
@@ -86,8 +99,11 @@ def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
             job.cluster.device.vendor not in ("NVIDIA", "AMD")
         ),
         f"the number format {job.dtype}": job.dtype not in ("bf16", "fp8"),
-        f"8-bit operands that are scaled {features.fp8_recipe}": (
-            job.dtype == "fp8" and features.fp8_recipe not in ("", "tensorwise")
+        f"8-bit operands that are scaled {scaled} (--fix fp8_recipe=rowwise)": (
+            job.dtype == "fp8" and scaled not in (("tensorwise", BY_ROW) if old and not experts else (BY_ROW,))
+        ),
+        "8-bit experts under pipeline or context parallelism": (
+            old and experts and job.dtype == "fp8" and plan.pp * plan.cp > 1
         ),
         "gradients that are reduced in bf16": features.grad_bytes != 4,
         f"master weights and moments of {features.optimizer_bytes} bytes": features.optimizer_bytes != 12,

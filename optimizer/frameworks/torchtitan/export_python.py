@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from optimizer.base.content import template
 from optimizer.frameworks.refusal import runnable
 from optimizer.frameworks.torchtitan.export import (
+    BY_ROW,
     DISPATCHERS,
     local_batch,
     overlaps_tp,
@@ -92,7 +93,8 @@ def _call(name: str, values: dict[str, object], first: str = "", converters: Seq
 def _converters(job: Job) -> list[str]:
     if job.dtype != "fp8":
         return []
-    converters = ['Float8LinearConverter.Config(filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True)']
+    linear = f'recipe_name="{BY_ROW}", filter_fqns=["lm_head", "router.gate"], model_compile_enabled=True'
+    converters = [f"Float8LinearConverter.Config({linear})"]
     return converters + ["Float8GroupedExpertsConverter.Config(model_compile_enabled=True)"] * (
         job.model.experts is not None
     )
