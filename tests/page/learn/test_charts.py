@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,19 @@ import pytest
 from optimizer.page.learn.act import Shown
 from optimizer.page.learn.acts import ACTS, eight, five, four, nine, one, seven, six, three, two
 from optimizer.page.learn.chart import ChartNumbers
-from optimizer.page.learn.priced import SMALL, best
-from optimizer.studies.textbook import CLAIMED, COUNTS, FABRICS, GPUS, LAB, NVLINK, DataParallel, LabDesign, zero_bytes
+from optimizer.page.learn.priced import SMALL, best, compared_numbers, data_parallel_runs, gpt3_runs
+from optimizer.studies.textbook import (
+    CLAIMED,
+    COUNTS,
+    FABRICS,
+    GPUS,
+    LAB,
+    NVLINK,
+    DataParallel,
+    LabDesign,
+    rule_of_thumb_mfu,
+    zero_bytes,
+)
 from tests.page.learn.test_acts import CHOSEN
 
 
@@ -235,3 +247,37 @@ def test_act_9_draws_the_bubble_in_percent() -> None:
         assert numbers.series[f"{pp}"].y == pytest.approx([100 * share for share in by_hand])
         assert [row["drawn"][pp] for row in numbers.rows] == pytest.approx(by_hand)
     assert (numbers.series["here"].x, numbers.series["here"].y) == ([8], [pytest.approx(100 * values["waits"])])
+
+
+def test_published_runs_are_drawn_in_percent_beside_the_diagonal() -> None:
+    runs = [replace(each, textbook=0.5, needs=needs) for each, needs in zip(gpt3_runs()[:2], (80e9, 81e9), strict=True)]
+    numbers = compared_numbers(runs)
+    measured = [100 * each.measured for each in runs]
+    for name, percents in (("textbook", [50.0, 50.0]), ("priced", [100 * each.priced for each in runs])):
+        assert (numbers.series[name].x, numbers.series[name].y) == (pytest.approx(measured), pytest.approx(percents))
+        wrong = [abs(percent / share - 1) for percent, share in zip(percents, measured, strict=True)]
+        assert numbers.values[name] == pytest.approx(sum(wrong) / 2)
+    top = 5 + max(50.0, *measured, *(100 * each.priced for each in runs))
+    assert numbers.series["diagonal"].y == numbers.series["diagonal"].x == [0, pytest.approx(top)]
+    assert [row["verdict"] for row in numbers.rows] == ["", ", too much"]
+    assert (numbers.values["count"], numbers.values["refused"]) == (2, 1)
+
+
+def test_series_of_published_runs_have_several_counts_of_gpus() -> None:
+    runs = data_parallel_runs()
+    assert all(each.plan.tp == each.plan.pp == each.plan.cp == 1 and not each.job.quantised for each in runs)
+    sizes = [(each.job.model.params, each.job.model.name, each.job.gpus) for each in runs]
+    assert sizes == sorted(sizes)
+    for run in runs:
+        alike = [each for each in runs if each.run.row["source"] == run.run.row["source"]]
+        assert len({each.job.gpus for each in alike}) > 1
+        assert run.share == pytest.approx(run.job.global_batch / run.plan.dp)
+
+
+def test_a_run_by_the_rules_of_act_2_has_its_own_bubble() -> None:
+    """(p - 1) / (p m) of its time is idle, and its memory is that of the design with its TP and PP."""
+    for run in gpt3_runs():
+        idle = (run.plan.pp - 1) / run.plan.pp / run.plan.num_microbatches
+        by_hand = rule_of_thumb_mfu(LAB.reference, tp=run.plan.tp, dp=run.plan.dp, bubble=idle)
+        assert run.textbook == pytest.approx(by_hand)
+        assert run.needs == LabDesign(tp=run.plan.tp, pp=run.plan.pp).memory
