@@ -141,7 +141,9 @@ def test_what_is_near_to_the_pace_is_no_warm_up(second: float, left: int) -> Non
     assert without_warm_up(timed([9.0, second, *[1.0] * 8]))[0].step == left
 
 
-@pytest.mark.parametrize(("slow", "first"), [((1.0, 1.0, 5.0, 5.0), 1), ((1.0, 5.0, 5.0, 1.0), 4), ((5.0, 1.0, 5.0), 2)])
+@pytest.mark.parametrize(
+    ("slow", "first"), [((1.0, 1.0, 5.0, 5.0), 1), ((1.0, 5.0, 5.0, 1.0), 4), ((5.0, 1.0, 5.0), 2)]
+)
 def test_a_pace_is_reached_where_most_of_three_steps_keep_it(slow: tuple[float, ...], first: int) -> None:
     assert without_warm_up(timed([9.0, *slow, *[1.0] * 8]))[0].step == first
 

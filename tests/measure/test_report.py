@@ -60,7 +60,9 @@ def measured(**other: Any) -> NodeMeasurements:
 def test_figures_stand_beside_the_catalogues(known: bool) -> None:
     """The peak of an H100 is 989.4 TFLOP/s in bf16, its memory's 3.35 TB/s."""
     score = AttentionTime(batch=1, heads=1, seq_len=1, qk_dim=1, v_dim=1, forward=1e-3, backward=0.0)
-    found = {name: (value, unit, base) for name, value, unit, base in figures(made(known), measured(attention=(score,)))}
+    found = {
+        name: (value, unit, base) for name, value, unit, base in figures(made(known), measured(attention=(score,)))
+    }
     assert found == {
         "best bf16 product": (BEST, "FLOP/s", pytest.approx(989.4e12, rel=1e-3) if known else None),
         "memory that kernels reach": (STREAM, "B/s", 3350e9 if known else None),
