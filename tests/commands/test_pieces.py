@@ -180,6 +180,32 @@ def test_a_word_comes_after_a_while_and_goes(patience: float, told: bool, monkey
     assert plain.getvalue() == "a line\n"
 
 
+@pytest.mark.parametrize(("seq_len", "length"), [(None, True), (4096, False)])
+@pytest.mark.parametrize(
+    ("model", "batch", "told", "grows"),
+    [
+        ("gpt3", None, ["--global-batch"], False),
+        ("qwen3-8b", None, ["--global-batch"], True),
+        ("qwen3-8b", 512, [], False),
+        ("gpt3", 512, [], False),
+    ],
+)
+def test_what_a_run_assumes_is_told(
+    model: str, batch: int | None, told: list[str], grows: bool, seq_len: int | None, length: bool
+) -> None:
+    """A published model has its own run's batch; that of another grows with the GPUs."""
+    run, lines = campaign._run(model, 1e12, seq_len, batch, "dgx-h100")
+    assert (run.tokens, run.assumed, run.grows) == (1e12, batch is None, grows)
+    assert run.global_batch == batch or batch is None
+    assert run.seq_len == seq_len or seq_len is None
+    assert len(lines) == length + len(told)
+    assert any("--seq-len" in line for line in lines) is length
+    assert any("as published runs' grew" in line for line in lines) is grows
+    with pytest.raises(InputError, match="less than one step"):
+        campaign._run(model, run.global_batch * run.seq_len - 1.0, seq_len, batch, "dgx-h100")
+    assert campaign._run(model, float(run.global_batch * run.seq_len), seq_len, batch, "dgx-h100")
+
+
 @pytest.mark.parametrize(
     ("name", "note", "told"), [("own.json", "a guess", "; a guess"), ("own.json", "", ""), ("own.toml", "a guess", "")]
 )

@@ -173,3 +173,12 @@ def test_draws_mirror_each_other() -> None:
     assert drawn.shape == (6, 2)
     assert drawn[:3] + drawn[3:] == pytest.approx(2 * np.tile(one.mean, (3, 1)))
     assert one.draws(4000, 1).std(axis=0) == pytest.approx([1.0, 2.0], rel=0.05)
+
+
+@pytest.mark.parametrize(("deviations", "seconds"), [(2.4, 1.0), (2.3, 2.0), (0.0, 2.0)])
+def test_without_a_trial_the_fastest_that_surely_fits_is_run(deviations: float, seconds: float) -> None:
+    """99 % are 2.33 deviations below the limit; a deviation is added, since nobody tried it."""
+    found = belief(1.0, 2.0, memory=(np.exp(-deviations * SPREAD), 0.01))
+    assert found.fallback == pytest.approx(np.log(seconds) + SPREAD)
+    surest = belief(1.0, 2.0, 3.0, memory=(1.5, 1.2, 1.2))
+    assert surest.fallback == pytest.approx(np.log(2.0) + SPREAD)
