@@ -42,6 +42,12 @@ def test_a_measurement_moves_plans_like_it_and_leaves_others() -> None:
     assert after.seconds.spread[1] < 0.4 * SPREAD < after.seconds.spread[2] == pytest.approx(SPREAD)
 
 
+def test_what_is_certain_is_not_moved() -> None:
+    sure = Gaussian(mean=np.array([1.0, 2.0]), covariance=np.diag([0.0, 1.0]))
+    for after in (sure.measured(0, 5.0), sure.exceeded(0, 5.0), sure.stayed_below(0, -5.0)):
+        assert (after.mean.tolist(), after.covariance.tolist()) == ([1.0, 2.0], [[0.0, 0.0], [0.0, 1.0]])
+
+
 def test_out_of_memory_lowers_the_chance_of_plans_like_it_alone() -> None:
     before = belief(1.0, 1.0, 1.0, likeness=TWINS, memory=(0.95, 0.95, 0.95))
     after = before.out_of_memory(0)
@@ -94,6 +100,9 @@ def test_errors_of_like_plans_are_alike_as_all_intervals_have_them() -> None:
         global_batch=512,
     )
     plans = [Plan(tp=tp, pp=pp, dp=64 // (tp * pp)) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8)]
+    slow = Belief.predicted(job, Plans.of(plans), np.full(16, 80.0), np.full(16, 0.5))
+    mean, spread = error_of(job, plans[7], mfu(job, 80.0))
+    assert (slow.seconds.mean[7], slow.seconds.spread[7]) == pytest.approx((np.log(80.0) + mean, spread))
     found = Belief.predicted(job, Plans.of(plans), np.full(16, 20.0), np.full(16, 0.5))
     shared = found.seconds.covariance
     assert np.linalg.eigvalsh(shared).min() > 0
