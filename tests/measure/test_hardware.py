@@ -4,6 +4,7 @@ and of four ranks on two nodes (two torchruns on one machine), cut short by thei
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -375,3 +376,15 @@ def test_the_rest_is_the_catalogues(slow: NodeMeasurements) -> None:
     assert hardware_of(nameless, cluster="dgx-h100").device.name == "h100"
     processor = replace(slow.machine, processor="cpu")
     assert not hardware_of(replace(slow, machine=processor)).known
+
+
+def test_products_are_those_of_both_grids_and_of_the_job() -> None:
+    """All of three edges, a factor of four apart, from 512 and from 1,024 on; none is empty."""
+    products = {tuple(shape) for shape in request.measure_request(small_job(model=MIXTURE), 60.0)["products"]}
+    grids = [set(product(edges, repeat=3)) for edges in ((512, 2048, 8192), (1024, 4096, 16384))]
+    assert grids[0] | grids[1] < products
+    assert min(min(shape) for shape in products) >= 1
+    # A router sees what sequence parallelism leaves: of TP that divides the heads and one or two sequences.
+    tokens = {batch * small_job().seq_len // tp for batch in (1, 2) for tp in request.SPLITS if MIXTURE.heads % tp == 0}
+    experts, hidden = MIXTURE.experts.count, MIXTURE.hidden
+    assert {m for m, n, k in products if (n, k) == (experts, hidden)} == tokens
