@@ -38,6 +38,15 @@ def test_planted_parameters_are_found() -> None:
     assert found.ratios == pytest.approx(np.ones(64), rel=1e-3)
 
 
+def test_an_outlier_moves_little() -> None:
+    products = [
+        replace(each, seconds=each.seconds * (4.0 if place % 16 == 7 else 1.0)) for place, each in enumerate(planted())
+    ]
+    found = fitted(products)
+    right = [ratio for place, ratio in enumerate(found.ratios) if place % 16 != 7]
+    assert right == pytest.approx(np.ones(60), rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "bound"),
     [

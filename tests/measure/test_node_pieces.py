@@ -144,7 +144,7 @@ def test_attention_comes_by_size_and_counts_its_way_back(torch: Any, monkeypatch
     """At 1 TFLOP/s: 2 x 1000^2 pairs x 2 (192 + 128) operations take a head 1.28 ms, and both ways thrice as long."""
     widths, calls, expected = {"qk_dim": 192, "v_dim": 128}, [], []
     budget: Any = SimpleNamespace(
-        allows=lambda seconds, name: expected.append(seconds) or "4 heads" not in name, left_out=[]
+        allows=lambda seconds, name: expected.append(seconds) or "5 heads" not in name, left_out=[]
     )
 
     def attend(query: Any, key: Any, value: Any, is_causal: bool) -> Array:
@@ -164,14 +164,16 @@ def test_attention_comes_by_size_and_counts_its_way_back(torch: Any, monkeypatch
     torch.autograd = SimpleNamespace(grad=lambda out, inputs, gradient: torch.called.append(("grad", len(inputs))))
     monkeypatch.setitem(sys.modules, "torch.nn", torch.nn)
     monkeypatch.setitem(sys.modules, "torch.nn.functional", torch.nn.functional)
-    shapes = [{"batch": 2, "heads": heads, "seq_len": 1000, **widths} for heads in (8, 1, 4, 3)]
+    sizes = [(8, 1000), (1, 2000), (1, 1000), (5, 1000), (3, 1000)]
+    shapes = [{"batch": 2, "heads": heads, "seq_len": tokens, **widths} for heads, tokens in sizes]
     rows = node_program.measure_attention(process(seconds=seconds), shapes, budget)
     assert rows == [
-        {**shapes[1], "forward": pytest.approx(1.28e-3), "backward": pytest.approx(2.56e-3)},
+        {**shapes[2], "forward": pytest.approx(1.28e-3), "backward": pytest.approx(2.56e-3)},
+        {**shapes[1], "forward": pytest.approx(5.12e-3), "backward": pytest.approx(10.24e-3)},
         {**shapes[0], "forward": pytest.approx(10.24e-3), "backward": pytest.approx(20.48e-3)},
     ]
     # Eight of the forward pass's time, three rounds of them; nothing is known before the first.
-    assert expected == [0.0, *(pytest.approx(8 * 3 * heads * 1.28e-3) for heads in (3, 4, 8))]
+    assert expected == [0.0, *(pytest.approx(8 * 3 * heads * 1.28e-3) for heads in (3, 4, 5, 8))]
     assert budget.left_out == ["attention, 2 x 3 heads x 1000 tokens: no room"]
 
 
@@ -290,8 +292,10 @@ def test_memory_is_read_in_ever_larger_arrays(torch: Any) -> None:
         for size in sizes
         for kind, arrays in (("copy", 2), ("add", 3))
     ]
-    one.gpu = True
+    one.gpu, buffers = True, []
+    torch.empty = lambda count, **_: buffers.append(count)
     rows = node_program.measure_memory(one, 2**19, TimeBudget(1e9))
+    assert buffers == [2**28] * 2
     assert rows == [{"kind": kind, "bytes": 2**28, "seconds": 0.5} for kind in ("from_host", "to_host")]
     assert node_program.measure_launches(one) == {"host": 0.5, "kernel": 0.5}
     assert node_program.measure_launches(process(seconds=lambda call, graph=True: 0.5)) == {"host": 0.5}
