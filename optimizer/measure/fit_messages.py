@@ -53,7 +53,7 @@ def alpha_beta(samples: Sequence[CollectiveSample]) -> AlphaBeta:
     """
     from scipy.optimize import least_squares
 
-    first = samples[0]
+    first, *_ = samples
     steps = float(steps_of(first.kind, first.ranks))
     message = np.array([sample.message for sample in samples])
     measured = np.array([sample.time for sample in samples])
@@ -63,7 +63,7 @@ def alpha_beta(samples: Sequence[CollectiveSample]) -> AlphaBeta:
         alpha, bandwidth = np.exp(point)
         return np.asarray(np.log((alpha * steps + volume / bandwidth) / measured))
 
-    start = np.log([measured.min() / steps, max(volume / measured)])
+    start = np.log([measured.min(), max(volume / measured)])
     solution = least_squares(misfit, start, loss="soft_l1", f_scale=LOSS_SCALE)
     alpha, bandwidth = np.exp(solution.x)
     return AlphaBeta(

@@ -22,6 +22,7 @@ BOUNDS = {
     "k_half": (0.0, 2000.0),
     "launch": (5e-7, 1e-3),
 }
+MOST = 1.0 - 1e-6  # of the peak that products count as [1]: bounds do not meet
 LOSS_SCALE = 0.05
 FEWEST = 12  # products that tell the five parameters apart; with fewer, the ceiling alone is measured
 
@@ -50,13 +51,12 @@ def fit_products(products: Sequence[Product], device: Device, dtype: str, memory
 
     columns = ("m", "n", "k", "seconds")
     m, n, k, seconds = (np.array([getattr(product, name) for product in products], dtype=float) for name in columns)
-    best = min(1.0, max(product.rate for product in products) / device.peak(dtype))
+    best = min(MOST, max(product.rate for product in products) / device.peak(dtype))
     plain = replace(device, gemm={dtype: {"memory_efficiency": memory_efficiency, "ceiling": best}})
     start = curve_for(plain, dtype)
     names = list(BOUNDS)
     bounds = BOUNDS | {"ceiling": (max(best, BOUNDS["ceiling"][0]), BOUNDS["ceiling"][1])}
     low, high = np.array(list(bounds.values())).T
-    low = np.minimum(low, high * (1.0 - 1e-6))
 
     def curve_at(point: FloatArray) -> GemmCurve:
         values: dict[str, Any] = dict(zip(names, (point * high).tolist(), strict=True))
@@ -65,7 +65,7 @@ def fit_products(products: Sequence[Product], device: Device, dtype: str, memory
     def misfit(point: FloatArray) -> FloatArray:
         return np.asarray(np.log(gemm_time(m, n, k, curve_at(point)) / seconds))
 
-    origin = np.clip([getattr(start, name) for name in names], low + 1e-9 * high, high * (1.0 - 1e-9)) / high
+    origin = np.clip([getattr(start, name) for name in names], low, high) / high
     point, fitted = origin, ["ceiling"]
     if len(products) >= FEWEST:
         box = (low / high, np.ones(len(names)))

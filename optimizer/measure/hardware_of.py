@@ -175,4 +175,4 @@ def _unknown_link(name: str, samples: Sequence[CollectiveSample]) -> Link:
     rate = max(float(volume_per_rank(s.kind, s.message, s.ranks)) / s.time for s in samples)
     start = start.scaled(rate / start.efficiency)
     slower = min(s.time for s in samples) / quantities(start)["ring_ll_base_latency"]
-    return replace(scaled_link(start, 1.0, slower, slower), name=name)
+    return scaled_link(start, 1.0, slower, slower)

@@ -227,11 +227,10 @@ def measure_attention(
 
     rows: list[dict[str, Any]] = []
     rate = 0.0
-    for shape in sorted(shapes, key=lambda s: s["batch"] * s["heads"] * s["seq_len"] ** 2):
+    for shape in sorted(shapes, key=scores):
         batch, heads, tokens = shape["batch"], shape["heads"], shape["seq_len"]
         name = f"attention, {batch} x {heads} heads x {tokens} tokens"
-        flops = 2.0 * batch * heads * tokens**2 * (shape["qk_dim"] + shape["v_dim"])
-        if not budget.allows(8.0 * ROUNDS * flops / rate if rate else 0.0, name):
+        if not budget.allows(8.0 * ROUNDS * scores(shape) / rate if rate else 0.0, name):
             continue
         try:
             widths = (shape["qk_dim"], shape["qk_dim"], shape["v_dim"])
@@ -246,9 +245,14 @@ def measure_attention(
         except RuntimeError as error:
             budget.left_out.append(f"{name}: {str(error).splitlines()[0][:120]}")
             continue
-        rate = max(rate, flops / forward)
+        rate = max(rate, scores(shape) / forward)
         rows.append({**shape, "forward": forward, "backward": max(0.0, both - forward)})
     return rows
+
+
+def scores(shape: Mapping[str, int]) -> int:
+    """Scores of a shape, to which its time is proportional [1]."""
+    return shape["batch"] * shape["heads"] * shape["seq_len"] ** 2
 
 
 def _forward(attend: Callable[..., Any], query: Any, key: Any, value: Any) -> Callable[[int], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -103,11 +104,7 @@ def summary(left_out: tuple[str, ...]) -> str:
     >>> summary(("product 1 x 2 x 3", "product 4 x 5 x 6", "node all_gather, 8 B"))
     '2 product, 1 node all_gather'
     """
-    kinds: dict[str, int] = {}
-    for line in left_out:
-        words = line.split(",")[0].split()
-        kind = " ".join(words[:2]) if words[0] in ("node", "network") else words[0]
-        kinds[kind] = kinds.get(kind, 0) + 1
+    kinds = Counter(line.split(" ")[0] if line.startswith("product") else line.split(",")[0] for line in left_out)
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 

@@ -91,7 +91,7 @@ def _products(layers: list[Layer]) -> set[tuple[int, int, int]]:
 def _attention(job: Job, layers: list[Layer]) -> list[dict[str, int]]:
     """Heads of one rank over the job's sequence, and over shorter ones."""
     core = next(layer.attention for layer in layers if isinstance(layer.attention, Attention))
-    heads = sorted({max(1, round(value)) for value in core.heads.tolist()})
+    heads = sorted({round(value) for value in core.heads.tolist()})
     lengths = sorted({length for length in (1024, 4096, job.seq_len) if length <= job.seq_len})
     return [
         {"batch": 1, "heads": count, "seq_len": length, "qk_dim": core.qk_dim, "v_dim": core.v_dim}

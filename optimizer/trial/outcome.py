@@ -92,7 +92,7 @@ def _outcome(trials: Trials, place: int, index: int) -> Outcome:
 
 def _measured(trials: Trials, name: str, index: int, code: int | None, run: Measured) -> Outcome:
     """The outcome of a trial whose log was read."""
-    steps = run.steady.steps_used * run.steady.steps_each if run.steady else 0
+    steps = run.steady.steps_used if run.steady else 0
     enough = steps >= FEWEST or (code == 0 and steps > 0)
     words = [run.failure] if run.failure else []
     status = run.status

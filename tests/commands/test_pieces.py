@@ -14,8 +14,10 @@ from click.testing import CliRunner
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import DAY
+from optimizer.catalog import load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
+from optimizer.commands import request
 from optimizer.commands.buy import campaign, prices
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.study import batch
@@ -176,3 +178,52 @@ def test_a_word_comes_after_a_while_and_goes(patience: float, told: bool, monkey
     with waiting("drawing", plain) as say:
         say("a line")
     assert plain.getvalue() == "a line\n"
+
+
+@pytest.mark.parametrize(("seq_len", "length"), [(None, True), (4096, False)])
+@pytest.mark.parametrize(
+    ("model", "batch", "told", "grows"),
+    [
+        ("gpt3", None, ["--global-batch"], False),
+        ("qwen3-8b", None, ["--global-batch"], True),
+        ("qwen3-8b", 512, [], False),
+        ("gpt3", 512, [], False),
+    ],
+)
+def test_what_a_run_assumes_is_told(
+    model: str, batch: int | None, told: list[str], grows: bool, seq_len: int | None, length: bool
+) -> None:
+    """A published model has its own run's batch; that of another grows with the GPUs."""
+    run, lines = campaign._run(model, 1e12, seq_len, batch, "dgx-h100")
+    assert (run.tokens, run.assumed, run.grows) == (1e12, batch is None, grows)
+    assert run.global_batch == batch or batch is None
+    assert run.seq_len == seq_len or seq_len is None
+    assert len(lines) == length + len(told)
+    assert any("--seq-len" in line for line in lines) is length
+    assert any("as published runs' grew" in line for line in lines) is grows
+    with pytest.raises(InputError, match="less than one step"):
+        campaign._run(model, run.global_batch * run.seq_len - 1.0, seq_len, batch, "dgx-h100")
+    assert campaign._run(model, float(run.global_batch * run.seq_len), seq_len, batch, "dgx-h100")
+
+
+@pytest.mark.parametrize(
+    ("name", "note", "told"), [("own.json", "a guess", "; a guess"), ("own.json", "", ""), ("own.toml", "a guess", "")]
+)
+@pytest.mark.parametrize(("model", "active"), [("llama3-8b", ""), ("mixtral-8x7b", ", 12.9 billion of them active")])
+def test_how_a_model_file_is_read_is_said(
+    name: str, note: str, told: str, model: str, active: str, tmp_path: Path
+) -> None:
+    """A file in the format of the presets says itself what is known of it."""
+    known = load_model(model)
+    path = tmp_path / name
+    path.touch()
+    own = replace(known, name="own", provenance=replace(known.provenance, note=note))
+    size = f"32 layers and {known.params / 1e9:,.3g} billion parameters{active}"
+    assert request._as_read(str(path), own) == [f"model own as {name} is read: {size}{told} (--model)"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"), [("llama3-8b", False), ("Llama3-8B", False), ("meta-llama/Llama-3-8B-Instruct-mine", True)]
+)
+def test_a_longer_name_is_said_to_be_the_preset_that_it_means(typed: str, told: bool) -> None:
+    assert bool(request._as_read(typed, load_model("llama3-8b"))) is told

@@ -141,6 +141,13 @@ def test_what_is_near_to_the_pace_is_no_warm_up(second: float, left: int) -> Non
     assert without_warm_up(timed([9.0, second, *[1.0] * 8]))[0].step == left
 
 
+@pytest.mark.parametrize(
+    ("slow", "first"), [((1.0, 1.0, 5.0, 5.0), 1), ((1.0, 5.0, 5.0, 1.0), 4), ((5.0, 1.0, 5.0), 2)]
+)
+def test_a_pace_is_reached_where_most_of_three_steps_keep_it(slow: tuple[float, ...], first: int) -> None:
+    assert without_warm_up(timed([9.0, *slow, *[1.0] * 8]))[0].step == first
+
+
 def test_at_most_half_of_an_attempt_is_warm_up() -> None:
     assert without_warm_up(timed([9.0] * 6 + [1.0] * 4))[0].step == 5
 

@@ -4,6 +4,7 @@ and of four ranks on two nodes (two torchruns on one machine), cut short by thei
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from optimizer.catalog import load_cluster, load_device
+from optimizer.catalog import load_cluster, load_device, load_link
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.cli import cli
 from optimizer.job.hardware import Cluster
 from optimizer.job.model import Experts
 from optimizer.measure import request
 from optimizer.measure.fit_messages import alpha_betas
+from optimizer.measure.fit_products import ProductFit
 from optimizer.measure.hardware_of import hardware_of, stream_rate
 from optimizer.measure.hardware_toml import cluster_toml, device_toml
 from optimizer.measure.measured import AttentionTime, Machine, NodeMeasurements, Product, Transfer, read_measured
@@ -238,6 +240,11 @@ def test_the_slow_rank_is_named(slow: NodeMeasurements, tmp_path: Path) -> None:
     assert "rank 15 multiplies 20.0% slower than the median rank" in measured_dict(hardware_of(slow), slow)["told"]
 
 
+def test_a_product_adds_and_multiplies() -> None:
+    assert Product(m=2, n=3, k=5, seconds=0.5).rate == 120.0
+    assert read_measured(DATA / "one_node.json").machine.sms == 1  # of a processor, which does not count them
+
+
 def test_attention_is_told_by_the_scores_that_the_mask_leaves() -> None:
     """Three tokens: six scores of a head, each a product of the widths of a key and of a value."""
     one = AttentionTime(batch=2, heads=4, seq_len=3, qk_dim=192, v_dim=128, forward=0.5, backward=1.0)
@@ -279,3 +286,105 @@ def test_attention_is_measured_over_the_sequence_and_shorter_ones(seq_len: int, 
     shapes = request.measure_request(job, 60.0)["attention"]
     assert sorted({shape["seq_len"] for shape in shapes}) == lengths
     assert sorted({shape["heads"] for shape in shapes}) == [3, 6, 12, 24]
+
+
+@pytest.fixture
+def unfitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products whose curve is said at once."""
+    fit = ProductFit(parameters={"ceiling": 0.7, "memory_efficiency": 0.9}, ratios=np.ones(1))
+    monkeypatch.setattr("optimizer.measure.hardware_of.fit_products", lambda *_: fit)
+
+
+def ring(ranks: int, nodes: int, count: int) -> list[CollectiveSample]:
+    """All-gathers of (N - 1) steps of 10 us each at 20 GB/s per rank."""
+    messages = [4.0**power for power in range(6, 6 + count)]
+    share = (ranks - 1) / ranks
+    return [
+        CollectiveSample(
+            kind="all_gather", message=size, time=(ranks - 1) * 1e-5 + share * size / 2e10, ranks=ranks, nodes=nodes
+        )
+        for size in messages
+    ]
+
+
+@pytest.mark.usefixtures("unfitted")
+@pytest.mark.parametrize(
+    ("inside", "outside", "fits", "missing"),
+    [
+        (4, 4, {"scale_up": 4, "rail": 4}, []),
+        (5, 3, {"scale_up": 5}, ["rail"]),
+        (3, 6, {"rail": 6}, ["scale_up"]),
+        (0, 0, {}, ["scale_up", "rail"]),
+    ],
+)
+def test_four_collectives_tell_a_link(
+    inside: int, outside: int, fits: dict[str, int], missing: list[str], slow: NodeMeasurements
+) -> None:
+    made = hardware_of(replace(slow, collectives=(*ring(8, 1, inside), *ring(16, 2, outside))))
+    assert {name: len(fit.samples) for name, fit in made.links.items()} == fits
+    assert [*made.notes] == [f"tier {name}: not measured, as in the catalogue" for name in missing]
+    assert [tier.link.name for tier in made.cluster.tiers] == [
+        "nvlink4-fitted",
+        "infiniband-ndr-fitted",
+        "infiniband-ndr-fitted",
+    ]
+
+
+@pytest.mark.usefixtures("unfitted")
+def test_a_machine_of_no_catalogue_has_the_links_of_its_collectives(slow: NodeMeasurements) -> None:
+    """Too few to be fitted: the rate of the largest message, the latency of the smallest, and no sums in a switch."""
+    machine = replace(slow.machine, name="Own", ranks=12, ranks_per_node=4)
+    samples = [*ring(4, 1, 2), *ring(12, 3, 3)]
+    made = hardware_of(replace(slow, machine=machine, collectives=tuple(samples)))
+    node, network = made.cluster.tiers
+    assert (node.size, network.size) == (4, 12)
+    assert (made.cluster.gpus_per_node, made.cluster.max_gpus, made.known, made.cluster.name) == (
+        4,
+        12,
+        False,
+        "measured",
+    )
+    assert made.device.peak_flops == {"bf16": made.best}
+    for tier, messages in ((node, samples[:2]), (network, samples[2:])):
+        share = (messages[0].ranks - 1) / messages[0].ranks
+        reached = max(share * each.message / each.time for each in messages)
+        assert tier.link.bandwidth * tier.link.efficiency == pytest.approx(reached)
+        assert tier.link.quantities["ring_ll_base_latency"] == pytest.approx(min(each.time for each in messages))
+        assert not tier.link.in_switch_reduction
+        assert tier.link.name == f"{tier.name}-fitted"
+    alone = hardware_of(replace(slow, machine=replace(machine, ranks=4), collectives=(*ring(4, 1, 2),)))
+    assert [tier.size for tier in alone.cluster.tiers] == [4]
+    silent = hardware_of(replace(slow, machine=machine, collectives=())).cluster.tiers
+    assert [tier.link.bandwidth for tier in silent] == [load_link("nvlink4").bandwidth]
+
+
+@pytest.mark.usefixtures("unfitted")
+def test_the_rest_is_the_catalogues(slow: NodeMeasurements) -> None:
+    usual = load_cluster("dgx-h100")
+    host = tuple(Transfer(kind=kind, bytes=3e9, seconds=s) for kind, s in (("from_host", 0.1), ("to_host", 0.2)))
+    known = hardware_of(slow).cluster
+    assert (known.gpus_per_node, known.max_gpus, known.host_bandwidth) == (
+        usual.gpus_per_node,
+        usual.tiers[-1].size,
+        usual.host_bandwidth,
+    )
+    assert hardware_of(slow).known
+    assert hardware_of(replace(slow, memory=(*slow.memory, *host))).cluster.host_bandwidth == pytest.approx(15e9)
+    nameless = replace(slow, machine=replace(slow.machine, name="???"))
+    assert hardware_of(nameless).device.name == "measured"
+    assert hardware_of(nameless).cluster.host_bandwidth == Cluster.host_bandwidth
+    assert hardware_of(nameless, cluster="dgx-h100").device.name == "h100"
+    processor = replace(slow.machine, processor="cpu")
+    assert not hardware_of(replace(slow, machine=processor)).known
+
+
+def test_products_are_those_of_both_grids_and_of_the_job() -> None:
+    """All of three edges, a factor of four apart, from 512 and from 1,024 on; none is empty."""
+    products = {tuple(shape) for shape in request.measure_request(small_job(model=MIXTURE), 60.0)["products"]}
+    grids = [set(product(edges, repeat=3)) for edges in ((512, 2048, 8192), (1024, 4096, 16384))]
+    assert grids[0] | grids[1] < products
+    assert min(min(shape) for shape in products) >= 1
+    # A router sees what sequence parallelism leaves: of TP that divides the heads and one or two sequences.
+    tokens = {batch * small_job().seq_len // tp for batch in (1, 2) for tp in request.SPLITS if MIXTURE.heads % tp == 0}
+    experts, hidden = MIXTURE.experts.count, MIXTURE.hidden
+    assert {m for m, n, k in products if (n, k) == (experts, hidden)} == tokens

@@ -23,6 +23,13 @@ class Array(SimpleNamespace):
         return Array(shape=self.shape[::-1], dtype=self.dtype)
 
 
+class Cell(SimpleNamespace):
+    """An array of one value."""
+
+    def item(self) -> float:
+        return float(self.values[0])
+
+
 def made(*shape: int, dtype: Any = None, **_: Any) -> Array:
     return Array(shape=shape, dtype=dtype)
 
@@ -124,26 +131,171 @@ def test_products_come_by_size_and_tell_how_long_larger_ones_take(torch: Any) ->
             raise RuntimeError("no room\nfor it")
         return 2.0 * m * n * k / rate
 
-    shapes = [(8, 8, 8), (1000, 1000, 1000), (10, 10, 10), (4, 4, 4)]
+    shapes = [(8, 8, 8), (1000, 1000, 1000), (10, 10, 10), (4, 4, 4), (100, 100, 100)]
     rows = node_program.measure_products(process(seconds=seconds), shapes, budget)
-    assert [(row["m"], row["seconds"]) for row in rows] == [(10, 2e-6), (1000, 2.0)]
+    assert [(row["m"], row["seconds"]) for row in rows] == [(10, 2e-6), (100, 2e-3), (1000, 2.0)]
     assert budget.left_out == ["product 4 x 4 x 4: no room"]
     # Two calls to begin with and three rounds, of as many as take 0.03 s, or of one.
-    assert expected == [0.0, 0.0, 0.0, pytest.approx((2 + 3) * 2.0)]
+    assert expected == [0.0, 0.0, 0.0, pytest.approx((2 + 3 * 15) * 2e-3), pytest.approx((2 + 3) * 2.0)]
     assert torch.called[-1] == ("mm", (1000, 1000), (1000, 1000), (1000, 1000))
+
+
+def test_attention_comes_by_size_and_counts_its_way_back(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 1 TFLOP/s: 2 x 1000^2 pairs x 2 (192 + 128) operations take a head 1.28 ms, and both ways thrice as long."""
+    widths, calls, expected = {"qk_dim": 192, "v_dim": 128}, [], []
+    budget: Any = SimpleNamespace(
+        allows=lambda seconds, name: expected.append(seconds) or "5 heads" not in name, left_out=[]
+    )
+
+    def attend(query: Any, key: Any, value: Any, is_causal: bool) -> Array:
+        assert (query.shape, key.shape, value.shape[-1], is_causal) == (key.shape, query.shape, 128, True)
+        calls.append(query.shape)
+        return query
+
+    def seconds(call: Any, graph: bool) -> float:
+        before = len(torch.called)
+        call(0)
+        batch, heads, tokens, width = calls[-1]
+        if heads == 3:
+            raise RuntimeError("no room\nfor it")
+        return float(2.0 * batch * heads * tokens**2 * (width + 128) / 1e12 * (1 if len(torch.called) == before else 3))
+
+    torch.nn = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attend))
+    torch.autograd = SimpleNamespace(grad=lambda out, inputs, gradient: torch.called.append(("grad", len(inputs))))
+    monkeypatch.setitem(sys.modules, "torch.nn", torch.nn)
+    monkeypatch.setitem(sys.modules, "torch.nn.functional", torch.nn.functional)
+    sizes = [(8, 1000), (1, 2000), (1, 1000), (5, 1000), (3, 1000)]
+    shapes = [{"batch": 2, "heads": heads, "seq_len": tokens, **widths} for heads, tokens in sizes]
+    rows = node_program.measure_attention(process(seconds=seconds), shapes, budget)
+    assert rows == [
+        {**shapes[2], "forward": pytest.approx(1.28e-3), "backward": pytest.approx(2.56e-3)},
+        {**shapes[1], "forward": pytest.approx(5.12e-3), "backward": pytest.approx(10.24e-3)},
+        {**shapes[0], "forward": pytest.approx(10.24e-3), "backward": pytest.approx(20.48e-3)},
+    ]
+    # Eight of the forward pass's time, three rounds of them; nothing is known before the first.
+    assert expected == [0.0, *(pytest.approx(8 * 3 * heads * 1.28e-3) for heads in (3, 4, 5, 8))]
+    assert budget.left_out == ["attention, 2 x 3 heads x 1000 tokens: no room"]
+
+
+@pytest.mark.parametrize(("world", "gathered"), [(1, [0.5]), (3, [0.5, 0.5, 0.5])])
+@pytest.mark.parametrize(("gpu", "edge"), [(True, 4096), (False, 256)])
+def test_every_rank_multiplies_the_same(world: int, gathered: list[float], gpu: bool, edge: int, torch: Any) -> None:
+    def all_gather(cells: list[Any], own: Any) -> None:
+        for each in cells:
+            each.values = own.values
+
+    def seconds(call: Any) -> float:
+        call(0)
+        return 0.5
+
+    torch.zeros = lambda count, **_: Cell(values=[0.0] * count)
+    torch.tensor = lambda values, **_: Cell(values=values)
+    torch.distributed.all_gather = all_gather
+    assert node_program.ranks_apart(process(world=world, gpu=gpu, seconds=seconds)) == gathered
+    assert torch.called == [("mm", (edge, edge), (edge, edge), (edge, edge))]
+
+
+@pytest.mark.parametrize(("world", "groups"), [(1, []), (2, [True]), (8, [True])])
+@pytest.mark.parametrize(
+    ("gpu", "bf16", "found"),
+    [
+        (False, False, ("cpu", "gloo", "bf16")),
+        (True, True, ("cuda", "nccl", "bf16")),
+        (True, False, ("cuda", "nccl", "fp16")),
+    ],
+)
+def test_a_process_takes_the_gpu_of_its_local_rank(
+    world: int,
+    groups: list[bool],
+    gpu: bool,
+    bf16: bool,
+    found: tuple[str, ...],
+    torch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"RANK": 5, "WORLD_SIZE": world, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4}.items():
+        monkeypatch.setenv(name, str(value))
+    begun: list[str] = []
+    torch.distributed.init_process_group = begun.append
+    torch.bfloat16, torch.float16, torch.device = "bf16", "fp16", lambda *words: words
+    taken: list[Any] = []
+    torch.cuda = SimpleNamespace(is_available=lambda: gpu, is_bf16_supported=lambda: bf16, set_device=taken.append)
+    one = Process()
+    device, backend, wide = found
+    assert (one.rank, one.world, one.local, one.local_world, one.gpu) == (5, world, 1, 4, gpu)
+    assert (one.device, one.backend, one.wide) == ((device, 1) if gpu else (device,), backend, wide)
+    assert (begun, taken) == ([backend] * len(groups), [one.device] * gpu)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name)
+    alone = Process()
+    assert (alone.rank, alone.world, alone.local, alone.local_world) == (0, 1, 0, 1)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_the_largest_value_is_that_of_all_ranks(world: int, torch: Any) -> None:
+    def all_reduce(cell: Any, op: str, group: str) -> None:
+        assert (op, group) == ("max", "g")
+        cell.values = [9.0]
+
+    torch.tensor = lambda values, **_: Cell(values=values)
+    torch.distributed.ReduceOp, torch.distributed.all_reduce = SimpleNamespace(MAX="max"), all_reduce
+    one = process(world=world)
+    del one.largest
+    assert one.largest(4.0, "g") == (4.0 if world == 1 else 9.0)
+
+
+def test_a_graph_holds_all_the_calls_or_there_is_none(torch: Any) -> None:
+    class Graph:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def replay(self) -> None:
+            pass
+
+    waited: list[int] = []
+    graph = Graph()
+    torch.cuda = SimpleNamespace(CUDAGraph=lambda: graph, graph=lambda made: made, synchronize=lambda: waited.append(1))
+    numbers: list[int] = []
+    assert process(gpu=True)._captured(numbers.append, 3) == graph.replay
+    assert numbers == [0, 1, 2]
+
+    def fails(number: int) -> None:
+        raise RuntimeError("no graph of this")
+
+    assert process(gpu=True)._captured(fails, 3) is None
+    assert waited == [1]
+
+
+def test_operands_rotate_by_their_bytes(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three matrices of two bytes an element; three arrays of so many bytes."""
+    asked: list[float] = []
+    monkeypatch.setattr(node_program, "rotations", lambda size: asked.append(size) or 2)
+    rate = process(seconds=lambda call, graph=True: 0.5)
+    node_program.measure_products(rate, [(2, 3, 5)], TimeBudget(1e9))
+    node_program.measure_memory(rate, 2**20, TimeBudget(1e9))
+    assert asked == [2 * (2 * 5 + 5 * 3 + 2 * 3), 3 * 2**20]
 
 
 def test_memory_is_read_in_ever_larger_arrays(torch: Any) -> None:
     one = process(seconds=lambda call, graph=True: 0.5)
-    rows = node_program.measure_memory(one, 2**24, TimeBudget(1e9))
+    elements: list[int] = []
+    torch.ones = lambda count, **_: elements.append(count)
+    budget: Any = SimpleNamespace(allows=lambda seconds, name: seconds == 0.0)
+    rows = node_program.measure_memory(one, 2**24, budget)
     sizes = [2**20, 2**22, 2**24]
+    assert sorted({*elements}) == [size // 4 for size in sizes]
     assert rows == [
         {"kind": kind, "bytes": arrays * size, "seconds": 0.5}
         for size in sizes
         for kind, arrays in (("copy", 2), ("add", 3))
     ]
-    one.gpu = True
+    one.gpu, buffers = True, []
+    torch.empty = lambda count, **_: buffers.append(count)
     rows = node_program.measure_memory(one, 2**19, TimeBudget(1e9))
+    assert buffers == [2**28] * 2
     assert rows == [{"kind": kind, "bytes": 2**28, "seconds": 0.5} for kind in ("from_host", "to_host")]
     assert node_program.measure_launches(one) == {"host": 0.5, "kernel": 0.5}
     assert node_program.measure_launches(process(seconds=lambda call, graph=True: 0.5)) == {"host": 0.5}
@@ -252,7 +404,7 @@ def test_every_part_has_its_share_of_the_time(clock: Any, monkeypatch: pytest.Mo
             budget = args[-1] if isinstance(args[-1], TimeBudget) else TimeBudget(0.0)
             budgets[name] = budget
             budget.left_out.append(name)
-            clock.time += 1.0
+            clock.time += 1.004
             return [name]
 
         return measured
@@ -282,7 +434,13 @@ def test_every_part_has_its_share_of_the_time(clock: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("world", "rank", "writes"), [(1, 0, True), (2, 0, True), (2, 1, False)])
 def test_rank_0_writes_and_every_group_is_left(
-    world: int, rank: int, writes: bool, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: int,
+    rank: int,
+    writes: bool,
+    torch: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     left: list[int] = []
     torch.distributed.destroy_process_group = lambda: left.append(rank)
@@ -299,3 +457,4 @@ def test_rank_0_writes_and_every_group_is_left(
     assert asked == [480.0, 60.0]
     assert out.exists() is writes
     assert left == [rank] * 2 * (world > 1)
+    assert ("wrote" in capsys.readouterr().err) is writes

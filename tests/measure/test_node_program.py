@@ -23,6 +23,8 @@ def written(path: Path, *arguments: str) -> Path:
         cli, ["measure", "--model", "gpt2-xl", "--seq-len", "256", "--out", str(path), *arguments]
     )
     assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    assert "run it where you train: torchrun" in done.stderr
     return path
 
 

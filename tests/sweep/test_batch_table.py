@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from optimizer.reports.render.screen import screen_text
-from optimizer.sweep.progress import GUESSED, forecast, outlook_lines
-from optimizer.sweep.report import batch_report, summary
+from optimizer.sweep.progress import GUESSED, Forecast, forecast, outlook_lines
+from optimizer.sweep.report import _listed, batch_report, summary
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 
@@ -42,6 +48,59 @@ def test_names_are_no_markup() -> None:
 
 def test_an_empty_choice_is_no_error() -> None:
     assert "0 jobs" in screen_text(batch_report("none", [], rows=5), width=80, colour=False)
+
+
+@pytest.mark.parametrize(("workers", "processes"), [(0, 1), (1, 1), (3, 3)])
+def test_a_forecast_is_the_mean_of_each_kind_over_the_processes(workers: int, processes: int) -> None:
+    """Of ten dense jobs three took 1, 2 and 6 s, of which one is answered and one failed; one cannot be a job."""
+    asked = [*tasks(10)[:9], replace(tasks(10)[9], job=None)]
+    answered = [("optimal", 1.0), ("failed", 2.0), ("pending", 6.0), ("running", 0.0)]
+    rows: list[Any] = [
+        SimpleNamespace(key=task.key, status=status, seconds=seconds)
+        for task, (status, seconds) in zip(asked, answered, strict=False)
+    ]
+    found = forecast(asked, rows, workers)
+    assert (found.jobs, found.answered, found.impossible, found.measured) == (10, 1, 1, 3)
+    assert found.seconds == pytest.approx((10 - 2) * 3.0 / processes)
+    guessed = forecast(asked, rows[3:], workers)
+    assert (guessed.measured, guessed.answered) == (0, 0)
+    assert guessed.seconds == pytest.approx(9 * GUESSED["dense"] / processes)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "takes"), [(9.9, "some seconds"), (10.0, "about 10 s"), (99.4, "about 99 s"), (99.5, "about 2 min")]
+)
+def test_less_than_workers_take_to_start_is_some_seconds(seconds: float, takes: str) -> None:
+    outlook = Forecast(jobs=2000, answered=1500, impossible=0, seconds=seconds, workers=1, measured=1200)
+    assert outlook_lines("many", outlook) == [
+        "many: 2,000 jobs",
+        "1,500 of them have their answer in the store",
+        f"{takes} on 1 local process (from 1,200 jobs measured in this store)",
+    ]
+    assert "3 of them cannot be jobs" in outlook_lines("many", replace(outlook, impossible=3))[2]
+
+
+@pytest.mark.parametrize(("count", "lines"), [(12, 12), (13, 13), (15, 13)])
+def test_twelve_reasons_are_listed(count: int, lines: int) -> None:
+    reasons = {f"reason {n}": 1000 - n for n in range(count)}
+    found = _listed(reasons)
+    assert len(found) == lines
+    assert found[:2] == ["1,000 x reason 0", "999 x reason 1"]
+    assert (found[-1] == f"and {count - 12} other reasons") is (count > 12)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(150, 150), (151, 150)])
+def test_a_long_reason_is_cut(length: int, kept: int) -> None:
+    (line,) = _listed({"x" * length: 1})
+    assert len(line) == len("1 x ") + kept
+    assert line.endswith("…") is (length > kept)
+
+
+@pytest.mark.parametrize(("rows", "more"), [(0, ""), (1, "3 more; "), (3, "1 more; "), (4, "")])
+def test_jobs_that_are_not_shown_are_counted(rows: int, more: str) -> None:
+    text = screen_text(batch_report("b", results(), rows=rows), width=120, colour=False)
+    assert (f"{more}--rows or --export" in text) is bool(more)
+    assert ("--rows" in text) is bool(more)
 
 
 def test_the_outlook_says_what_it_rests_on() -> None:

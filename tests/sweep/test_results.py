@@ -17,7 +17,7 @@ from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
 from optimizer.sweep.money import with_own
 from optimizer.sweep.progress import GUESSED, forecast
-from optimizer.sweep.results import COLUMNS, chosen, exported, flat, nested
+from optimizer.sweep.results import COLUMNS, _column, chosen, exported, flat, nested
 from optimizer.sweep.store import StoredRow
 from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks
@@ -122,6 +122,21 @@ def test_json_is_a_list_with_one_object_per_job() -> None:
     found = json.loads(exported(results(), "json"))
     assert [job["key"] for job in found] == ["job-0000", "job-0001", "job-0002", "job-0003"]
     assert exported(results(), "json") == exported(results(), "json")
+
+
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        ([1, None, 2.5], [1.0, None, 2.5]),
+        ([1, 2, None], [1, 2, None]),
+        ([1, "a", None], ["1", "a", None]),
+        ([1, True], ["1", "True"]),
+        ([None], [None]),
+        (["a", "b"], ["a", "b"]),
+    ],
+)
+def test_a_column_has_one_type(values: list[object], column: list[object]) -> None:
+    assert [(type(value), value) for value in _column(values)] == [(type(value), value) for value in column]
 
 
 def test_csv_has_a_line_per_job_and_no_formulas() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 
 from optimizer.sweep.connection import StoreError, advice
-from optimizer.sweep.store import Store
-from optimizer.sweep.tables import JOBS
+from optimizer.sweep.store import PENDING, Store
+from optimizer.sweep.tables import JOBS, SUMS
 from tests.sweep.fakes import bytes_of, tasks
 
 
@@ -55,6 +57,21 @@ def test_every_row_is_whole(column: str, tmp_path: Path) -> None:
     with pytest.raises(IntegrityError), store.engine.begin() as connection:
         connection.execute(update(JOBS).values({column: None}))
     store.close()
+
+
+def test_a_row_that_nobody_planned_says_nothing_of_it(tmp_path: Path) -> None:
+    with closing(Store(str(tmp_path / "store.db"))) as store:
+        store.register(tasks(2))
+        rows = store.rows([task.key for task in tasks(2)])
+    blank = {"attempts": 0, "seconds": 0.0, "memory": 0.0, "result": "", "host": "", "finished": "", "error": ""}
+    assert [{name: getattr(row, name) for name in blank} for row in rows] == [blank] * 2
+    assert [row.status for row in rows] == [PENDING] * 2
+
+
+def test_columns_hold_what_is_written() -> None:
+    """A key is a SHA-256 in hexadecimal digits; a time has a zone."""
+    assert {column.type.length for column in (JOBS.c.key, SUMS.c.key, SUMS.c.checksum)} == {len(sha256().hexdigest())}
+    assert JOBS.c.finished.type.length >= len(datetime.now(UTC).isoformat())
 
 
 @pytest.mark.parametrize(

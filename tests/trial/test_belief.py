@@ -42,6 +42,12 @@ def test_a_measurement_moves_plans_like_it_and_leaves_others() -> None:
     assert after.seconds.spread[1] < 0.4 * SPREAD < after.seconds.spread[2] == pytest.approx(SPREAD)
 
 
+def test_what_is_certain_is_not_moved() -> None:
+    sure = Gaussian(mean=np.array([1.0, 2.0]), covariance=np.diag([0.0, 1.0]))
+    for after in (sure.measured(0, 5.0), sure.exceeded(0, 5.0), sure.stayed_below(0, -5.0)):
+        assert (after.mean.tolist(), after.covariance.tolist()) == ([1.0, 2.0], [[0.0, 0.0], [0.0, 1.0]])
+
+
 def test_out_of_memory_lowers_the_chance_of_plans_like_it_alone() -> None:
     before = belief(1.0, 1.0, 1.0, likeness=TWINS, memory=(0.95, 0.95, 0.95))
     after = before.out_of_memory(0)
@@ -94,6 +100,9 @@ def test_errors_of_like_plans_are_alike_as_all_intervals_have_them() -> None:
         global_batch=512,
     )
     plans = [Plan(tp=tp, pp=pp, dp=64 // (tp * pp)) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8)]
+    slow = Belief.predicted(job, Plans.of(plans), np.full(16, 80.0), np.full(16, 0.5))
+    mean, spread = error_of(job, plans[7], mfu(job, 80.0))
+    assert (slow.seconds.mean[7], slow.seconds.spread[7]) == pytest.approx((np.log(80.0) + mean, spread))
     found = Belief.predicted(job, Plans.of(plans), np.full(16, 20.0), np.full(16, 0.5))
     shared = found.seconds.covariance
     assert np.linalg.eigvalsh(shared).min() > 0
@@ -173,3 +182,12 @@ def test_draws_mirror_each_other() -> None:
     assert drawn.shape == (6, 2)
     assert drawn[:3] + drawn[3:] == pytest.approx(2 * np.tile(one.mean, (3, 1)))
     assert one.draws(4000, 1).std(axis=0) == pytest.approx([1.0, 2.0], rel=0.05)
+
+
+@pytest.mark.parametrize(("deviations", "seconds"), [(2.4, 1.0), (2.3, 2.0), (0.0, 2.0)])
+def test_without_a_trial_the_fastest_that_surely_fits_is_run(deviations: float, seconds: float) -> None:
+    """99 % are 2.33 deviations below the limit; a deviation is added, since nobody tried it."""
+    found = belief(1.0, 2.0, memory=(np.exp(-deviations * SPREAD), 0.01))
+    assert found.fallback == pytest.approx(np.log(seconds) + SPREAD)
+    surest = belief(1.0, 2.0, 3.0, memory=(1.5, 1.2, 1.2))
+    assert surest.fallback == pytest.approx(np.log(2.0) + SPREAD)

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from optimizer.answer.answer import Answer
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
-from optimizer.trial.launch import EXIT_CODE, LAUNCH, LOG, RUNNER, run_script, time_limit
+from optimizer.job.plan import Plan
+from optimizer.trial.launch import EXIT_CODE, LAUNCH, LOG, RUNNER, launch_script, run_script, time_limit
 
 
 def job(gpus: int) -> Job:
@@ -175,3 +178,23 @@ def test_several_nodes_need_slurm(folder: Path) -> None:
     assert done.returncode == 2
     assert "8 nodes need Slurm" in done.stderr
     assert "#SBATCH --nodes=8" in (folder / RUNNER).read_text()
+
+
+@pytest.mark.parametrize(("imbalance", "forced"), [(1.0, True), (1.5, False)])
+def test_a_router_is_balanced_by_force_where_the_model_assumes_even_experts(imbalance: float, forced: bool) -> None:
+    stack = load_stack("megatron-core")
+    stack = replace(stack, parameters={**stack.parameters, "expert_imbalance": imbalance})
+    mixture = replace(job(8), model=load_model("mixtral-8x7b"), stack=stack)
+    plan = Plan(ep=8, dp=8, num_microbatches=8)
+    text = launch_script(Answer(status="feasible", job=mixture, plan=plan), 20)
+    assert ("--moe-router-force-load-balancing" in text) is forced
+    dense = Answer(status="feasible", job=replace(mixture, model=job(8).model), plan=replace(plan, ep=1))
+    assert "force-load-balancing" not in launch_script(dense, 20)
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "per_node"), [(1, 1, 1), (8, 1, 8), (64, 8, 8)])
+def test_nodes_are_whole(gpus: int, nodes: int, per_node: int, tmp_path: Path) -> None:
+    text = run_script(job(gpus), tmp_path, 60.4)
+    assert f"#SBATCH --nodes={nodes}\n" in text
+    assert f"#SBATCH --gpus-per-node={per_node}\n" in text
+    assert time_limit(2.0, 20) == 1200 + 10 * 20 * 2

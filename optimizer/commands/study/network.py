@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,17 +119,14 @@ def _as_text(fit: LinkFit, base: str) -> str:
 
 
 def _as_json(fit: LinkFit) -> str:
+    from optimizer.reports.render.json import json_text
+
     link = fit.link
-    document = {
-        "schema_version": 1,
-        "link": {
-            "name": link.name,
-            "bandwidth_bytes_per_s": link.bandwidth,
-            "latency_s": link.latency,
-            "efficiency": link.efficiency,
-            "quantities": {name: float(value) for name, value in sorted(link.quantities.items())},
-        },
-        "samples": len(fit.samples),
-        "median_error": fit.median_error,
+    described = {
+        "name": link.name,
+        "bandwidth_bytes_per_s": link.bandwidth,
+        "latency_s": link.latency,
+        "efficiency": link.efficiency,
+        "quantities": {name: float(value) for name, value in sorted(link.quantities.items())},
     }
-    return json.dumps(document, indent=2, allow_nan=False)
+    return json_text({"link": described, "samples": len(fit.samples), "median_error": fit.median_error})

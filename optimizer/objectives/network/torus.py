@@ -34,7 +34,7 @@ def torus_axes(ranks: ArrayLike, tier: Tier) -> FloatArray:
     >>> torus_axes([2, 4, 16, 256, 4096], load_cluster("tpu-v4").scale_up).tolist()
     [0.5, 1.0, 1.0, 2.0, 3.0]
     """
-    n = np.maximum(1.0, np.asarray(ranks, dtype=np.float64))
+    n = np.asarray(ranks, dtype=np.float64)
     known = tier.link.quantities
     share = known["axes"] * np.log(n) / np.log(max(2, tier.size))
     ring = np.clip(share, 1.0, known["axes"])
@@ -67,7 +67,7 @@ def torus_steps(ranks: ArrayLike, tier: Tier) -> FloatArray:
     >>> torus_steps([2, 16, 4096], load_cluster("tpu-v4").scale_up).round(6).tolist()
     [1.0, 8.0, 24.0]
     """
-    n = np.maximum(1.0, np.asarray(ranks, dtype=np.float64))
+    n = np.asarray(ranks, dtype=np.float64)
     axes = np.maximum(1.0, torus_axes(n, tier))
     rings = axes * n ** (1.0 / axes) / 2.0
     steps: FloatArray = np.where(torus_axes(n, tier) > LINE, rings, n - 1.0)

@@ -121,8 +121,6 @@ def frozen_params(job: Job) -> float:
 
 def causal_score_flops(model: Model, seq_len: float) -> float:
     """Operations of the attention scores that the mask leaves and of what they weigh, for one token [FLOP]."""
-    if model.is_uniform and not model.indexer:
-        return score_flops(model, seq_len) * context_share(model, seq_len)
     share = (seq_len + 1) / (2 * seq_len)
     return sum(
         layers * (_scores(own, seq_len) * context_share(own, seq_len) + _index_scores(own, seq_len) * share)

@@ -276,8 +276,7 @@ def _alone(job: Job) -> float:
         tokens_per_sequence=job.seq_len,
         node=node.size,
     )
-    batch = job.global_batch / job.gpus
-    return DataParallel(billions=job.model.params / 1e9, gpus=job.gpus, batch=batch, constants=constants).mfu
+    return DataParallel(gpus=job.gpus, batch=job.global_batch / job.gpus, constants=constants).mfu  # whatever its size
 
 
 def _by_rules(run: Compared) -> Compared:

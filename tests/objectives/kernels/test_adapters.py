@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,19 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.job import Job
 from optimizer.job.method import PARTS
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.kernels.adapters import ROUTER, SCORES, matrices, part_of
-from optimizer.objectives.kernels.operators import layer_operators
+from optimizer.objectives.kernels.adapters import (
+    ROUTER,
+    SCORES,
+    adapter_passes,
+    copied_bytes,
+    idle_bytes,
+    launched_products,
+    matrices,
+    part_of,
+    scaled_bytes,
+    trained_layer,
+)
+from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.sharded import sharded_messages
@@ -111,3 +123,113 @@ def test_gathering_frozen_weights_takes_their_stored_bytes() -> None:
         sent.append(sum(float(message.size[0] * message.times[0]) for message in messages))
     linear = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
     assert sent[1] - sent[0] == pytest.approx(2 * (1 - 0.516) * linear)
+
+
+def of(train: str, stack: str = "hf-2026", **changes: Any) -> Job:
+    return replace(JOB, train=train, stack=load_stack(stack), **changes)
+
+
+def product(name: str, m: float, n: float, k: float, batch: float = 1.0) -> Gemm:
+    return Gemm(name=name, m=np.full(1, m), n=np.full(1, n), k=np.full(1, k), batch=np.full(1, batch))
+
+
+@pytest.mark.parametrize(
+    ("train", "attention", "mlp"),
+    [
+        ("lora:8:q", 0.0, 4096 + 14336),
+        ("lora:8:o", 4096, 4096 + 14336),
+        ("lora:8:down", 4096, 4096),
+        ("lora:8:up", 4096, 14336),
+        ("lora:8:v+gate+down", 0.0, 0.0),
+        ("frozen:mlp", 0.0, 4096 + 14336),
+        ("frozen:attention", 4096, 0.0),
+        ("full", 0.0, 0.0),
+    ],
+)
+def test_an_input_that_no_gradient_needs_is_not_kept(train: str, attention: float, mlp: float) -> None:
+    """In two bytes a token: of a norm's output a quarter with sequence parallelism on TP 4, of the MLP's always."""
+    job = of(train, gpus=4)
+    for plan, streams in ((Plan(tp=4, sequence_parallel=True), 4), (Plan(tp=4), 1)):
+        found = idle_bytes(job, job.model, shapes_of(job, Plans.of([plan])), moe=False)
+        wide = mlp >= 14336
+        assert float(found["attention"][0]) / 2048 == 2 * attention / streams
+        assert float(found["mlp"][0]) / 2048 == 2 * ((mlp - 14336 * wide) / streams + 14336 * wide / 4)
+
+
+def test_wide_adapters_keep_a_copy_of_their_inputs_each() -> None:
+    job = of("lora:8:q+v+down")
+    shapes = shapes_of(job, Plans.of([Plan()]))
+    small = [product("qkv", 10, 6144, 4096), product("mlp_down", 10, 4096, 14336, batch=3.0), product("gate", 5, 1, 1)]
+    assert copied_bytes(job, job.model, shapes, small)[0] == 2 * (2 * 10 * 4096 + 10 * 14336 * 3 + 5)
+
+
+def test_the_scales_of_dora_keep_both_outputs_and_pass_through_the_largest_matrix() -> None:
+    """2 x 2 m n of each; in fp32 3 m n + 2 n k of the largest: queries of 4,096 here, of keys 1,024."""
+    job = of("dora:8:q+k")
+    found = scaled_bytes(job, job.model, [product("qkv", 10, 6144, 4096, batch=3.0)])
+    size = 4 if job.wide_adapters else 2
+    assert [float(each[0]) for each in found] == [
+        2 * 2 * 10 * 3 * (4096 + 1024),
+        size * 3 * 4096 * (3 * 10 + 2 * 4096),
+    ]
+
+
+@pytest.mark.parametrize("batch", [1.0, 4.0])
+@pytest.mark.parametrize(
+    ("train", "stack", "forward", "backward", "kernels"),
+    [
+        # Passes of the inputs, of the outputs, of the weight and of the square of the inputs' width.
+        ("lora:8:q+v", "megatron-core", (0, 5, 0, 0), (3, 2, 0, 0), 5),
+        ("dora:8:q+v", "megatron-core", (0, 5 + 4, 3, 0), (3, 2 + 4, 0, 0), 12),
+        ("lora:8:q+v", "hf-2026", (2 * 6, 5, 0, 0), (2 * (6 + 3), 2, 0, 0), 2 * (2 + 4)),
+        ("dora:8:q+v", "hf-2026", (2 * 6, 5 + 16, 19, 2 * 5), (2 * (6 + 3), 2 + 16, 0, 0), 2 * (2 + 4 + 12 + 4)),
+    ],
+)
+def test_what_runs_around_adapters_by_hand(
+    train: str, stack: str, forward: tuple[int, ...], backward: tuple[int, ...], kernels: int, batch: float
+) -> None:
+    job = of(train, stack)
+    m, n, k, wide = 100.0, 6144.0, 4096.0, 5120.0  # queries and values have 5,120 of the 6,144 outputs
+    passes = adapter_passes(
+        job, product("qkv", m, n, k, batch), [product("qkv_a", m, 8, k), product("qkv_b", m, wide, 8)]
+    )
+    sizes = [batch * size for size in (m * k, m * wide, n * k, k * k)]
+    assert passes.forward_bytes[0] == 2 * sum(times * size for times, size in zip(forward, sizes, strict=True))
+    assert passes.backward_bytes[0] == 2 * sum(times * size for times, size in zip(backward, sizes, strict=True))
+    assert passes.kernels == kernels
+
+
+@pytest.mark.parametrize(
+    ("train", "base", "passes", "kernels"),
+    [
+        ("qlora:8:q", "nf4", 1.0, (2 + 8) * 3),
+        ("qlora:8:q", "int4", 1.4, (2 + 8) * 3),
+        ("qlora:8:q", "int8", 1.4, (2 + 8) * 3),
+        ("lora:8:q", "", None, 0),
+    ],
+)
+def test_dequantising_reads_what_is_stored_and_writes_16_bits(
+    train: str, base: str, passes: float | None, kernels: int
+) -> None:
+    job = of(train, base=base)
+    layer = Layer(
+        gemms=(product("qkv", 100, 6144, 4096, 3.0), product(ROUTER, 100, 8, 4096)), attention=None, elementwise=()
+    )
+    trained = trained_layer(job, layer)
+    found = [each for each in trained.elementwise if each.name == "dequantise"]
+    assert [gemm.name for gemm in trained.gemms] == ["qkv_a", "qkv_b", "qkv", ROUTER]
+    assert [gemm.weight for gemm in trained.gemms] == [True, True, False, False]
+    assert len(found) == (passes is not None)
+    for each in found:
+        share = passes * job.stack["dequantise_passes"] / job.stack["elementwise_passes"]
+        moved = share * (job.method.base_bytes + 2) * 6144 * 4096 * 3
+        assert float(each.forward_bytes[0]) == float(each.backward_bytes[0]) == pytest.approx(moved)
+        assert each.kernels == kernels
+
+
+def test_eager_code_launches_every_matrix_and_every_adapter() -> None:
+    names = ("qkv", "qkv_a", "qkv_b", "mlp_up", "mlp_up_a", "mlp_up_b", "attention_out", ROUTER)
+    layer = Layer(gemms=tuple(product(name, 1, 1, 1) for name in names), attention=None, elementwise=())
+    # Queries, keys and values; adapters of two of them; gate and up, an adapter of one; a matrix; the router.
+    assert launched_products(of("lora:8:q+v+up"), layer) == 3 + 2 + 2 + 2 + 1 + 1 + 1 + 1
+    assert launched_products(of("lora:8:q+v+up", "megatron-core"), layer) == len(names)

@@ -49,6 +49,31 @@ def test_every_part_of_the_table_has_a_rule_a_small_cost_and_a_reason() -> None:
     assert table["memory"]["chances"][-1] == EVEN_RISK
 
 
+@pytest.mark.parametrize(
+    ("part", "plain", "moving"),
+    [
+        ("zero_3_beside_pipelines", Plan(zero_stage=2), Plan(zero_stage=3)),
+        ("replicated_shards", Plan(dp=8), Plan(dp=8, zero_stage=3, shard=4)),
+        ("remainder", Plan(pp=4, vpp=20), Plan(pp=4, vpp=3)),
+        ("odd_degree", Plan(tp=4, cp=2, ep=8, etp=2), Plan(tp=3)),
+        ("odd_degree", Plan(dp=3, pp=5), Plan(cp=6)),
+        ("odd_degree", Plan(dp=3, pp=5), Plan(ep=12)),
+        ("odd_degree", Plan(dp=3, pp=5), Plan(etp=7)),
+        ("overlapped_exchange", Plan(), Plan(overlap_exchange=True)),
+        ("activations_on_host", Plan(), Plan(activation_offload=1)),
+    ],
+)
+def test_a_moving_part_is_told_from_a_plain_plan(part: str, plain: Plan, moving: Plan) -> None:
+    assert expected.HAS_PART[part](asked(), Plans.of([plain, moving])).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("stage", "moves"), [(1, True), (2, True), (3, False)])
+def test_zero_3_is_no_moving_part_of_a_program_that_defaults_to_it(stage: int, moves: bool) -> None:
+    stack = load_stack("megatron-core")
+    job = asked(stack=replace(stack, features=replace(stack.features, default_zero=stage)))
+    assert expected.HAS_PART["zero_3_beside_pipelines"](job, Plans.of([Plan(zero_stage=3)])).tolist() == [moves]
+
+
 EVEN = Plan(tp=4, pp=4, vpp=10, dp=32)
 ON_STAGES = ((20, 20, 20, 20), (19, 20, 21, 20))
 

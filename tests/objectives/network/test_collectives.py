@@ -80,6 +80,47 @@ def test_an_unknown_link_is_described_by_its_own_fields() -> None:
     assert time == pytest.approx(8.4e-6 + 19e-6 + 5e9 / (0.9 * 25e9) + 5e9 / (1.38 * 300e9), rel=1e-9)
 
 
+def own_link(bandwidth: float, base: float, step: float, share: float, reduces: bool) -> Link:
+    """A link each of whose protocols costs more than the one before, by numbers of its own."""
+    names = ("ring_ll", "ring_ll128", "ring_simple", "pairwise_small", "pairwise_large", "in_switch")
+    numbers = {
+        f"{name}_{what}": value * (1 + place)
+        for place, name in enumerate(names)
+        for what, value in (("base_latency", base), ("latency", step), ("share", share))
+    }
+    shares = {"tree_share": 0.9, "reduce_copy_share": 2.0, "pairwise_copy_share": 4.0, "in_switch_ranks": 3.0}
+    fields = {"latency": 0.0, "in_switch_reduction": reduces, "efficiency": 3 * share}
+    return Link(name="own", bandwidth=bandwidth, quantities={**numbers, **shares}, **fields)
+
+
+@pytest.mark.parametrize(("sharp", "ranks", "nodes"), [(False, 8, 4), (True, 8, 4), (False, 8, 1), (True, 2, 4)])
+def test_every_algorithm_by_hand(sharp: bool, ranks: int, nodes: int) -> None:
+    """An all-reduce of `nodes` x `ranks`, as the docstrings of its lines say it."""
+    on = cluster(own_link(100e9, 5e-6, 1e-6, 0.1, True), own_link(20e9, 7e-6, 3e-6, 0.11, sharp))
+    n, across = nodes * ranks, nodes > 1
+    group = span(on, n, 8 // ranks)  # so many ranks of a node of eight
+    found = [(float(x.latency), float(x.slope)) for x in lines("all_reduce", group, levels(group, on.tiers, 1.0, 1.0))]
+    by_hand = []
+    for factor in (1, 2, 3):  # LL, LL128, Simple
+        base = factor * (7e-6 if across else 5e-6)
+        rate = min(factor * 0.1 * 100e9, ranks * factor * 0.11 * 20e9) if across else factor * 0.1 * 100e9
+        steps = factor * (nodes * (ranks - 1) * 1e-6 + (nodes - 1) * 3e-6)
+        by_hand.append((base + 2 * steps, 2 * (n - 1) / n / rate + 1 / (n * 2.0 * 100e9)))
+    for factor in (1, 2, 3):
+        base = factor * (7e-6 if across else 5e-6)
+        rate = min(factor * 0.1 * 100e9, ranks * factor * 0.11 * 20e9) if across else factor * 0.1 * 100e9
+        steps = factor * ((ranks - 1) * 1e-6 + np.log2(nodes) * 3e-6)
+        by_hand.append((base + 2 * steps, 2 / (0.9 * rate)))
+    inside = 1 / (6 * 0.1 * 100e9)
+    if sharp:
+        switch = (6 * 5e-6 + 2 * 3 * 3e-6, max(inside, 1 / (ranks * 6 * 0.11 * 20e9)))
+    else:
+        outside = 2 / (ranks * 3 * 0.11 * 20e9) if across else 0.0
+        switch = (6 * 5e-6 + 2 * 3 * 3e-6 * np.log2(nodes), max(inside, outside))
+    by_hand.append(switch if ranks >= 3 else (np.inf, switch[1]))
+    assert found == [pytest.approx(line, rel=1e-9) for line in by_hand]
+
+
 @pytest.mark.parametrize(
     ("what", "on", "kind", "message", "ranks", "published", "tolerance"),
     [

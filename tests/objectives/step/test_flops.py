@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from optimizer.catalog import load_model
-from optimizer.objectives.step.flops import CONVENTIONS, model_flops
+from optimizer.objectives.step.flops import CONVENTIONS, causal_score_flops, model_flops, score_flops
 
 
 def megatron_count(*, mtp: int) -> float:
@@ -36,3 +36,18 @@ def test_the_conventions_differ_in_masked_scores_and_in_prediction_layers() -> N
     assert every > causal > plain
     assert plain == model_flops(replace(model, mtp_layers=0), 4096, 1.0, "6n")
     assert causal == model_flops(model, 4096, 1.0)
+
+
+@pytest.mark.parametrize(("name", "layer"), [("gpt3", 96 * 2 * 12288), ("llama3-8b", 32 * 2 * 4096)])
+def test_scores_are_products_of_every_pair_both_ways(name: str, layer: float) -> None:
+    """6 S (d_qk + d_v) a token and layer, of which a causal mask leaves (S + 1) / 2 S."""
+    model = load_model(name)
+    assert score_flops(model, 2048) == 6 * 2048 * layer
+    assert causal_score_flops(model, 2048) == pytest.approx(6 * 2049 / 2 * layer, rel=1e-12)
+
+
+def test_windows_and_kinds_count_each_by_itself() -> None:
+    """Gemma 2 9B: every other of 42 layers sees the last 4,096 of 8,192 tokens; 16 heads of 256 each way."""
+    model = load_model("gemma2-9b")
+    full, window = (8192 + 1) / 2, (4096 * 4097 / 2 + 4096 * 4096) / 8192
+    assert causal_score_flops(model, 8192) == pytest.approx(21 * 6 * 2 * 16 * 256 * (full + window), rel=2e-3)

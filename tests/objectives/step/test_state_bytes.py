@@ -15,7 +15,7 @@ from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
 from optimizer.objectives.step.host_memory import activations_fit_host, host_memory_per_gpu, on_host
-from optimizer.objectives.step.linear_stage import stage_memory
+from optimizer.objectives.step.linear_stage import stage_memory, states_of_model
 from optimizer.objectives.step.memory_terms import largest_matrix
 from optimizer.objectives.step.price import price
 from optimizer.search.check.plan_rules import rule_findings
@@ -174,3 +174,24 @@ def test_deepspeed_has_gradients_of_a_group_in_fp32_while_it_updates_them() -> N
     assert held(1e9, 3) - whole == pytest.approx(6e9, rel=0.08)
     assert held(1e8, 3) - whole < held(1e9, 3) - whole - 5e9
     assert held(1e9, 3, micro_batch=16) < held(1e9, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [("llama3-8b", Plan(dp=64)), ("llama3-8b", Plan(tp=2, dp=32, zero_stage=3)), ("mixtral-8x7b", Plan(dp=64, ep=8))],
+)
+def test_of_one_stage_what_may_leave_the_model_is_what_may_leave_the_stage(model: str, plan: Plan) -> None:
+    question = Job(
+        model=load_model(model),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("megatron-core"),
+        gpus=64,
+        seq_len=4096,
+        global_batch=64,
+    )
+    plans = Plans.of([plan])
+    costs = layer_costs_of(question, plans)
+    stage = stage_memory(costs, stages_of(question.model, plans))
+    leaving, states = states_of_model(costs, offloadable=True), states_of_model(costs)
+    assert leaving == pytest.approx(stage.offloadable.sum(axis=0), rel=1e-12)
+    assert states > leaving

@@ -35,7 +35,7 @@ EIGHT_BIT, MEMORY, DUPLEX = 1979e12, 3352e9, 900e9  # H100 SXM5, by the document
 INPUTS, OUTPUTS = 16384, 5 * 16384
 WIDTH = 2.0  # of an operand in half precision [B]
 SPAN = (1.0, 1e5)  # of the intensities drawn [FLOP/B]
-SPREAD = [10 ** (exponent / 8) for exponent in range(0, 41)]
+SPREAD = np.geomspace(*SPAN, 41).tolist()
 
 
 @dataclass(frozen=True, kw_only=True)
