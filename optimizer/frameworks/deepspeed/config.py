@@ -27,6 +27,8 @@ from optimizer.frameworks.deepspeed.defaults import (
     ALL_GPUS,
     ALPACA,
     AXOLOTL,
+    BUCKET,
+    OVERLAP,
     PATHS,
     SWIFT,
     TITLES,
@@ -35,9 +37,9 @@ from optimizer.frameworks.deepspeed.defaults import (
     accumulated,
     completed,
     first,
+    switched_on,
 )
 from optimizer.frameworks.deepspeed.sharding import (
-    BUCKET,
     DEGREES,
     DEVICE,
     DISTRIBUTED,
@@ -45,7 +47,6 @@ from optimizer.frameworks.deepspeed.sharding import (
     HYBRID,
     LAUNCHED,
     OFFLOADING,
-    OVERLAP,
     OWN,
     RATIO,
     REPLICATE,
@@ -123,6 +124,12 @@ IN_DEEPSPEED: Mapping[str, float] = {"optimizer_bytes": 12, "master_bytes": 4, "
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
 IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
 PURE = "pure_bf16"
+# What has Axolotl cast embeddings and norms back from fp32 where weights are trained whole, and kernels of attention
+# beside which it does not. Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py,
+# should_convert_embedding_dtypes.
+CASTING = ("flash_attention", "xformers_attention", "flex_attention", "sage_attention", "cut_cross_entropy")
+UPCAST_REST = "embeddings, norms and the residual stream in fp32"
+UNCAST = (None, "eager", "sdpa")
 MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the value of a path of number formats
 UNMIXED = "full"  # Axolotl's word for bf16 without
 FLOAT32 = ("float32", "fp32")
@@ -236,6 +243,9 @@ def read(launch: Launch, values: Values) -> None:
         launch.unpriced.append(f"{COMPILED} auto")
     inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
     launch.unpriced += [f"{path} {values[path]}" for path in inline]
+    if kernels := switched_on(written):
+        launch.unpriced += kernels
+        launch.assumed.append(f"{', '.join(kernels)} true: Axolotl's own where nothing says otherwise")
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
@@ -317,6 +327,10 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         )
     elif wide:
         settings |= UPCAST
+    elif software == "axolotl" and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING)):
+        launch.unpriced.append(
+            "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
+        )
 
 
 def _numbers(launch: Launch, values: Values) -> None:
