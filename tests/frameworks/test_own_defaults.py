@@ -26,6 +26,7 @@ SFT = "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 1\nmax_
 FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ndataset: d\ndo_train: true\n"
 FLASH = "base_model: Qwen/Qwen2.5-7B\nflash_attention: true\n"
 UNCAST = "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
+MASKED = "%s_packing without flash attention: a mask over whole sequences"
 CONFIG = "compute_environment: LOCAL_MACHINE\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
 UNSLOTH = """from unsloth import FastLanguageModel
 from trl import SFTTrainer, SFTConfig
@@ -244,12 +245,40 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
         ("adapter: lora\ntrust_remote_code: true\n", ()),
         ("flash_attention: true\n", ()),
         ("attn_implementation: flash_attention_3\n", ()),
+        ("adapter: lora\nlora_o_kernel: false\nsample_packing: true\n", (MASKED % "sample",)),
+        ("adapter: lora\nlora_o_kernel: false\nsample_packing: true\nflash_attention: true\n", ()),
         ("", (UNCAST,)),
         ("attn_implementation: sdpa\n", (UNCAST,)),
     ],
 )
 def test_what_axolotl_switches_on_is_named(more: str, named: tuple[str, ...]) -> None:
     assert question({"a.yaml": AXOLOTL + more}, gpus=8).launch.unpriced == [*named]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("neat_packing: true\n", [MASKED % "neat"]),
+        ("neat_packing: true\nflash_attn: fa2\n", []),
+        ("packing: true\n", []),
+        ("", []),
+        ("finetuning_type: full\nbf16: true\n", []),
+        ("finetuning_type: full\npure_bf16: true\n", []),
+        (
+            "finetuning_type: full\n",
+            ["no format of 16 bits: LLaMA-Factory computes in fp32 what it holds so, priced as bf16"],
+        ),
+    ],
+)
+def test_what_llama_factory_decides_is_named(more: str, named: list[str]) -> None:
+    assert question({"a.yaml": FACTORY + more}, gpus=8).launch.unpriced == named
+
+
+def test_the_engine_of_deepspeed_chat_overlaps() -> None:
+    run = f"deepspeed --num_gpus 8 main.py --model_name_or_path {MODEL} --data_split 2,4,4 --zero_stage"
+    launch = question({"a.sh": f"{run} 2"}).launch
+    assert (launch.settings["reduce_overlap"], launch.settings["bucket"]) == (True, 1e9)
+    assert {"reduce_overlap", "bucket"} <= set(launch.fixed)
 
 
 @pytest.mark.parametrize(
@@ -288,6 +317,9 @@ def test_documents_of_nemo_have_a_length_of_their_own() -> None:
     own = f"{run} model.data.train_ds.max_seq_length=2048"
     assert question({"a.sh": run}, model="llama3-8b").job.seq_len == 4096
     assert question({"a.sh": own}, model="llama3-8b").job.seq_len == 2048
+    aligner = question({"a.sh": f"{run.split(' model.')[0]} model.x=1 trainer.sft.max_steps=9"}, model="llama3-8b")
+    assert (aligner.job.seq_len, aligner.job.global_batch, aligner.plan.zero_stage) == (2048, 128, 1)
+    assert aligner.launch.unpriced == ["megatron_amp_O2 false, as NeMo 1 has it unless told"]
     packed = question(
         {"a.sh": f"{own} model.data.train_ds.packed_sequence=True model.data.train_ds.packed_sequence_size=8192"},
         model="llama3-8b",

@@ -28,6 +28,7 @@ from optimizer.frameworks.deepspeed.defaults import (
     ALPACA,
     AXOLOTL,
     BUCKET,
+    CHAT,
     OVERLAP,
     PATHS,
     SWIFT,
@@ -88,7 +89,6 @@ BATCH = "train_batch_size"
 WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
-CHAT = "data_split"
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
@@ -246,6 +246,8 @@ def read(launch: Launch, values: Values) -> None:
     if kernels := switched_on(written):
         launch.unpriced += kernels
         launch.assumed.append(f"{', '.join(kernels)} true: Axolotl's own where nothing says otherwise")
+    if path := _masked(values):
+        launch.unpriced.append(f"{path} without flash attention: a mask over whole sequences")
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
@@ -290,6 +292,18 @@ def _software(values: Values, written: Values) -> str:
     program = next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), "")
     named = {*TUNERS[TRAINER], MICRO[1]} - {LENGTH}
     return "" if program == TRAINER and not named & written.keys() else program
+
+
+def _masked(values: Values) -> str:
+    """The key that packs documents that kernels of attention keep apart by a mask alone, "" for none.
+
+    Source: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/data/collator.py, SFTDataCollatorWith4DAttentionMask;
+    huggingface/transformers v5.17.0, src/transformers/masking_utils.py, find_packed_sequence_indices.
+    """
+    if LLAMA_FACTORY[0] in values and values.get("flash_attn") not in ("fa2", "fa3"):
+        return "neat_packing" if values.get("neat_packing") is True else ""
+    uncast = AXOLOTL[0] in values and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING[:-1]))
+    return "sample_packing" if uncast and values.get("sample_packing") is True else ""
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
@@ -347,6 +361,8 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH[values[word]], word)
     elif any(values.get(path) == "auto" for path in PRECISION):
         return
+    elif values.get(LLAMA_FACTORY[1]) == "full" and not values.get(PURE) and not launch.settings["fsdp"]:
+        launch.unpriced.append("no format of 16 bits: LLaMA-Factory computes in fp32 what it holds so, priced as bf16")
     elif wide := next((path for path in _unmixing(values) if values[path] in WIDE), ""):
         launch.unpriced.append(f"{wide} {shown(values[wide])}, and no format of 16 bits: priced as bf16")
     else:

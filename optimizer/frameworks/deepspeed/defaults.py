@@ -21,6 +21,7 @@ KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embeddin
 WITHOUT_KERNELS = ("rl", "load_in_8bit", "trust_remote_code", "nvfp4_merge_aware", "data_path")
 # ms-swift trains adapters: its swift/arguments/base_args.
 SWIFT, TUNED = "swift", ("tuner_type", "train_type", "sft_type")
+CHAT = "data_split"  # of DeepSpeed-Chat, whose config of the engine is in its Python
 ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
 DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
 TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, whole
-from optimizer.frameworks.deepspeed.defaults import AXOLOTL, BUCKET, OVERLAP, PATHS, ZERO, first
+from optimizer.frameworks.deepspeed.defaults import AXOLOTL, BUCKET, CHAT, OVERLAP, PATHS, ZERO, first
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.job.plan import Plan
@@ -119,7 +119,7 @@ def note_sharding(launch: Launch, values: Values) -> None:
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:
         launch.following = lambda plan: overlap(values, plan.zero_stage)
-        if word or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
+        if word or CHAT in values or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
             launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
             launch.fixed += () if first(values, STAGE) else ("zero_stage",)
         if stage:
