@@ -188,7 +188,12 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         (
             {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --dataset_concatenation"},
             None,
-            {"attention": "fused_softmax", "pack": "on"},
+            {"attention": "fused_softmax", "pack": "on", "train": "full"},
+        ),
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana".replace("train.py", "run_lora_clm.py")},
+            None,
+            {"train": "lora:8:q+v"},
         ),
         (
             {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --attn_implementation gaudi_fused_sdpa"},

@@ -40,8 +40,8 @@ ENGINES: Mapping[str, Mapping[str, Any]] = {
 def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Values with those that programs take where nothing says otherwise, and of which a report tells, by program.
 
-    >>> completed({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "sequence_len": 4096})
-    ({'base_model': 'Qwen/Qwen3-4B', 'adapter': 'lora', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
+    >>> completed({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "sequence_len": 4096, "bf16": True})
+    ({'base_model': 'Qwen/Qwen3-4B', 'adapter': 'lora', 'sequence_len': 4096, 'bf16': True, 'micro_batch_size': 1}, {})
     >>> completed({"trl": "sft", "max_length": None, "dtype": "bfloat16"})[1]
     {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
     """
