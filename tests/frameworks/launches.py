@@ -294,6 +294,7 @@ model:
     name: distributed_fused_adam
     lr: 3e-4
     overlap_grad_sync: true
+  megatron_amp_O2: true
 """
 
 NEMO_RECIPE = """import nemo_run as run

@@ -169,7 +169,10 @@ def test_keys_of_hydra_in_a_here_document_that_a_variable_holds() -> None:
     plan, job = found.plan, found.job
     assert (plan.tp, plan.dp, plan.micro_batch, plan.sequence_parallel) == (4, 8, 1, True)
     assert (job.gpus, job.seq_len, job.global_batch, job.stack.name) == (32, 8192, 256, "nemo-2024")
-    assert found.launch.unpriced == ["conf/megatron_gpt_config.yaml, which was not read"]
+    assert found.launch.unpriced == [
+        "megatron_amp_O2 false, as NeMo 1 has it unless told",
+        "conf/megatron_gpt_config.yaml, which was not read",
+    ]
     with pytest.raises(
         InputError, match=r"(?s)give --model.*give it too: optimize improve run.sh megatron_gpt_config.yaml"
     ):

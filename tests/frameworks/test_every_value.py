@@ -257,7 +257,13 @@ TUNING: dict[str, dict[str, Any]] = {
         **{"gradient_accumulation_steps": 4, "template": "llama3"},
     },
     "Axolotl": {
-        **{"base_model": LLAMA, "sequence_len": 4096, "micro_batch_size": 2, "optimizer": "adamw_torch_fused"},
+        **{
+            "flash_attention": True,
+            "base_model": LLAMA,
+            "sequence_len": 4096,
+            "micro_batch_size": 2,
+            "optimizer": "adamw_torch_fused",
+        },
         **TUNED,
     },
     "TRL": {

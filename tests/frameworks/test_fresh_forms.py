@@ -459,8 +459,9 @@ def test_checkpoints_of_axolotl_on_the_host(more: str, recompute: str, hosted: i
 def test_adapters_of_axolotl_with_all_activations_on_the_host_are_not_priced() -> None:
     text = "base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 1\nsequence_len: 4096\n"
     words = "gradient_checkpointing: true\nactivation_offloading: true\n"
-    assert launch_of("fft.yaml", f"{text}{words}adapter: lora\n", None).unpriced == ["activation_offloading"]
-    assert not launch_of("fft.yaml", text + words, None).unpriced
+    adapter = "adapter: lora\nlora_mlp_kernel: false\n"
+    assert launch_of("fft.yaml", f"{text}{words}{adapter}", None).unpriced == ["activation_offloading"]
+    assert not launch_of("fft.yaml", f"{text}{words}flash_attention: true\n", None).unpriced
 
 
 def test_what_a_command_leaves_open_is_in_the_title() -> None:
@@ -554,7 +555,7 @@ FORKS: list[tuple[str, str, dict[str, Any]]] = [
         f"{TRAIN} --data_split 4,6,0 --num_padding_at_beginning 0 --dtype fp16 --model_max_length 512 \\\n",
         {"loss": "reward", "dtype": "fp16", "micro_batch": 4},
     ),
-    ("sft.yaml", "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nfloat16: true\nbf16: false\n", {"dtype": "fp16"}),
+    ("sft.yaml", "base_model: Qwen/Qwen3-8B\nflash_attention: true\nfloat16: true\nbf16: false\n", {"dtype": "fp16"}),
     ("run.sh", f"{TRAIN} --max_target_length 128", {"micro_batch": 2, "zero_stage": 0}),  # a key of MaxText too
     (
         "nemo.yaml",

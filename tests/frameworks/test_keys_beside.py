@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from optimizer.frameworks.deepspeed import config as deepspeed
+from optimizer.frameworks.deepspeed.defaults import KERNELS
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry import config as llm_foundry
 from optimizer.frameworks.maxtext import config as maxtext
@@ -39,6 +40,8 @@ DATA = f"{P}data_parallel_"
 CUTOFF = "cutoff_len 2048: LLaMA-Factory's own where nothing says otherwise"
 ACCUMULATED = "gradient_accumulation_steps 1: ms-swift's own for 8 GPUs"
 SHORT = "sequence_len 512: Axolotl's own where nothing says otherwise"
+SWITCHED = [*KERNELS, SHORT, f"{', '.join(KERNELS)} true: Axolotl's own where nothing says otherwise"]
+UNCAST = "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
 OF_BASE = (
     "base_emb_dim 2,048, base_mlp_dim 7,168, base_num_query_heads 16, base_num_kv_heads 16, "
     "head_dim 128, as base.yml has them"
@@ -279,6 +282,12 @@ ENGINE: list[Row] = [
      {"zero_stage": 3, "offload": 1.0, "reduce_overlap": True, "gather_overlap": True},
      {"zero_stage": "deepspeed", "offload": "deepspeed"}, []),
     ({"deepspeed": "zero2"}, 8, {}, {"zero_stage": "deepspeed"}, []),
+    ({"deepspeed": "zero2", "swift": "swift sft", "tuner_type": "full"}, 8,
+     {**SWIFT, **STATES, "bucket": 4e8}, {"zero_stage": "deepspeed", "recompute": "gradient_checkpointing"},
+     [ACCUMULATED]),
+    ({"deepspeed": "zero3", "swift": "swift pt"}, 8,
+     {**SWIFT, "zero_stage": 3, "train": "lora:8"}, {"zero_stage": "deepspeed", "recompute": "gradient_checkpointing"},
+     [ACCUMULATED, "adapters of rank 8, its program's default: no key says it"]),
     ({f"{MESH}dp_shard_size": 4, f"{MESH}dp_replicate_size": 2}, 8, {"shard": 4},
      {"shard": f"{MESH}dp_replicate_size"}, []),
     ({f"{MESH}dp_shard_size": 2, f"{MESH}dp_replicate_size": 2}, 8, {"shard": 2},
@@ -333,17 +342,22 @@ FSDP: list[Row] = [
       "activation_offloading": True}, 8,
      {"zero_stage": 3, "fsdp": True, "model": "llama3-8b", "dtype": "bf16", "train": "lora:8", "software": "axolotl",
       "optimizer": "adamw-fused", "packing": False, "seq_len": 512, "hybrid": False},
-     {"zero_stage": "fsdp", "model": "base_model", "dtype": "bf16", "train": "adapter"}, [SHORT]),
+     {"zero_stage": "fsdp", "model": "base_model", "dtype": "bf16", "train": "adapter"}, SWITCHED),
     ({"base_model": "llama3-8b", "bf16": True, "activation_offloading": True}, 8,
      {"activation_offload": 100, "model": "llama3-8b", "dtype": "bf16", "software": "axolotl",
       "optimizer": "adamw-fused", "packing": False},
-     {"activation_offload": "activation_offloading", "model": "base_model", "dtype": "bf16"}, []),
+     {"activation_offload": "activation_offloading", "model": "base_model", "dtype": "bf16"}, [UNCAST]),
     ({"base_model": "llama3-8b", "activation_offloading": "hidden_states"}, 8,
      {"activation_offload": 100, "model": "llama3-8b", "software": "axolotl", "optimizer": "adamw-fused",
-      "packing": False}, {"activation_offload": "activation_offloading", "model": "base_model"}, []),
+      "packing": False}, {"activation_offload": "activation_offloading", "model": "base_model"}, [UNCAST]),
+    ({"base_model": "llama3-8b", "attn_implementation": "flash_attention_2", "fsdp_config.offload_params": False}, 8,
+     {"zero_stage": 3, "fsdp": True, "hybrid": None, "model": "llama3-8b", "software": "axolotl", "packing": False,
+      "optimizer": "adamw-fused"},
+     {"model": "base_model"},
+     ["fsdp_config.reshard_after_forward true: Axolotl's own where nothing says otherwise"]),
     ({"base_model": "llama3-8b", "pretraining_dataset": "x"}, 8,
      {"model": "llama3-8b", "software": "axolotl", "optimizer": "adamw-fused", "seq_len": 512},
-      {"model": "base_model"}, [SHORT]),
+      {"model": "base_model"}, [UNCAST, SHORT]),
     ({"unsloth": True}, 8,
      {"num_microbatches": 4, "seq_len": 2048, "recompute": "full", "activation_offload": 100, "model": "llama3-8b",
       "packing": False, "optimizer": "adamw-8bit", "train": "lora:16", "software": "unsloth", "steps": 400},

@@ -274,18 +274,26 @@ def test_nanotron(values: Mapping[str, Any], said: Mapping[str, Any], notes: lis
     holds(told(nanotron.read, {**NANO, **values}), said, notes)
 
 
-LIT = {"train.micro_batch_size": 4, "train.max_seq_length": 512, "train.global_batch_size": 64}
+LIT = {
+    **{"train.micro_batch_size": 4, "train.max_seq_length": 512, "train.global_batch_size": 64},
+    "precision": "bf16-true",
+}
+COMPILED = "torch.compile of the whole model, litgpt's own where it pretrains"
+MIXED = "precision bf16-mixed: litgpt's own where nothing says otherwise"
 PRETRAINS, TUNES = (
     {**LIT, "litgpt": "pretrain"},
     {**LIT, "litgpt": "finetune", "checkpoint_dir": "meta-llama/Llama-2-7b-hf"},
 )
+ALONE = {**TUNES, "devices": 1, "num_nodes": 1}
 LITGPT: list[tuple[Mapping[str, Any], int, Mapping[str, Any], list[str]]] = [
-    (PRETRAINS, 8, {"zero_stage": 3, "recompute": "none", "fsdp": True, "train": None, "packing": None}, []),
-    (PRETRAINS, 1, {"zero_stage": 0, "recompute": "none"}, []),
-    ({**PRETRAINS, "devices": 4, "num_nodes": 2}, 0, {"nodes": 2, "gpus_per_node": 4, "shard": 4, "zero_stage": 3}, []),
-    ({**PRETRAINS, "devices": 4, "num_nodes": 1}, 0, {"nodes": 1, "shard": None}, []),
+    (PRETRAINS, 8, {"zero_stage": 3, "recompute": "none", "fsdp": True, "train": None, "packing": None}, [COMPILED]),
+    (PRETRAINS, 1, {"zero_stage": 0, "recompute": "none"}, [COMPILED]),
+    ({**PRETRAINS, "devices": 4, "num_nodes": 2}, 0,
+     {"nodes": 2, "gpus_per_node": 4, "shard": 4, "zero_stage": 3}, [COMPILED]),
+    ({**PRETRAINS, "devices": 4, "num_nodes": 1}, 0, {"nodes": 1, "shard": None}, [COMPILED]),
     # The user's number of GPUs counts over that of the files.
-    ({**PRETRAINS, "devices": 4, "num_nodes": 2}, 16, {"nodes": None, "gpus_per_node": None, "shard": None}, []),
+    ({**PRETRAINS, "devices": 4, "num_nodes": 2}, 16,
+     {"nodes": None, "gpus_per_node": None, "shard": None}, [COMPILED]),
     ({**TUNES, "devices": 4, "num_nodes": 2}, 0, {"shard": None, "recompute": "full", "packing": False}, []),
     (
         {**TUNES, "devices": 1, "num_nodes": 1, "lora_r": 16},
@@ -297,7 +305,7 @@ LITGPT: list[tuple[Mapping[str, Any], int, Mapping[str, Any], list[str]]] = [
         {"litgpt": "pretrain", "train.max_seq_length": 512, "devices": 8},
         0,
         {"micro_batch": 4, "global_batch": 512},
-        ["train.micro_batch_size 4, train.global_batch_size 512: litgpt's own"],
+        [COMPILED, "train.micro_batch_size 4, train.global_batch_size 512: litgpt's own", MIXED],
     ),
     (
         {"litgpt": "finetune_full", "train.max_seq_length": 512},
@@ -305,22 +313,28 @@ LITGPT: list[tuple[Mapping[str, Any], int, Mapping[str, Any], list[str]]] = [
         {"micro_batch": 1, "global_batch": 16, "nodes": None, "gpus_per_node": None, "train": None},
         [
             "train.micro_batch_size 1, train.global_batch_size 16, num_nodes 1, devices 1: litgpt's own, where 8 GPUs "
-            "are priced"
+            "are priced",
+            MIXED,
         ],
     ),
     (
         {**LIT, "devices": 2},
         0,
         {"nodes": 1, "gpus_per_node": 2, "zero_stage": 3, "recompute": "none"},
-        ["num_nodes 1: litgpt's own"],
+        [COMPILED, "num_nodes 1: litgpt's own"],
     ),
-    (LIT, 8, {"nodes": None}, []),
-    ({**PRETRAINS, "precision": "bf16-true"}, 8, {"dtype": "bf16", "grad_bytes": 2, "optimizer_bytes": 4}, []),
-    ({**PRETRAINS, "precision": "bf16-mixed"}, 8, {"dtype": "bf16", "grad_bytes": None}, []),
-    ({**PRETRAINS, "precision": "32-true"}, 8, {"dtype": None, "grad_bytes": None}, ["precision 32-true"]),
-    ({**PRETRAINS, "train.max_tokens": 3000}, 8, {"tokens": 3000}, []),
-    ({**PRETRAINS, "model_name": "own"}, 8, {"model": None}, ["model_name own is no model that is known (--model)"]),
-    ({**PRETRAINS, "optimizer.class_path": "torch.optim.SGD"}, 8, {"optimizer": "sgd"}, []),
+    (LIT, 8, {"nodes": None}, [COMPILED]),
+    ({**PRETRAINS, "precision": "bf16-true"}, 8, {"dtype": "bf16", "grad_bytes": 2, "optimizer_bytes": 4}, [COMPILED]),
+    ({**PRETRAINS, "precision": "bf16-mixed"}, 8,
+     {"dtype": "bf16", "grad_bytes": 4, "optimizer_bytes": 12, "param_bytes": 0}, [COMPILED]),
+    ({**ALONE, "litgpt": "finetune_full", "precision": None}, 1, {"grad_bytes": 4, "param_bytes": None}, [MIXED]),
+    ({**ALONE, "lora_r": 8, "precision": "16-mixed"}, 1, {"grad_bytes": None},
+     ["precision 16-mixed: what is frozen has 32 bits"]),
+    ({**PRETRAINS, "precision": "32-true"}, 8, {"dtype": None, "grad_bytes": None}, ["precision 32-true", COMPILED]),
+    ({**PRETRAINS, "train.max_tokens": 3000}, 8, {"tokens": 3000}, [COMPILED]),
+    ({**PRETRAINS, "model_name": "own"}, 8, {"model": None},
+     [COMPILED, "model_name own is no model that is known (--model)"]),
+    ({**PRETRAINS, "optimizer.class_path": "torch.optim.SGD"}, 8, {"optimizer": "sgd"}, [COMPILED]),
     ({**LIT, "checkpoint_dir": "llama2-7b", "lora_r": 4, "lora_mlp": True, "lora_query": False}, 8,
      {"train": "lora:4:v+gate+up+down"}, []),
     ({**LIT, "checkpoint_dir": "llama2-7b", "lora_r": None}, 8, {"train": "lora:8:q+v"}, []),

@@ -158,8 +158,9 @@ def test_flags_that_may_cost_are_in_the_title_and_no_patch_is_written(
 
 
 def test_no_sample_has_what_is_not_priced() -> None:
-    for texts, gpus in launches.SAMPLES.values():
-        assert launch_of(texts, gpus).unpriced == []
+    own = {"litgpt": ["torch.compile of the whole model, litgpt's own where it pretrains"]}
+    for name, (texts, gpus) in launches.SAMPLES.items():
+        assert launch_of(texts, gpus).unpriced == own.get(name, [])
 
 
 ZERO = '{"zero_optimization": {"stage": 3}, "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}}\n'

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.deepspeed.defaults import KERNELS
 from optimizer.frameworks.launch_as_read import LaunchAsRead
 from optimizer.frameworks.unpriced import costs
 from tests.frameworks.test_launches import question
@@ -23,6 +24,9 @@ SWIFT = "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset d"
 AXOLOTL = "base_model: Qwen/Qwen2.5-7B\ndatasets: [{path: d}]\nbf16: auto\n"
 SFT = "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 1\nmax_length: 2048\n"
 FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ntemplate: qwen\ndataset: d\ndo_train: true\n"
+FLASH = "base_model: Qwen/Qwen2.5-7B\nflash_attention: true\n"
+UNCAST = "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
+MASKED = "%s_packing without flash attention: a mask over whole sequences"
 CONFIG = "compute_environment: LOCAL_MACHINE\nnum_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
 UNSLOTH = """from unsloth import FastLanguageModel
 from trl import SFTTrainer, SFTConfig
@@ -40,7 +44,8 @@ def said(files: Mapping[str, str], gpus: int | None = None) -> dict[str, Any]:
         **{"mb": plan.micro_batch, "acc": plan.num_microbatches, "zero": plan.zero_stage, "shard": plan.shard},
         **{"rec": plan.recompute, "cp": plan.cp, "seq": job.seq_len, "train": job.train, "base": job.base},
         **{"opt": job.optimizer, "dtype": job.dtype, "pack": job.packing, "offload": asked.knobs.offload},
-        **{"attention": job.stack.features.attention, "states": _states(asked)},
+        **{"attention": job.stack.features.attention, "states": _states(asked), "bucket": asked.knobs.bucket},
+        "wide": job.wide_rest,
     }
 
 
@@ -76,21 +81,30 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         # modelscope/ms-swift v4.6.0, swift/trainers/arguments.py and swift/megatron/arguments/megatron_args.py
         ({"a.sh": SWIFT}, None, {"mb": 1, "acc": 4, "rec": "full", "train": "lora:8"}),
         ({"a.sh": f"{SWIFT} --per_device_train_batch_size 8"}, None, {"mb": 8, "acc": 1}),
+        ({"a.sh": f"{SWIFT} --quant_bits 4"}, None, {"base": "nf4", "wide": False}),
         (
             {"a.sh": f"{SWIFT} --use_megatron_fsdp true".replace("swift", "megatron")},
             None,
             {"mb": 1, "acc": 4, "zero": 3},
         ),
+        ({"a.sh": SWIFT.replace("sft", "pt")}, None, {"train": "lora:8"}),
+        ({"a.sh": f"{SWIFT} --deepspeed zero2 --tuner_type full"}, None, {"zero": 2, "bucket": 4e8}),
         # axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas
+        (
+            {"a.yaml": f"{AXOLOTL.replace('bf16: auto', '')}fsdp_config: {{offload_params: false}}\n"},
+            8,
+            {"zero": 3, "states": (0, 4, 12), "dtype": "bf16"},
+        ),
         ({"a.yaml": AXOLOTL}, 8, {"mb": 1, "seq": 512}),
         ({"a.yaml": f"{AXOLOTL}sequence_len: 2048\nsequence_parallel_degree: 2\n"}, 8, {"seq": 2048, "cp": 2}),
         (
             {"a.yaml": f"{AXOLOTL}adapter: qlora\nload_in_4bit: true\nlora_r: 8\npeft_use_dora: true\n"},
             8,
-            {"train": "dora:8", "base": "nf4"},
+            {"train": "dora:8", "base": "nf4", "wide": False},
         ),
         # hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams
         ({"a.yaml": FACTORY}, 8, {"train": "lora:8", "mb": 8, "seq": 2048, "rec": "full"}),
+        ({"a.yaml": f"{FACTORY}quantization_bit: 4\n"}, 8, {"base": "nf4", "wide": False}),
         # huggingface/accelerate v1.15.0, src/accelerate/utils/dataclasses.py
         (
             {"a.sh": f"accelerate launch --config_file c.yaml {BATCH}", "c.yaml": f"{CONFIG}distributed_type: FSDP\n"},
@@ -174,7 +188,12 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         (
             {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --dataset_concatenation"},
             None,
-            {"attention": "fused_softmax", "pack": "on"},
+            {"attention": "fused_softmax", "pack": "on", "train": "full"},
+        ),
+        (
+            {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana".replace("train.py", "run_lora_clm.py")},
+            None,
+            {"train": "lora:8:q+v"},
         ),
         (
             {"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --use_habana --attn_implementation gaudi_fused_sdpa"},
@@ -212,12 +231,59 @@ def test_options_of_a_launcher_are_named(text: str, named: str) -> None:
         ("bf16: false\n", "bf16 false, and no format of 16 bits: priced as bf16"),
         ("torch_dtype: bfloat16\n", ""),
         ("bf16: true\naccelerator_config: '{\"split_batches\": true}'\n", 'accelerator_config {"split_batches": true}'),
-        ("base_model: Qwen/Qwen2.5-7B\nbf16: true\ntorch_compile: auto\n", "torch_compile auto"),
+        (f"{FLASH}bf16: true\ntorch_compile: auto\n", "torch_compile auto"),
         ("bf16: true\nprecompute_ref_log_probs: true\nbeta: 0.1\n", "precompute_ref_log_probs"),
     ],
 )
 def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str) -> None:
     assert question({"a.yaml": SFT + more}, gpus=8).launch.unpriced == [named] * bool(named)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("adapter: qlora\nload_in_4bit: true\n", KERNELS),
+        ("adapter: lora\n", KERNELS),
+        ("adapter: lora\nload_in_8bit: true\n", ()),
+        ("adapter: lora\nlora_qkv_kernel: false\n", ()),
+        ("adapter: lora\nrl: dpo\n", ()),
+        ("adapter: lora\ntrust_remote_code: true\n", ()),
+        ("flash_attention: true\n", ()),
+        ("attn_implementation: flash_attention_3\n", ()),
+        ("adapter: lora\nlora_o_kernel: false\nsample_packing: true\n", (MASKED % "sample",)),
+        ("adapter: lora\nlora_o_kernel: false\nsample_packing: true\nflash_attention: true\n", ()),
+        ("", (UNCAST,)),
+        ("attn_implementation: sdpa\n", (UNCAST,)),
+    ],
+)
+def test_what_axolotl_switches_on_is_named(more: str, named: tuple[str, ...]) -> None:
+    assert question({"a.yaml": AXOLOTL + more}, gpus=8).launch.unpriced == [*named]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("neat_packing: true\n", [MASKED % "neat"]),
+        ("neat_packing: true\nflash_attn: fa2\n", []),
+        ("packing: true\n", []),
+        ("", []),
+        ("finetuning_type: full\nbf16: true\n", []),
+        ("finetuning_type: full\npure_bf16: true\n", []),
+        (
+            "finetuning_type: full\n",
+            ["no format of 16 bits: LLaMA-Factory computes in fp32 what it holds so, priced as bf16"],
+        ),
+    ],
+)
+def test_what_llama_factory_decides_is_named(more: str, named: list[str]) -> None:
+    assert question({"a.yaml": FACTORY + more}, gpus=8).launch.unpriced == named
+
+
+def test_the_engine_of_deepspeed_chat_overlaps() -> None:
+    run = f"deepspeed --num_gpus 8 main.py --model_name_or_path {MODEL} --data_split 2,4,4 --zero_stage"
+    launch = question({"a.sh": f"{run} 2"}).launch
+    assert (launch.settings["reduce_overlap"], launch.settings["bucket"]) == (True, 1e9)
+    assert {"reduce_overlap", "bucket"} <= set(launch.fixed)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +322,9 @@ def test_documents_of_nemo_have_a_length_of_their_own() -> None:
     own = f"{run} model.data.train_ds.max_seq_length=2048"
     assert question({"a.sh": run}, model="llama3-8b").job.seq_len == 4096
     assert question({"a.sh": own}, model="llama3-8b").job.seq_len == 2048
+    aligner = question({"a.sh": f"{run.split(' model.')[0]} model.x=1 trainer.sft.max_steps=9"}, model="llama3-8b")
+    assert (aligner.job.seq_len, aligner.job.global_batch, aligner.plan.zero_stage) == (2048, 128, 1)
+    assert aligner.launch.unpriced == ["megatron_amp_O2 false, as NeMo 1 has it unless told"]
     packed = question(
         {"a.sh": f"{own} model.data.train_ds.packed_sequence=True model.data.train_ds.packed_sequence_size=8192"},
         model="llama3-8b",

@@ -46,6 +46,8 @@ gradient_checkpointing: true
 adapter: lora
 lora_r: 16
 lora_target_linear: true
+lora_mlp_kernel: false
+flash_attention: true
 """
 SWIFT = """NPROC_PER_NODE=8 swift sft \\
     --model Qwen/Qwen2.5-7B-Instruct \\

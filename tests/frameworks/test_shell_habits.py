@@ -121,7 +121,7 @@ def test_a_vocabulary_that_nobody_told_is_guessed() -> None:
 
 
 def test_a_text_model_has_no_tower_to_freeze() -> None:
-    words = "--finetuning_type full --freeze_vision_tower true --freeze_multi_modal_projector true"
+    words = "--finetuning_type full --bf16 true --freeze_vision_tower true --freeze_multi_modal_projector true"
     assert not launched(f"CUDA_VISIBLE_DEVICES=0,1 {FACTORY} {words}").launch.unpriced
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from optimizer.frameworks.deepspeed.defaults import KERNELS
 from optimizer.frameworks.deepspeed.export import hosted
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.method import FROZEN
@@ -46,7 +47,8 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = {"lora_target_linear": True} if tuning.every_module(job) else {"lora_target_modules": tuning.modules(job)}
     dora = {"peft_use_dora": True} if method.name == "dora" else {}
-    values |= tuning.adapters(job, "lora_r", adapter="qlora" if base == "nf4" else "lora", **targets, **dora)
+    others = {"adapter": "qlora" if base == "nf4" else "lora", **targets, **dora, **dict.fromkeys(KERNELS, False)}
+    values |= tuning.adapters(job, "lora_r", **others)
     if method.name == FROZEN:
         outside = {
             "embed_tokens": ["^model.embed_tokens.weight$"],

@@ -64,6 +64,9 @@ PRIMUS_OPTIONS = ("config", "exp", "data_path", "backend_path", "export_config")
 # Commands whose words choose the program: its name stands among their keys.
 SUBCOMMANDS = ("swift sft", "swift pt", "swift rlhf", "megatron sft", "megatron pt")
 SUBCOMMAND, UNSLOTH, LITGPT, FACTORY = "swift", "unsloth", "litgpt", "llamafactory"
+# Trains adapters whatever its arguments say, by default of the PEFT library's own matrices. Source:
+# huggingface/optimum-habana, examples/language-modeling/run_lora_clm.py.
+ADAPTING, ADAPTERS = "run_lora_clm.py", "use_peft_lora"
 LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 # TRL's commands and the scripts of the same names, by the loss of each.
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
@@ -372,7 +375,7 @@ def idle(texts: Sequence[str]) -> bool:
 
 
 def subcommand(texts: Sequence[str]) -> Iterator[Given]:
-    """The program of ms-swift or Unsloth, or the trainer of TRL, that a command names, as a key.
+    """The program of ms-swift, Unsloth or Gaudi, or the trainer of TRL, that a command names, as a key.
 
     >>> [one.value for one in subcommand(["/opt/bin/swift", "sft", "--model", "x"])], list(subcommand(["python"]))
     (['swift sft'], [])
@@ -380,6 +383,8 @@ def subcommand(texts: Sequence[str]) -> Iterator[Given]:
     ['dpo']
     >>> [one.key for one in subcommand(["python", "unsloth-cli.py"])]
     ['unsloth']
+    >>> [one.key for one in subcommand(["python", "run_lora_clm.py", "--use_habana"])]
+    ['use_peft_lora']
     >>> [(one.key, one.value) for one in subcommand("litgpt finetune_lora meta-llama/Llama-3.2-1B --devices 2".split())]
     [('litgpt', 'finetune_lora'), ('checkpoint_dir', 'meta-llama/Llama-3.2-1B')]
     """
@@ -387,6 +392,8 @@ def subcommand(texts: Sequence[str]) -> Iterator[Given]:
         yield Given(FACTORY, "train", None, "--")
     if any(text.rpartition("/")[2] == "unsloth-cli.py" for text in texts):
         yield Given(UNSLOTH, "true", None, "--")
+    if "--use_habana" in texts and any(text.rpartition("/")[2] == ADAPTING for text in texts):
+        yield Given(ADAPTERS, "true", None, "--")
     for place, (one, other) in enumerate(pairwise(texts), 2):
         if match := LITGPT_COMMAND.match(one + other):
             yield Given(LITGPT, match[1], None, "")

@@ -27,6 +27,9 @@ from optimizer.frameworks.deepspeed.defaults import (
     ALL_GPUS,
     ALPACA,
     AXOLOTL,
+    BUCKET,
+    CHAT,
+    OVERLAP,
     PATHS,
     SWIFT,
     TITLES,
@@ -35,9 +38,9 @@ from optimizer.frameworks.deepspeed.defaults import (
     accumulated,
     completed,
     first,
+    switched_on,
 )
 from optimizer.frameworks.deepspeed.sharding import (
-    BUCKET,
     DEGREES,
     DEVICE,
     DISTRIBUTED,
@@ -45,7 +48,6 @@ from optimizer.frameworks.deepspeed.sharding import (
     HYBRID,
     LAUNCHED,
     OFFLOADING,
-    OVERLAP,
     OWN,
     RATIO,
     REPLICATE,
@@ -87,7 +89,6 @@ BATCH = "train_batch_size"
 WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
-CHAT = "data_split"
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
@@ -123,6 +124,12 @@ IN_DEEPSPEED: Mapping[str, float] = {"optimizer_bytes": 12, "master_bytes": 4, "
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
 IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
 PURE = "pure_bf16"
+# What has Axolotl cast embeddings and norms back from fp32 where weights are trained whole, and kernels of attention
+# beside which it does not. Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py,
+# should_convert_embedding_dtypes.
+CASTING = ("flash_attention", "xformers_attention", "flex_attention", "sage_attention", "cut_cross_entropy")
+UPCAST_REST = "embeddings, norms and the residual stream in fp32"
+UNCAST = (None, "eager", "sdpa")
 MIXED = (True, "bf16", "fp16", "auto")  # what mixes formats where it is the value of a path of number formats
 UNMIXED = "full"  # Axolotl's word for bf16 without
 FLOAT32 = ("float32", "fp32")
@@ -236,6 +243,11 @@ def read(launch: Launch, values: Values) -> None:
         launch.unpriced.append(f"{COMPILED} auto")
     inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
     launch.unpriced += [f"{path} {values[path]}" for path in inline]
+    if kernels := switched_on(written):
+        launch.unpriced += kernels
+        launch.assumed.append(f"{', '.join(kernels)} true: Axolotl's own where nothing says otherwise")
+    if path := _masked(values):
+        launch.unpriced.append(f"{path} without flash attention: a mask over whole sequences")
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
@@ -282,6 +294,18 @@ def _software(values: Values, written: Values) -> str:
     return "" if program == TRAINER and not named & written.keys() else program
 
 
+def _masked(values: Values) -> str:
+    """The key that packs documents that kernels of attention keep apart by a mask alone, "" for none.
+
+    Source: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/data/collator.py, SFTDataCollatorWith4DAttentionMask;
+    huggingface/transformers v5.17.0, src/transformers/masking_utils.py, find_packed_sequence_indices.
+    """
+    if LLAMA_FACTORY[0] in values and values.get("flash_attn") not in ("fa2", "fa3"):
+        return "neat_packing" if values.get("neat_packing") is True else ""
+    uncast = AXOLOTL[0] in values and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING[:-1]))
+    return "sample_packing" if uncast and values.get("sample_packing") is True else ""
+
+
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:
     """What says that inputs of checkpointed layers go to the host."""
     adapts = AXOLOTL[0] in values and values.get("adapter") is not None
@@ -317,6 +341,10 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         )
     elif wide:
         settings |= UPCAST
+    elif software == "axolotl" and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING)):
+        launch.unpriced.append(
+            "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
+        )
 
 
 def _numbers(launch: Launch, values: Values) -> None:
@@ -333,6 +361,8 @@ def _numbers(launch: Launch, values: Values) -> None:
         launch.say("dtype", TORCH[values[word]], word)
     elif any(values.get(path) == "auto" for path in PRECISION):
         return
+    elif values.get(LLAMA_FACTORY[1]) == "full" and not values.get(PURE) and not launch.settings["fsdp"]:
+        launch.unpriced.append("no format of 16 bits: LLaMA-Factory computes in fp32 what it holds so, priced as bf16")
     elif wide := next((path for path in _unmixing(values) if values[path] in WIDE), ""):
         launch.unpriced.append(f"{wide} {shown(values[wide])}, and no format of 16 bits: priced as bf16")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,21 +15,33 @@ PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in ke
 MICRO, STEPS = (PATHS[name] for name in ("micro_batch", "num_microbatches"))
 WORDS = ("torch_dtype", "dtype")
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
+# Kernels of adapters that Axolotl has where none of their keys is there, and what it has none beside. Source:
+# axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas/validation.py, lora_kernels_auto_enable.
+KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
+WITHOUT_KERNELS = ("rl", "load_in_8bit", "trust_remote_code", "nvfp4_merge_aware", "data_path")
 # ms-swift trains adapters: its swift/arguments/base_args.
 SWIFT, TUNED = "swift", ("tuner_type", "train_type", "sft_type")
+CHAT = "data_split"  # of DeepSpeed-Chat, whose config of the engine is in its Python
 ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
 DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
 TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}
 ALPACA, ALL_GPUS = "alpaca-lora", "batch_size"  # of one of DEFAULTS, and its batch of all GPUs
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
-ADAPTING = ("swift sft", ALIGNING)
+ADAPTING = ("swift sft", "swift pt", ALIGNING)
+ZERO = re.compile(r"zero([0-3])(_offload)?$")  # its words for engines
+# What its files for these say of them. Source: modelscope/ms-swift v4.6.0, swift/config.
+OVERLAP, BUCKET = "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
+ENGINES: Mapping[str, Mapping[str, Any]] = {
+    **{stage: {OVERLAP: False, BUCKET: 2e8} for stage in "12"},
+    "3": {OVERLAP: False},
+}
 
 
 def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Values with those that programs take where nothing says otherwise, and of which a report tells, by program.
 
-    >>> completed({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "sequence_len": 4096})
-    ({'base_model': 'Qwen/Qwen3-4B', 'adapter': 'lora', 'sequence_len': 4096, 'micro_batch_size': 1}, {})
+    >>> completed({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "sequence_len": 4096, "bf16": True})
+    ({'base_model': 'Qwen/Qwen3-4B', 'adapter': 'lora', 'sequence_len': 4096, 'bf16': True, 'micro_batch_size': 1}, {})
     >>> completed({"trl": "sft", "max_length": None, "dtype": "bfloat16"})[1]
     {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
     """
@@ -39,9 +52,12 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
         known.setdefault(RLHF, "dpo")
     if values.get(ADAFACTOR) is True:
         known[KEYS["optimizer"][0]] = ADAFACTOR
+    if SWIFT in values and (word := ZERO.match(str(values.get("deepspeed")))):
+        known |= ENGINES.get(word[1], {})
     for name, program in DEFAULTS.items():
         is_one = all(known.get(key) is not None for key in program["when"])
         is_one &= not known.keys() & set(program.get("unless", ()))
+        is_one &= any(key.startswith(program.get("section", "")) for key in known)
         is_one &= name != TRAINER or known.get(TRAINER) in OBJECTIVES
         if not is_one or ("any" in program and not known.keys() & set(program["any"])):
             continue
@@ -50,6 +66,19 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
         if keys := tuple(key for key in program.get("reported", ()) if key in own):
             reported[name] = keys
     return known, reported
+
+
+def switched_on(values: Values) -> tuple[str, ...]:
+    """Keys of kernels that a program switches on by itself.
+
+    >>> switched_on({"base_model": "Qwen/Qwen3-4B", "adapter": "qlora"})[:2]
+    ('lora_mlp_kernel', 'lora_qkv_kernel')
+    >>> switched_on({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "load_in_8bit": True})
+    ()
+    """
+    adapts = AXOLOTL[0] in values and values.get("adapter") in ("lora", "qlora")
+    told = any(values.get(key) is not None for key in KERNELS) or any(values.get(key) for key in WITHOUT_KERNELS)
+    return KERNELS if adapts and not told else ()
 
 
 def _stated(values: Values, key: str) -> bool:

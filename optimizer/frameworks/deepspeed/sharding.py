@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, whole
-from optimizer.frameworks.deepspeed.defaults import AXOLOTL, PATHS, first
+from optimizer.frameworks.deepspeed.defaults import AXOLOTL, BUCKET, CHAT, OVERLAP, PATHS, ZERO, first
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.llm_foundry.config import SHARDING
 from optimizer.job.plan import Plan
@@ -38,9 +38,7 @@ HYBRID = "hybrid"  # how strategies begin whose replicas share states in each no
 # What a launcher shards by where no key says how. Source: huggingface/accelerate v1.15.0,
 # src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
 LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
-ZERO = re.compile(r"zero([0-3])(_offload)?$")  # ms-swift's words
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
-OVERLAP, BUCKET = "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 RATIO = "zero_optimization.offload_optimizer.ratio"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
 
@@ -121,7 +119,7 @@ def note_sharding(launch: Launch, values: Values) -> None:
     launch.settings["fsdp"] = bool(strategy)
     if not strategy:
         launch.following = lambda plan: overlap(values, plan.zero_stage)
-        if word or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
+        if word or CHAT in values or not any(path.startswith(OWN) for path in values):  # nor have Accelerate's files
             launch.fixed += ("reduce_overlap", "gather_overlap", "bucket")
             launch.fixed += () if first(values, STAGE) else ("zero_stage",)
         if stage:

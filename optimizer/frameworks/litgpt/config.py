@@ -1,7 +1,8 @@
 """litgpt's configs in YAML and its commands: FSDP of Lightning Fabric, in each node when it pretrains, else everywhere.
 
 Source of the keys and defaults: Lightning-AI/litgpt, litgpt/__main__.py, litgpt/pretrain.py, litgpt/finetune/full.py
-and lora.py (strategies, precisions), litgpt/args.py.
+and lora.py (strategies, precisions), litgpt/args.py; Lightning-AI/pytorch-lightning,
+src/lightning/fabric/plugins/precision/fsdp.py (mixed_precision_config).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, rest, take, tied
 from optimizer.frameworks.config.method import note_optimizer
+from optimizer.frameworks.deepspeed.config import IN_FSDP, UPCAST
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import costs
@@ -21,6 +23,7 @@ from optimizer.job.plan import Plan
 COUNTS: Mapping[str, str] = key_tables("litgpt")["counts"]
 ADAPTERS: Mapping[str, str] = key_tables("litgpt")["adapters"]
 NAMES, OPTIMIZERS = ("model_name", "checkpoint_dir", "model_config.name"), ("optimizer.class_path", "optimizer")
+MIXED = "bf16-mixed"  # litgpt/utils.py, get_default_supported_precision
 PRECISION, QUANTISED, LORA_RANK, TOKENS = "precision", "quantize", "lora_r", "train.max_tokens"
 BASES: Mapping[str, str] = {
     **dict.fromkeys(("bnb.nf4-dq", "bnb.fp4-dq"), "nf4"),
@@ -73,11 +76,12 @@ def read(launch: Launch, values: Values) -> None:
     if tunes:  # on one document a sequence
         settings["packing"] = False
     note_dtype(launch, values, PRECISION)
-    if str(values.get(PRECISION)).endswith("16-true"):
-        settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
     if isinstance(values.get(TOKENS), int):
         launch.say("tokens", values[TOKENS], TOKENS)
     known = [COMMAND, PRECISION, TOKENS, *COUNTS.values(), *_method(launch, values)]
+    _states(launch, values, sharded=gpus > 1)
+    if not tunes:
+        launch.unpriced.append("torch.compile of the whole model, litgpt's own where it pretrains")
     path = next((path for path in NAMES if isinstance(values.get(path), str)), "")
     if model := named(str(values.get(path, ""))):
         launch.say("model", model, path)
@@ -89,6 +93,19 @@ def read(launch: Launch, values: Values) -> None:
         elif path in values and not costs(launch.program, path, str(values[path])):  # which names the others
             launch.unpriced.append(f"{path} {values[path]}")
     rest(launch, values, (*known, *NAMES))
+
+
+def _states(launch: Launch, values: Values, *, sharded: bool) -> None:
+    """Note the bytes of weights, gradients and moments, by the precision."""
+    precision = str(values.get(PRECISION) or MIXED)
+    if not values.get(PRECISION):
+        launch.assumed.append(f"{PRECISION} {MIXED}: litgpt's own where nothing says otherwise")
+    if precision.endswith("16-true"):
+        launch.settings |= {"grad_bytes": 2, "optimizer_bytes": 4}
+    elif precision.endswith("-mixed") and "train" in launch.settings:
+        launch.unpriced.append(f"{PRECISION} {precision}: what is frozen has 32 bits")
+    elif precision.endswith("-mixed"):
+        launch.settings |= IN_FSDP if sharded else UPCAST
 
 
 def _method(launch: Launch, values: Values) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from optimizer.base.content import content
 from optimizer.catalog import load_model, preset_model
+from optimizer.catalog.readers.text import shown
 from optimizer.catalog.targets import argument_names
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.bash.pieces import Piece
@@ -285,8 +286,8 @@ def read(
     chosen: Values | None = None,
 ) -> FlagLaunch:
     """Read configs of one of these programs; `asked` is the model that the user names, `chosen` what counts of them."""
-    values = _of_documents(merged(configs)) if chosen is None else chosen
     launch = Launch(program="Megatron-LM")
+    values = _of_documents(_of_aligner(launch, merged(configs))) if chosen is None else chosen
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     flags, paths, others, launch.problems = flags_in(values)
@@ -306,6 +307,8 @@ def read(
     if program == NEMO and whole and not is_program(values) and UNFUSED not in paths:
         launch.assumed.append("gradient_accumulation_fusion false, as NeMo 1 has it unless told")
         flags.append(_flag(UNFUSED))
+    if program == NEMO and whole and not is_program(values) and _ending(values, MASTERS) is None:
+        launch.unpriced.append(f"{MASTERS} false, as NeMo 1 has it unless told")
     if program in (NEMO, BRIDGE) and ON_HOST[0] in has and ON_HOST[1] not in paths:
         launch.assumed.append("optimizer_offload_fraction 0, as OptimizerConfig has it: nothing goes to the host")
         flags.append(_flag(ON_HOST[1], "0"))
@@ -389,6 +392,17 @@ def _of_documents(values: dict[str, Any]) -> dict[str, Any]:
     lengths = [(path, value) for key in DOCUMENTS for path, value in values.items() if path.endswith(key)]
     length = next((value for _, value in lengths if isinstance(value, int)), None)
     return values if length is None else {**values, MODEL_LENGTH: length}
+
+
+def _of_aligner(launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
+    """Values with those that NeMo-Aligner's supervised fine-tuning takes where its command says nothing."""
+    if not any(path.startswith(ALIGNER) for path in values):
+        return values
+    own = {path: value for path, value in ALIGNED.items() if path not in values}
+    if own:
+        told = ", ".join(f"{path} {shown(value)}" for path, value in own.items())
+        launch.assumed.append(f"{told}: NeMo-Aligner's own where nothing says otherwise")
+    return {**values, **own}
 
 
 def _as_flag(path: str) -> str:
@@ -522,6 +536,7 @@ SWIFT_DEFAULTS = (
     *(("--expert-tensor-parallel-size", "1"), ("--micro-batch-size", "1"), ("--global-batch-size", "16")),
 )
 SWIFT_FSDP = ("--data-parallel-sharding-strategy", "optim_grads_params")
+SIZES_OF_DOCUMENTS = {"micro_batch_size": 1, "global_batch_size": 128, "max_seq_length": 2048}
 # Its own kernels take the place of every dispatcher: AMD-AGI/Primus, primus/backends/megatron/patches/turbo.
 TURBO = ("enable_primus_turbo", "use_turbo_deepep")
 SYNC_FREE, SINKS = "turbo_sync_free_moe_stage", "sink_sliding_window"
@@ -530,6 +545,13 @@ DEEPEP = (("--moe-token-dispatcher-type", "flex"), ("--moe-flex-dispatcher-backe
 # AMD-AGI/Primus @fd1eeab, primus/configs: modules/megatron/pre_trainer.yaml, models/megatron/language_model.yaml.
 PRIMUS_DEFAULTS = ("--use-distributed-optimizer", "--bf16", "--sequence-parallel")
 UNFUSED = "--no-gradient-accumulation-fusion"
+MASTERS = "megatron_amp_O2"  # without which NeMo 1 has all weights in fp32 and casts them for each product
+# NVIDIA/NeMo-Aligner, examples/nlp/gpt/conf/gpt_sft.yaml, and keys that no other program has.
+ALIGNER = ("trainer.sft.", "model.data.train_ds.file_path")
+ALIGNED: Mapping[str, Any] = {
+    **{"trainer.precision": "bf16", "model.optim.name": "distributed_fused_adam"},
+    **{f"model.data.train_ds.{name}": size for name, size in SIZES_OF_DOCUMENTS.items()},
+}
 ENGINES = ("mcore_gpt", "transformer_engine")  # of NeMo 1, whose other layers have fused attention where a key says it
 DDP = ("--overlap-grad-reduce", "--overlap-param-gather", "--use-distributed-optimizer")
 # Its distributed optimizer runs where one of these is on. Source: NVIDIA-NeMo/Megatron-Bridge v0.6.0,

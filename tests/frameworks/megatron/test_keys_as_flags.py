@@ -27,7 +27,7 @@ BASE: Keys = {
     **{"model.num_attention_heads": 16, "model.seq_length": 2048, "model.max_position_embeddings": 2048},
     **{"train.micro_batch_size": 1, "train.global_batch_size": 64},
 }
-OF_EACH: Mapping[str, Keys] = {"NeMo": {"trainer.devices": 8}}
+OF_EACH: Mapping[str, Keys] = {"NeMo": {"trainer.devices": 8, "model.megatron_amp_O2": True}}
 # What each takes where no key says otherwise, beside Megatron's own.
 USUAL: Mapping[str, Keys] = {
     "NeMo": {"zero_stage": 0, "sequence_parallel": False, "recompute": "none", "reduce_overlap": False},
@@ -45,6 +45,7 @@ EXPERTS: Keys = {
     **{"model.num_moe_experts": 8, "model.moe_router_topk": 2, "model.expert_model_parallel_size": 2},
 }
 ROWS: list[Row] = [
+    ("NeMo", {"model.megatron_amp_O2": None}, {}, {}, ["megatron_amp_O2 false, as NeMo 1 has it unless told"]),
     ("NeMo", {"trainer.precision": "bf16-mixed"}, {}, {"dtype": "--bf16"}, []),
     ("NeMo", {"trainer.precision": "16-mixed"}, {"grad_bytes": 2, "dtype": "fp16", "bucket": 80000000.0},
      {"grad_bytes": "--fp16", "dtype": "--fp16"}, []),

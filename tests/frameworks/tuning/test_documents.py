@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from optimizer.frameworks.deepspeed.defaults import KERNELS
 from optimizer.frameworks.export_folder import exported
 from optimizer.job.plan import Plan
 from tests.frameworks.tuning.test_exports import YAMLS, with_plan
@@ -70,6 +71,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "lora_dropout": 0.0,
         "adapter": "lora",
         "lora_target_linear": True,
+        **dict.fromkeys(KERNELS, False),
         "fsdp_version": 2,
         "fsdp_config": {
             "reshard_after_forward": True,
@@ -193,6 +195,7 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
             "lora_dropout": None,
             "adapter": None,
             "lora_target_linear": None,
+            **dict.fromkeys(KERNELS),
         },
     ),
     (
