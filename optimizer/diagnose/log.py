@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
@@ -93,9 +94,7 @@ def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[L
                 files=(str(path),), program=None, stream=Stream(attempts=[]), failure=failure, remarks=text.remarks
             )
         return
-    for place, (program, rows) in enumerate(spans):
-        end = starts[place + 1] if place + 1 < len(spans) else text.count + 1
-        first = starts[place] if place else 0
+    for (program, rows), (first, end) in zip(spans, pairwise([0, *starts[1:], text.count + 1]), strict=True):
         mine = [row for row in rows if row[0].number < end and (row[0].number >= first or not _is_step(row[1]))]
         yield from _of_program(path, program, mine, text, (first, end))
 

@@ -15,7 +15,7 @@ from optimizer.diagnose.causes.cause import Cause, SlowStep
 from optimizer.diagnose.causes.every import no_network
 from optimizer.diagnose.causes.signs import ENOUGH, _tail, signs_of
 from optimizer.diagnose.diagnosis import ABOVE, BELOW, WITHIN, curves_of
-from optimizer.diagnose.log import LoggedRun, read_log
+from optimizer.diagnose.log import LoggedRun, _is_step, read_log
 from optimizer.diagnose.measured import SHIFTED, _of_steady, merged, read_runs_of, same_run
 from optimizer.diagnose.report import _reasons, verdict
 from optimizer.diagnose.steady import PRINTED, RATE, Timed, _period, steady_part, timed_steps, without_warm_up
@@ -59,6 +59,19 @@ def test_a_rate_is_the_basis_only_where_no_seconds_are_printed(tmp_path: Path) -
     run.stream.attempts[:] = rates
     facts = {"global_batch": "64", "seq_len": "2048", "gpus": "8"}
     assert {step.basis for step in timed_steps(run, facts)} == {RATE}
+
+
+@pytest.mark.parametrize(
+    ("reading", "step"),
+    [
+        (LogLine(step=0), True),
+        (LogLine(seconds=1.0), False),
+        (LogLine(seconds=1.0, alone=True), True),
+        (LogLine(alone=True), False),
+    ],
+)
+def test_a_time_without_a_number_is_a_step_where_it_says_so(reading: LogLine, step: bool) -> None:
+    assert _is_step(Record(reading=reading, line=1)) is step
 
 
 @pytest.mark.parametrize(("count", "shown"), [(ENOUGH, True), (ENOUGH - 1, False)])

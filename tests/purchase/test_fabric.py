@@ -34,6 +34,27 @@ def test_switches_of_the_spreadsheet(gpus: int, switches: int) -> None:
     assert fabric(gpus, 8, 1.0).switches == switches
 
 
+@pytest.mark.parametrize(
+    ("nodes", "ports", "levels"),
+    [(1, 1.0, 0), (1, 0.0, 0), (9, 0.0, 0), (2, 0.5, 1), (64, 1.0, 1), (65, 1.0, 2), (2048, 1.0, 2), (2049, 1.0, 3)],
+)
+def test_a_rail_has_as_few_levels_as_its_switches_allow(nodes: int, ports: float, levels: int) -> None:
+    """64 nodes on a switch, 64 x 32 on two levels; none in one node or without ports."""
+    found = fabric(8 * nodes, 8, ports)
+    assert found.levels == levels
+    assert fabric(8 * nodes - 7, 8, ports).levels == levels  # a node counts whole
+    assert (found.switches, found.links, found.nics) == (0, 0, 0) if not levels else found.nics == 8 * nodes * ports
+
+
+@pytest.mark.parametrize(
+    ("nodes", "taper", "switches", "links"),
+    [(8, 4.0, 64 / 64, 64), (128, 2.0, 1024 * 2 / 64, 1024 * 1.5), (4096, 4.0, 32768 * 3.5 / 64, 32768 * 2.25)],
+)
+def test_oversubscription_thins_the_last_level(nodes: int, taper: float, switches: float, links: float) -> None:
+    found = fabric(8 * nodes, 8, 1.0, taper)
+    assert (found.switches, found.links) == (switches, links)
+
+
 @given(
     nodes=st.integers(1, 8000),
     ports=st.floats(0.25, 4.0),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optimizer.job.plan import Plan, Plans
-from optimizer.objectives.layer.cost import BY_TERM, Cost, costs_of
+from optimizer.objectives.layer.cost import BY_TERM, Cost, costs_of, weight_share
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP
 from tests.objectives.questions import TOKENS, job
 
@@ -73,3 +73,8 @@ def test_a_prediction_layer_is_a_layer_and_a_projection_of_two_widths() -> None:
     share = 2 * 7168 / 129_280
     assert total(found[MTP]) == pytest.approx(total(found[MOE]) + share * total(found[HEAD]) / 2)
     assert float(found[MTP].static[0]) == float(found[MOE].static[0])
+
+
+@pytest.mark.parametrize(("train", "share"), [("full", 0.5), ("lora", 0.0), ("frozen:mlp", 0.0)])
+def test_half_of_a_backward_pass_is_of_weights_where_none_is_frozen(train: str, share: float) -> None:
+    assert weight_share(replace(job("gpt3"), train=train)) == share
