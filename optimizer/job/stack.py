@@ -204,6 +204,8 @@ class Features:
     # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
     # once a step
     reduces_once: bool = False
+    # ZeRO-2 and 3 reduce gradients in the last micro-batch of a step alone; until then they are whole, in half precision
+    syncs_last: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage
     sequence_parallel: bool = True  # it offers sequence parallelism
