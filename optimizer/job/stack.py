@@ -204,7 +204,7 @@ class Features:
     # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
     # once a step
     reduces_once: bool = False
-    # ZeRO-2 and 3 reduce gradients in the last micro-batch of a step alone; until then they are whole, in half precision
+    # ZeRO-2 and 3 reduce gradients in the last micro-batch of a step alone; until then they are whole, in 16 bits
     syncs_last: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage

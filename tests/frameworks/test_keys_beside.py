@@ -214,7 +214,8 @@ ENGINE: list[Row] = [
     ({"train_batch_size": 64}, 8, {"global_batch": 64, "num_microbatches": None},
      {"global_batch": "train_batch_size"}, []),
     ({"gradient_accumulation_steps": 4}, 8, {"num_microbatches": 4}, {}, []),
-    ({"per_device_train_batch_size": 4}, 8, {}, {},
+    ({"per_device_train_batch_size": 4}, 8,
+     {"software": "transformers", "optimizer": "adamw-fused", "packing": False, **STATES}, {},
      ["train_micro_batch_size_per_gpu 2 against per_device_train_batch_size 4"]),
     ({"gradient_accumulation_steps": "auto"}, 8, {}, {}, []),
     ({"communication_data_type": "fp32"}, 8, {"grad_bytes": 4}, {"grad_bytes": "communication_data_type"}, []),
@@ -291,47 +292,50 @@ ENGINE: list[Row] = [
     ({f"{MESH}dp_shard_size": 4, f"{MESH}dp_replicate_size": 2, f"{MESH}tp_size": 2, f"{MESH}sp_size": 2}, None,
      {"tp": 2, "shard": 4, "gpus": 32}, {"tp": f"{MESH}tp_size", "shard": f"{MESH}dp_replicate_size"}, []),
 ]  # fmt: skip
+OF_TRL = 'gradient_checkpointing true, max_length 1024, dtype "float32": TRL\'s own where nothing says otherwise'
+FULLY = {"fsdp": True, "syncs_last": True}
+TRL = {"recompute": "full", "seq_len": 1024}
 OF_FSDP = {"per_device_train_batch_size": 2}
 FSDP: list[Row] = [
-    ({"fsdp": "full_shard auto_wrap"}, 8, {"zero_stage": 3, "fsdp": True, "hybrid": False}, {"zero_stage": "fsdp"}, []),
-    ({"fsdp": "shard_grad_op"}, 8, {"zero_stage": 2, "fsdp": True, "hybrid": False}, {"zero_stage": "fsdp"}, []),
-    ({"fsdp": ["no_shard"]}, 8, {"fsdp": True, "hybrid": False}, {"zero_stage": "fsdp"}, []),
-    ({"fsdp": "full_shard offload"}, 8, {"zero_stage": 3, "fsdp": True, "hosted_weights": True, "hybrid": False},
+    ({"fsdp": "full_shard auto_wrap"}, 8, {"zero_stage": 3, **FULLY, "hybrid": False}, {"zero_stage": "fsdp"}, []),
+    ({"fsdp": "shard_grad_op"}, 8, {"zero_stage": 2, **FULLY, "hybrid": False}, {"zero_stage": "fsdp"}, []),
+    ({"fsdp": ["no_shard"]}, 8, {**FULLY, "hybrid": False}, {"zero_stage": "fsdp"}, []),
+    ({"fsdp": "full_shard offload"}, 8, {"zero_stage": 3, **FULLY, "hosted_weights": True, "hybrid": False},
      {"zero_stage": "fsdp", "hosted_weights": "fsdp"}, []),
     ({"fsdp": "false"}, 8, {}, {}, []),
-    ({f"{F}sharding_strategy": "1"}, 8, {"zero_stage": 3, "fsdp": True, "hybrid": False},
+    ({f"{F}sharding_strategy": "1"}, 8, {"zero_stage": 3, **FULLY, "hybrid": False},
       {"zero_stage": f"{F}sharding_strategy"},
      []),
-    ({f"{F}sharding_strategy": 2}, 8, {"zero_stage": 2, "fsdp": True, "hybrid": False},
+    ({f"{F}sharding_strategy": 2}, 8, {"zero_stage": 2, **FULLY, "hybrid": False},
       {"zero_stage": f"{F}sharding_strategy"}, []),
-    ({f"{F}sharding_strategy": "HYBRID_SHARD"}, 8, {"zero_stage": 3, "fsdp": True, "hybrid": True},
+    ({f"{F}sharding_strategy": "HYBRID_SHARD"}, 8, {"zero_stage": 3, **FULLY, "hybrid": True},
      {"zero_stage": f"{F}sharding_strategy"}, []),
-    ({f"{F}sharding_strategy": "x"}, 8, {"zero_stage": 3, "fsdp": True, "hybrid": False},
+    ({f"{F}sharding_strategy": "x"}, 8, {"zero_stage": 3, **FULLY, "hybrid": False},
       {"zero_stage": f"{F}sharding_strategy"},
      []),
-    ({f"{F}reshard_after_forward": True}, 8, {"zero_stage": 3, "fsdp": True},
+    ({f"{F}reshard_after_forward": True}, 8, {"zero_stage": 3, **FULLY},
      {"zero_stage": f"{F}reshard_after_forward"}, []),
-    ({f"{F}reshard_after_forward": False}, 8, {"zero_stage": 2, "fsdp": True},
+    ({f"{F}reshard_after_forward": False}, 8, {"zero_stage": 2, **FULLY},
      {"zero_stage": f"{F}reshard_after_forward"}, []),
-    ({f"{F}reshard_after_forward": "SHARD_GRAD_OP"}, 8, {"zero_stage": 2, "fsdp": True},
+    ({f"{F}reshard_after_forward": "SHARD_GRAD_OP"}, 8, {"zero_stage": 2, **FULLY},
      {"zero_stage": f"{F}reshard_after_forward"}, []),
     ({f"{F}reshard_after_forward": True, f"{F}offload_params": True}, 8,
-     {"zero_stage": 3, "fsdp": True, "hosted_weights": True},
+     {"zero_stage": 3, **FULLY, "hosted_weights": True},
      {"zero_stage": f"{F}reshard_after_forward", "hosted_weights": f"{F}offload_params"}, []),
     ({"fsdp": "full_shard", "bf16": True, "use_peft": False}, 8,
-     {"zero_stage": 3, "fsdp": True, "dtype": "bf16", "software": "trl", "optimizer": "adamw-fused",
+     {"zero_stage": 3, **FULLY, "dtype": "bf16", **TRL, "software": "trl", "optimizer": "adamw-fused",
       "optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4, "param_bytes": 0,
       "packing": False, "liger": "off", "hybrid": False}, {"zero_stage": "fsdp", "dtype": "bf16"},
-     ["bf16 True: Accelerate's FSDP then holds what it trains in fp32",
+     [OF_TRL, "bf16 True: Accelerate's FSDP then holds what it trains in fp32",
       "objective not given: no key is of one of TRL's trainers alone; taken as sft"]),
     ({"fsdp": "full_shard", "bf16": False, "use_peft": False}, 8,
-     {"zero_stage": 3, "fsdp": True, "software": "trl", "optimizer": "adamw-fused", "packing": False, "liger": "off",
+     {"zero_stage": 3, **FULLY, **TRL, "software": "trl", "optimizer": "adamw-fused", "packing": False, "liger": "off",
       "hybrid": False},
-     {"zero_stage": "fsdp"}, ["bf16 false, and no format of 16 bits: priced as bf16",
+     {"zero_stage": "fsdp"}, ["bf16 false, and no format of 16 bits: priced as bf16", OF_TRL,
       "objective not given: no key is of one of TRL's trainers alone; taken as sft"]),
     ({"base_model": "llama3-8b", "fsdp": "full_shard", "bf16": True, "adapter": "lora", "lora_r": 8,
       "activation_offloading": True}, 8,
-     {"zero_stage": 3, "fsdp": True, "model": "llama3-8b", "dtype": "bf16", "train": "lora:8", "software": "axolotl",
+     {"zero_stage": 3, **FULLY, "model": "llama3-8b", "dtype": "bf16", "train": "lora:8", "software": "axolotl",
       "optimizer": "adamw-fused", "packing": False, "seq_len": 512, "hybrid": False},
      {"zero_stage": "fsdp", "model": "base_model", "dtype": "bf16", "train": "adapter"}, [SHORT]),
     ({"base_model": "llama3-8b", "bf16": True, "activation_offloading": True}, 8,
@@ -342,7 +346,7 @@ FSDP: list[Row] = [
      {"activation_offload": 100, "model": "llama3-8b", "software": "axolotl", "optimizer": "adamw-fused",
       "packing": False}, {"activation_offload": "activation_offloading", "model": "base_model"}, []),
     ({"base_model": "llama3-8b", "pretraining_dataset": "x"}, 8,
-     {"model": "llama3-8b", "software": "axolotl", "optimizer": "adamw-fused", "seq_len": 512},
+     {"model": "llama3-8b", "software": "axolotl", "packing": None, "seq_len": 512},
       {"model": "base_model"}, [SHORT]),
     ({"unsloth": True}, 8,
      {"num_microbatches": 4, "seq_len": 2048, "recompute": "full", "activation_offload": 100, "model": "llama3-8b",
@@ -387,7 +391,10 @@ def test_small_configs() -> None:
     }
     assert notes(engine) == ["all weights are trained: these files name no adapters, and are of no program known here"]
     plain = launch_of(deepspeed.read, OF_FSDP)
-    assert plain.settings == {"gpus": 8, "micro_batch": 2, "num_microbatches": 1, "zero_stage": 0, "fsdp": False}
+    assert plain.settings == {
+        **{"gpus": 8, "micro_batch": 2, "num_microbatches": 1, "zero_stage": 0, "fsdp": False},
+        **{"software": "transformers", "optimizer": "adamw-fused", "packing": False},
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from optimizer.frameworks.launch import Launch
 
 PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
 MICRO, STEPS = (PATHS[name] for name in ("micro_batch", "num_microbatches"))
-WORDS = ("torch_dtype", "dtype")
+WORDS = ("torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype")
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # ms-swift trains adapters: its swift/arguments/base_args.
 SWIFT, TUNED = "swift", ("tuner_type", "train_type", "sft_type")

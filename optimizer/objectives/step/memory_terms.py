@@ -56,7 +56,8 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Gradients that a rank keeps for each element, and temporaries of its update [B]; none where each is used up at
     once.
 
-    Gradients that are `synced_last` are whole and in half precision until their last micro-batch.
+    Gradients that are `synced_last` are whole and in half precision until their last micro-batch, but beside weights on
+    the host, which no source tells.
 
     Source: as `states` and `synced_last`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor
     for each weight; bitsandbytes-foundation/bitsandbytes, bitsandbytes/optim/optimizer.py, which updates one tensor
@@ -72,7 +73,8 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
         # On the host one tensor is updated after the other.
         beyond = np.where(hosts_weights(job, layer_costs.plans), 0.0, 1.0 - _covered(layer_costs, each))
         gradients = gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
-    waiting = synced_last(job, layer_costs.plans) & (layer_costs.plans.num_microbatches > 1)
+    plans = layer_costs.plans
+    waiting = synced_last(job, plans) & (plans.num_microbatches > 1) & ~hosts_weights(job, plans)
     whole = np.where(waiting, ELEMENT, 0.0)
     return np.maximum(whole, gradients[0]), np.maximum(whole, gradients[1])
 
