@@ -163,6 +163,7 @@ class Features:
     attention: Annotated[str, ATTENTION] = "flash"
     fused_accumulation: bool = True  # products of weight gradients add to the accumulated ones themselves
     dropout: bool = False  # the model is trained with it
+    adapter_dropout: bool = False  # adapters are, on their inputs
     cuda_graphs: bool = False  # layers are replayed without the host
     bound_host: bool = True  # processes are bound to the cores beside their GPU
     narrow_inputs: bool = False  # where products run in 8 bits, the activation's inputs are kept in them

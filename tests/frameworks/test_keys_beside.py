@@ -38,6 +38,7 @@ P, T, COMPILE = "parallelism.", "training.", "compile."
 DATA = f"{P}data_parallel_"
 CUTOFF = "cutoff_len 2048: LLaMA-Factory's own where nothing says otherwise"
 ACCUMULATED = "gradient_accumulation_steps 1: ms-swift's own for 8 GPUs"
+DROPS = "lora_dropout 0.05, its program's default: no key says it"
 SHORT = "sequence_len 512: Axolotl's own where nothing says otherwise"
 OF_BASE = (
     "base_emb_dim 2,048, base_mlp_dim 7,168, base_num_query_heads 16, base_num_kv_heads 16, "
@@ -241,8 +242,8 @@ ENGINE: list[Row] = [
     ({"gradient_checkpointing": False}, 8, {"recompute": "none"}, {"recompute": "gradient_checkpointing"}, []),
     ({"gradient_checkpointing": "offload"}, 8, {"recompute": "full", "activation_offload": 100},
      {"recompute": "gradient_checkpointing", "activation_offload": "gradient_checkpointing"}, []),
-    ({"stage": "sft", "finetuning_type": "lora", "lora_rank": 8}, 8,
-     {"recompute": "full", "train": "lora:8", "software": "llama-factory", "seq_len": 2048,
+    ({"stage": "sft", "finetuning_type": "lora", "lora_rank": 8, "lora_dropout": 0.1}, 8,
+     {"recompute": "full", "train": "lora:8", "adapter_dropout": True, "software": "llama-factory", "seq_len": 2048,
       "optimizer": "adamw-fused", "packing": False, "liger": "off"},
      {"recompute": "disable_gradient_checkpointing", "train": "finetuning_type"}, [CUTOFF]),
     ({"stage": "pt", "finetuning_type": "full"}, 8, {**FACTORY, **STATES, "packing": True, "liger": "off"},
@@ -263,14 +264,14 @@ ENGINE: list[Row] = [
      []),
     ({"model_name_or_path": "x/y"}, 8, {}, {}, ["model_name_or_path x/y is no model that is known (--model)"]),
     ({"swift": "swift sft"}, 8,
-     {"recompute": "full", "train": "lora:8", "software": "ms-swift", "optimizer": "adamw-fused", "packing": False,
+     {"recompute": "full", "train": "lora:8", "adapter_dropout": True, "software": "ms-swift", "optimizer": "adamw-fused", "packing": False,
       "liger": "off"}, {"recompute": "gradient_checkpointing"},
-     [ACCUMULATED, "adapters of rank 8, its program's default: no key says it"]),
+     [ACCUMULATED, "adapters of rank 8, its program's default: no key says it", DROPS]),
     ({"swift": "swift rlhf"}, 8,
-     {"micro_batch": 4, "recompute": "full", "train": "lora:8", "loss": "dpo", "software": "ms-swift",
-      "optimizer": "adamw-fused", "packing": False, "liger": "off"},
+     {"micro_batch": 4, "recompute": "full", "train": "lora:8", "adapter_dropout": True, "loss": "dpo",
+      "software": "ms-swift", "optimizer": "adamw-fused", "packing": False, "liger": "off"},
      {"recompute": "gradient_checkpointing"},
-     [ACCUMULATED, "adapters of rank 8, its program's default: no key says it"]),
+     [ACCUMULATED, "adapters of rank 8, its program's default: no key says it", DROPS]),
     ({"swift": "swift sft", "tuner_type": "full"}, 8,
      {"recompute": "full", "software": "ms-swift", "optimizer": "adamw-fused", **STATES, "packing": False,
       "liger": "off"}, {"recompute": "gradient_checkpointing"}, [ACCUMULATED]),

@@ -252,6 +252,8 @@ def read(launch: Launch, values: Values) -> None:
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
+        if settings.get("adapter_dropout"):
+            launch.unpriced.append("lora_dropout: Unsloth before 2026 then has no fast kernels of adapters")
     if software := _software(values, written):
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
