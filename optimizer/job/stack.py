@@ -163,6 +163,7 @@ class Features:
     attention: Annotated[str, ATTENTION] = "flash"
     fused_accumulation: bool = True  # products of weight gradients add to the accumulated ones themselves
     dropout: bool = False  # the model is trained with it
+    adapter_dropout: bool = False  # adapters are, on their inputs
     cuda_graphs: bool = False  # layers are replayed without the host
     bound_host: bool = True  # processes are bound to the cores beside their GPU
     narrow_inputs: bool = False  # where products run in 8 bits, the activation's inputs are kept in them
@@ -204,6 +205,8 @@ class Features:
     # under a pipeline ZeRO-3 frees weights after a forward pass alone, and gradients are whole until they are reduced
     # once a step
     reduces_once: bool = False
+    # ZeRO-2 and 3 reduce gradients in the last micro-batch of a step alone; until then they are whole, in 16 bits
+    syncs_last: bool = False
     schedules: Annotated[tuple[str, ...], SCHEDULES] = ("1f1b", "interleaved")  # pipeline schedules that it offers
     max_vpp: int = 16  # most virtual stages of a stage
     sequence_parallel: bool = True  # it offers sequence parallelism

@@ -268,6 +268,7 @@ TUNING: dict[str, dict[str, Any]] = {
     },
     "TRL": {
         **{"model_name_or_path": LLAMA, "per_device_train_batch_size": 2, "max_length": 2048, "use_peft": True},
+        "dtype": "bfloat16",
         **{"lora_r": 16, "lora_target_modules": "all-linear", **TUNED},
     },
     "ms-swift": {

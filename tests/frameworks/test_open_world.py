@@ -253,9 +253,9 @@ def test_weights_in_fp32_are_those_of_the_program(more: str, zero: str, state: t
         ),
         (
             "adapter: qlora\nload_in_4bit: true\nlora_r: 32\nlora_target_modules: [q_proj, v_proj]\n",
-            ("qlora:32:q_proj+v_proj", "nf4", ""),
+            ("qlora:32:q_proj+v_proj", "nf4", "adamw-fused"),
         ),
-        ("adapter: lora\nload_in_8bit: true\nlora_target_linear: true\n", ("qlora:16", "int8", "")),
+        ("adapter: lora\nload_in_8bit: true\nlora_target_linear: true\n", ("qlora:16", "int8", "adamw-fused")),
         ("finetuning_type: lora\nuse_dora: true\n", ("dora:8", "", "adamw-fused")),
         ("use_peft: true\noptim: adamw_torch\n", ("lora:16:q+v", "", "")),
         ("use_peft: true\noptim: adamw_torch_fused\n", ("lora:16:q+v", "", "adamw-fused")),
@@ -266,7 +266,7 @@ def test_weights_in_fp32_are_those_of_the_program(more: str, zero: str, state: t
         ),
         (
             'unfrozen_parameters: ["^lm_head.weight$", "model.layers.2[89]+"]\n',
-            ("frozen:embedding,layers.0-27,layers.30-31", "", ""),
+            ("frozen:embedding,layers.0-27,layers.30-31", "", "adamw-fused"),
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_flags_of_a_launcher_that_a_module_starts_are_none_of_its_program() -> N
 def test_a_tower_that_its_stack_does_not_price_is_named() -> None:
     words = TRAINER.replace("meta-llama/Llama-2-7b-hf", "Qwen/Qwen3-VL-4B-Instruct")
     named = "the vision tower of qwen3-vl-4b: neither its weights nor its passes"
-    assert named in launched(f"torchrun --nproc_per_node 4 train.py {words}").launch.unpriced
+    assert named in launched(f"torchrun --nproc_per_node 4 train.py {words} --use_habana").launch.unpriced
 
 
 def test_a_yaml_of_another_program_is_not_torchtitans() -> None:

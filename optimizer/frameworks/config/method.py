@@ -37,6 +37,7 @@ COMPUTED = "precompute_ref_log_probs"  # leaves out the passes of the reference 
 NAMELESS = ("orpo", "simpo", "kto")  # losses that no key may tell
 TRAINER = "trl"  # the one that a command names
 OBJECTIVE = (TRAINER, *(key for keys in OBJECTIVES.values() for key in keys), LOSS_TYPE)
+DROPPED = ("lora_dropout", "peft_lora_dropout", "peft.dropout", "model.lora_dropout")
 RLHF = "rlhf_type"  # of ms-swift, which has reinforcement learning too
 # Adapters where no key says more, by the key of the method: ranks of ms-swift, LLaMA-Factory and Megatron-Bridge.
 # Source: the files in methods.toml; haotian-liu/LLaVA, llava/train/train.py (lora_enable); huggingface/peft,
@@ -47,6 +48,10 @@ RANKS: Mapping[str, int] = {
     "peft._target_": 32,
     "lora_enable": 64,
 }
+# Dropout of adapters that programs have where no key says another, by the key of the method; PEFT has none.
+# Source: modelscope/ms-swift v4.6.0, swift/arguments/tuner_args.py; huggingface/trl v1.16.0,
+# trl/trainer/model_config.py; haotian-liu/LLaVA, llava/train/train.py.
+DROPOUTS: Mapping[str, float] = dict.fromkeys(("tuner_type", "train_type", "sft_type", "use_peft", "lora_enable"), 0.05)
 PLAIN_LORA = ("lora_rank", "lora_target_modules", "")  # of programs with adapters that no switch turns on
 # Of optimum-habana's programs, whose adapters no switch turns on either. Source: huggingface/optimum-habana,
 # examples/trl/sft.py and examples/language-modeling/run_lora_clm.py.
@@ -194,6 +199,7 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")
         train = f"{method}:{rank}" + (f":{targets}" if targets else "")
         frozen = tuple(key for key in TOWER.get(at["method"], ()) if values.get(key) is True)
+        frozen += note_dropout(launch, values, DROPOUTS.get(at["method"] or at["peft"], 0.0))
     try:
         method_of(train, base)
     except InputError:
@@ -205,6 +211,24 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     if base and method != FULL:
         launch.say("base", base, at["four"] or at["eight"] or at["bits"])
     return (*packs, *frozen, *(at[name] for name in (*names, *known) if name in stated))
+
+
+def note_dropout(launch: Launch, values: Mapping[str, Any], usual: float) -> tuple[str, ...]:
+    """Note whether adapters drop elements of their inputs; the keys that say it.
+
+    >>> launch = Launch(program="DeepSpeed")
+    >>> note_dropout(launch, {"lora_dropout": 0.1}, 0.0), launch.settings
+    (('lora_dropout',), {'adapter_dropout': True})
+    >>> note_dropout(Launch(program="DeepSpeed"), {"lora_dropout": 0.0}, 0.05)
+    ('lora_dropout',)
+    """
+    stated = tuple(path for path in DROPPED if isinstance(values.get(path), int | float))
+    share = values[stated[0]] if stated else usual
+    if share:
+        launch.settings["adapter_dropout"] = True
+    if share and not stated:
+        launch.assumed.append(f"{DROPPED[0]} {share}, its program's default: no key says it")
+    return stated
 
 
 def _targets(stated: Mapping[str, Any]) -> str:

@@ -71,6 +71,7 @@ from optimizer.job.job import Job
 from optimizer.job.method import ADAPTERS
 from optimizer.job.plan import Plan
 
+BATCHES = {"per_device_train_batch_size", "per_gpu_train_batch_size"}  # of the Trainer, by its newer name and its older
 MICRO, STEPS, CHECKPOINT = (PATHS[name] for name in ("micro_batch", "num_microbatches", "recompute"))
 COUNTED = ("gpus", "nodes", "micro_batch", "num_microbatches", "global_batch", "tp", "cp", "seq_len")
 HOSTED = PATHS["activation_offload"]  # inputs of checkpointed layers
@@ -100,9 +101,17 @@ COMPILED = "torch_compile"
 # (default_optim); axolotl-ai-cloud/axolotl, src/axolotl/utils/schemas/training.py.
 USUAL_OPTIMIZER = "adamw_torch_fused"
 LENGTH = "max_length"
+PLAIN = "transformers"  # what behaves as the Trainer does, by itself or in a program that nobody knows
+FLASHES = (
+    "use_flash_attention_2",
+    "use_flash_attn",
+)  # by a name of their own: the kernels that Transformers has anyway
+SYNCED = (
+    "sync_each_batch"  # of Accelerate's plugin, in whatever section: no gradient then waits for the last micro-batch
+)
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
-    "transformers": (ALPACA,),
+    PLAIN: (ALPACA,),
     "axolotl": AXOLOTL[:1],
     "llama-factory": LLAMA_FACTORY[1:],
     "ms-swift": (SWIFT, *TUNED),
@@ -177,6 +186,8 @@ def read(launch: Launch, values: Values) -> None:
             settings["num_microbatches"] = accumulated(launch, values)
         launch.written.setdefault("num_microbatches", STEPS[0])
     note_sharding(launch, values)
+    if settings["fsdp"] and not any(path.endswith(SYNCED) and values[path] is True for path in values):
+        _note_whole_gradients(launch)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
     if path := _checkpointing(values):
         launch.say("recompute", "full" if values[path] else "none", path)
@@ -231,6 +242,8 @@ def read(launch: Launch, values: Values) -> None:
         FACTORY,
         *WORDS,
         UNCHECKED,
+        *FLASHES,
+        *(path for path in values if path.endswith(SYNCED)),
     )
     more += (*(flag for flag, _ in LAUNCHED.values()), ADAFACTOR) + (ALL_GPUS,) * (ALPACA in values)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
@@ -251,13 +264,15 @@ def read(launch: Launch, values: Values) -> None:
     if UNSLOTH in values:
         launch.fixed += ("recompute", "activation_offload", "zero_stage")
         method += ("quantization",)  # of the file that it saves
+        if settings.get("adapter_dropout"):
+            launch.unpriced.append("lora_dropout: Unsloth before 2026 then has no fast kernels of adapters")
     if software := _software(values, written):
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
         _states(launch, values, software)
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
             launch.settings.setdefault("packing", values.get(LLAMA_FACTORY[0]) == "pt")
-    elif CHAT not in values and "train" not in launch.settings:
+    if software in ("", PLAIN) and not {CHAT, ALPACA} & values.keys() and "train" not in launch.settings:
         trained = ", ".join(trains(launch.program, values))
         none = "these files name no adapters, and are of no program known here"
         why = f"whatever {trained} may say, which no program known here has" if trained else none
@@ -281,6 +296,18 @@ def read(launch: Launch, values: Values) -> None:
     rest(launch, written, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", DISTRIBUTED))
 
 
+def _note_whole_gradients(launch: Launch) -> None:
+    """Note that Accelerate's FSDP reduces gradients in the last micro-batch alone, as its `no_sync` has it."""
+    settings = launch.settings
+    settings["syncs_last"] = True
+    if settings.get("num_microbatches", 1) > 1 and settings["zero_stage"]:
+        whole = "gradients are whole on each GPU until the last micro-batch, as Accelerate's FSDP has them"
+        if settings.get("hosted_weights"):
+            launch.unpriced.append(f"{whole}, beside weights on the host")
+        else:
+            launch.assumed.append(f"{whole}: accelerator_config's {SYNCED} shards them in each")
+
+
 def _checkpointing(values: Values) -> str:
     """The key that has layers checkpointed, else one that has not, but of LLaMA-Factory, which has a key of its own."""
     on = next((path for path in CHECKPOINT if values.get(path) is True), "")
@@ -288,10 +315,14 @@ def _checkpointing(values: Values) -> str:
 
 
 def _software(values: Values, written: Values) -> str:
-    """The program that fine-tunes on a Trainer, "" for none; a length without the Trainer's batch is anyone's."""
+    """The program that fine-tunes on a Trainer, PLAIN for one that nobody knows, "" for none; a length without the
+    Trainer's batch is anyone's.
+    """
     program = next((name for name, marks in TUNERS.items() if any(mark in values for mark in marks)), "")
     named = {*TUNERS[TRAINER], MICRO[1]} - {LENGTH}
-    return "" if program == TRAINER and not named & written.keys() else program
+    if program and (program != TRAINER or named & written.keys()):
+        return program
+    return PLAIN if BATCHES & values.keys() and not {CHAT, HABANA} & values.keys() else ""
 
 
 def _masked(values: Values) -> str:
@@ -345,6 +376,8 @@ def _states(launch: Launch, values: Values, software: str) -> None:
         launch.unpriced.append(
             "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
         )
+    elif software == PLAIN and not first(values, WORDS):
+        launch.assumed.append("weights of 16 bits: Transformers 5 loads them as they are stored, before it in fp32")
 
 
 def _numbers(launch: Launch, values: Values) -> None:

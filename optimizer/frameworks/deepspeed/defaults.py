@@ -13,7 +13,7 @@ from optimizer.frameworks.launch import Launch
 
 PATHS: Mapping[str, tuple[str, ...]] = {name: tuple(paths) for name, paths in key_tables("deepspeed")["paths"].items()}
 MICRO, STEPS = (PATHS[name] for name in ("micro_batch", "num_microbatches"))
-WORDS = ("torch_dtype", "dtype")
+WORDS = ("torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype")
 AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other programs too
 # Kernels of adapters that Axolotl has where none of their keys is there, and what it has none beside. Source:
 # axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas/validation.py, lora_kernels_auto_enable.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.frameworks.config.launch import Values, key_tables, note_dtype, rest, take, tied
-from optimizer.frameworks.config.method import note_optimizer
+from optimizer.frameworks.config.method import note_dropout, note_optimizer
 from optimizer.frameworks.deepspeed.config import IN_FSDP, UPCAST
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
@@ -32,7 +32,7 @@ BASES: Mapping[str, str] = {
 }
 COMMAND = "litgpt"  # names the one that runs
 ADAPTED, COMMANDS = ("finetune", "finetune_lora"), ("pretrain", "finetune", "finetune_lora", "finetune_full")
-ADAPTED_UNASKED, RANK_UNASKED = ("lora_query", "lora_value"), 8
+ADAPTED_UNASKED, RANK_UNASKED, DROPPED_UNASKED = ("lora_query", "lora_value"), 8, 0.05
 # What commands take where nothing says it: of pretraining, and of fine-tuning.
 USUAL: Mapping[bool, Mapping[str, int]] = {
     False: {"micro_batch": 4, "global_batch": 512},
@@ -118,7 +118,7 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     launch.say("train", f"{method}:{values.get(LORA_RANK) or RANK_UNASKED}:{targets or 'q+v'}", LORA_RANK)
     if base:
         launch.say("base", base, QUANTISED)
-    return (LORA_RANK, *ADAPTERS, *((QUANTISED,) if base else ()))
+    return (LORA_RANK, *ADAPTERS, *((QUANTISED,) if base else ()), *note_dropout(launch, values, DROPPED_UNASKED))
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from optimizer.frameworks.config.launch import (
     whole,
     written_keys,
 )
-from optimizer.frameworks.config.method import note_optimizer, note_packing
+from optimizer.frameworks.config.method import note_dropout, note_optimizer, note_packing
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.shape import named
 from optimizer.job.job import Job
@@ -147,7 +147,7 @@ def _method(launch: Launch, values: Values) -> tuple[str, ...]:
     launch.say("train", f"{method}:{values.get(LORA_RANK, RANK)}:{'+'.join(targets)}", MODEL)
     if narrow:
         launch.say("base", "nf4", MODEL)
-    return (LORA_RANK, ADAPTED, MLP, DORA_KEY, QUANTISED)
+    return (LORA_RANK, ADAPTED, MLP, DORA_KEY, QUANTISED, *note_dropout(launch, values, 0.0))
 
 
 def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -99,6 +99,22 @@ def copied_bytes(job: Job, model: Model, shapes: Shapes, products: Sequence[Gemm
     return copied
 
 
+def dropped_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> FloatArray:
+    """What dropout of adapters' inputs keeps: a mask of 1 B, and what is left, unless a copy of it is kept anyway [B].
+
+    Source: PyTorch, aten/src/ATen/native/cuda/Dropout.cu (native_dropout keeps its mask); huggingface/peft v0.21.0,
+    src/peft/tuners/lora/layer.py (Linear.forward: lora_A of the dropped inputs of each matrix).
+    """
+    kept, eager = np.zeros(1), job.stack.features.eager
+    if not job.stack.features.adapter_dropout:
+        return kept
+    for product in products:
+        count = len(adapted(model, job.method, product.name))
+        each = 1.0 + ELEMENT * (not (eager and job.wide_adapters))
+        kept = kept + each * (count if eager else min(count, 1)) * product.m * product.k * product.batch
+    return kept
+
+
 def scaled_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> tuple[FloatArray, FloatArray]:
     """What DoRA's scales keep of a layer besides, and what one of its matrices takes while it is scaled [B].
 
@@ -165,11 +181,12 @@ def adapters_of(model: Model, method: Method, product: Gemm) -> tuple[Gemm, ...]
 
 
 def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwise:
-    """What runs around the adapters of a product, each an operation of its own, without dropout [B].
+    """What runs around the adapters of a product, each an operation of its own [B].
 
     Forward an adapter's outputs are scaled, 2 passes of half precision, and added to the product's, 3; backward the
     gradient of the inputs is added, 3, that of the outputs scaled, 2. In eager code each matrix of a product has an
-    adapter that reads the inputs, and casts them to fp32 and back, 6 each way, where it is wide. DoRA reads the matrix
+    adapter that reads the inputs, and casts them to fp32 and back, 6 each way, where it is wide. Dropout reads and
+    writes them and a mask of 1 B each way, in fp32 where they are cast: 2.5 or 4.5. DoRA reads the matrix
     for the norms of its columns and scales the outputs of both. Eager, it multiplies out its matrices by way of an
     identity in fp32, 5 passes of its square, adds them to the weight in fp32 and takes the norms, which have no
     gradient, 19 passes of the weight, and scales both outputs in fp32, 16 more each way.
@@ -191,7 +208,8 @@ def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwis
     count = len(adapted(job.model, job.method, product.name)) if eager else 1
     inputs = np.asarray(count * product.m * product.k * product.batch)
     outputs = np.asarray(product.m * small[-1].n * product.batch)
-    casts, kernels = 6.0 * wide * inputs, KERNELS[dora]
+    drops = job.stack.features.adapter_dropout
+    casts, kernels = (6.0 * wide + (2.5 + 2.0 * wide) * drops) * inputs, KERNELS[dora]
     forward, backward = casts + 5.0 * outputs, casts + 3.0 * inputs + 2.0 * outputs
     if dora:
         weight = np.asarray(product.n * product.k * product.batch)
@@ -199,7 +217,7 @@ def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwis
         norms = 19.0 * weight + 5.0 * count * product.k**2 * product.batch if eager else 3.0 * weight
         forward, backward = forward + scales + norms, backward + scales
     if eager:
-        kernels = count * (2 + CASTS * wide + (KERNELS[True] + 4) * dora)
+        kernels = count * (2 + CASTS * wide + drops + (KERNELS[True] + 4) * dora)
     return Elementwise(
         name="adapter", forward_bytes=ELEMENT * forward, backward_bytes=ELEMENT * backward, kernels=kernels
     )

@@ -28,7 +28,7 @@ from optimizer.objectives.kernels.activations import (
     resident_bytes,
     selective_bytes,
 )
-from optimizer.objectives.kernels.adapters import copied_bytes, idle_bytes, scaled_bytes, trained_layer
+from optimizer.objectives.kernels.adapters import copied_bytes, dropped_bytes, idle_bytes, scaled_bytes, trained_layer
 from optimizer.objectives.kernels.operators import head_operators, layer_operators, padded_vocab
 from optimizer.objectives.kernels.shapes import Shapes, computed_shapes, shapes_of, without_full
 from optimizer.objectives.layer.messages import ELEMENT
@@ -346,6 +346,7 @@ def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> Activat
     products = layer_operators(model, shapes, stack, moe).gemms if job.method.adapts else ()
     if job.wide_adapters and stack.features.eager:
         added = copied_bytes(job, model, shapes, products)
+    added = added + dropped_bytes(job, model, products)
     if job.method.name == DORA:
         resident, scaled = scaled_bytes(job, model, products)
         added, passing = added + resident, passing + scaled

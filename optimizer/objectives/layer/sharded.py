@@ -74,6 +74,16 @@ def reduced_once(job: Job, plans: Plans) -> BoolArray:
     return np.asarray((plans.zero_stage == 3) & (plans.pp > 1) & job.stack.features.reduces_once)
 
 
+def synced_last(job: Job, plans: Plans) -> BoolArray:
+    """Plans whose ZeRO-2 or 3 reduces gradients once a step, in its last micro-batch, and gathers weights in each.
+
+    Source: huggingface/accelerate v1.15.0, src/accelerate/accelerator.py (no_sync); pytorch/pytorch v2.7,
+    torch/distributed/fsdp/_runtime_utils.py (_post_backward_hook) and
+    torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward without reduce_grads).
+    """
+    return np.asarray((plans.zero_stage >= 2) & job.stack.features.syncs_last)
+
+
 def reduced_whole(job: Job, plans: Plans) -> BoolArray:
     """Plans of ZeRO-1 whose ranks reduce all gradients, in one call, and gather all weights in another.
 
@@ -156,7 +166,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     keep the second copy. Both scatter the gradients after the backward pass, since nobody holds them whole. With a
     sharding group (HSDP) they stay inside it. Weights are gathered for every forward pass of the loss, and for no
     backward pass that does not reach their layer. Where gradients are `reduced_once`, a forward pass finds the weights
-    that the backward pass before it gathered.
+    that the backward pass before it gathered; where they are `synced_last`, they travel once a step too.
 
     Source: Zhao et al., arXiv 2304.11277, section 3 (FSDP); Rajbhandari et al., arXiv 1910.02054, section 5 (ZeRO-2);
     deepspeed/runtime/zero/stage_1_and_2.py (partition_gradients: gradients are reduced in every backward pass).
@@ -164,6 +174,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
     messages = []
     gathers, scatters = (np.where(plans.zero_stage >= stage, 1.0, 0.0) for stage in (3, 2))
     each = np.where(reduced_once(job, plans), 0.0, 1.0)
+    summed = np.where(synced_last(job, plans), 0.0, each)
     behind = 1.0 - job.reached / job.model.layers
     for part, ranks, stride in groups(plans):
         local, trained = getattr(elements, part), getattr(elements, f"trained_{part}")
@@ -171,7 +182,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
         for purpose, kind, size, times, phase in (
             ("weights", "all_gather", ELEMENT * local, gathers * each * job.forward_passes, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers * behind, BACKWARD),
-            ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * each, BACKWARD),
+            ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * summed, BACKWARD),
         ):
             messages.append(
                 Message(

@@ -15,7 +15,7 @@ from optimizer.objectives.kernels import activations as kernels
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import groups, shard_ranks
-from optimizer.objectives.layer.sharded import hosts_weights, reduced_once
+from optimizer.objectives.layer.sharded import hosts_weights, reduced_once, synced_last
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, FULL, HEAD, LAYERS, MOE
 from optimizer.objectives.step.elements import weight_size
@@ -56,20 +56,27 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
     """Gradients that a rank keeps for each element, and temporaries of its update [B]; none where each is used up at
     once.
 
-    Source: as `states`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor for each weight;
-    bitsandbytes-foundation/bitsandbytes, bitsandbytes/optim/optimizer.py, which updates one tensor after the other.
+    Gradients that are `synced_last` are whole and in half precision until their last micro-batch, but beside weights on
+    the host, which no source tells.
+
+    Source: as `states` and `synced_last`; torch/optim/adamw.py, _multi_tensor_adamw, whose square roots are a tensor
+    for each weight; bitsandbytes-foundation/bitsandbytes, bitsandbytes/optim/optimizer.py, which updates one tensor
+    after the other.
     """
     job = layer_costs.job
     if job.update_rule.in_backward:
         return np.zeros(len(layer_costs)), np.zeros(len(layer_costs))
     gradients = sharded_bytes(layer_costs, job.grad_bytes + job.sum_bytes, 2)
     temporaries = job.stack.features.update_bytes * job.update_rule.at_once
-    if not temporaries:
-        return gradients
-    each = sharded_bytes(layer_costs, temporaries, 2)
-    # On the host one tensor is updated after the other.
-    beyond = np.where(hosts_weights(job, layer_costs.plans), 0.0, 1.0 - _covered(layer_costs, each))
-    return gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
+    if temporaries:
+        each = sharded_bytes(layer_costs, temporaries, 2)
+        # On the host one tensor is updated after the other.
+        beyond = np.where(hosts_weights(job, layer_costs.plans), 0.0, 1.0 - _covered(layer_costs, each))
+        gradients = gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
+    plans = layer_costs.plans
+    waiting = synced_last(job, plans) & (plans.num_microbatches > 1) & ~hosts_weights(job, plans)
+    whole = np.where(waiting, ELEMENT, 0.0)
+    return np.maximum(whole, gradients[0]), np.maximum(whole, gradients[1])
 
 
 def _covered(layer_costs: LayerCosts, temporaries: tuple[FloatArray, FloatArray]) -> FloatArray:

@@ -20,7 +20,7 @@ from optimizer.objectives.arrays import BoolArray, FloatArray, spread
 from optimizer.objectives.layer.layer_costs import LayerCosts
 from optimizer.objectives.layer.messages import ELEMENT
 from optimizer.objectives.layer.parameters import Group, groups_of
-from optimizer.objectives.layer.sharded import hosts_weights, overlap_of, reduced_once, reduced_whole
+from optimizer.objectives.layer.sharded import hosts_weights, overlap_of, reduced_once, reduced_whole, synced_last
 from optimizer.objectives.network.messages import DP, STEP, Message
 from optimizer.objectives.pipeline.schedules import copies
 from optimizer.objectives.pipeline.stages import Stages
@@ -329,8 +329,8 @@ def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Kn
 def gradient_messages(job: Job, plans: Plans, group: Group, buckets: FloatArray) -> Iterator[Message]:
     """Gradients, reduced in the type in which they are kept.
 
-    ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once`: reduce-scatter, or an all-reduce where the software
-    `reduces_whole`; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the groups. In buckets of
+    ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once` or `synced_last`: reduce-scatter, or an all-reduce where the
+    software `reduces_whole`; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the groups. In buckets of
     `knobs.bucket` bytes, at least `bucket_per_rank` for each rank of the group (Megatron's 4 MB, since a ring's latency
     grows with its ranks; none in PyTorch's DDP), and at most what the mean stage holds.
 
@@ -340,7 +340,7 @@ def gradient_messages(job: Job, plans: Plans, group: Group, buckets: FloatArray)
     """
     width, whole = float(job.grad_bytes), reduced_whole(job, plans)
     yield from _bucketed(group, buckets, "gradients", "all_reduce", width, (plans.zero_stage == 0) | whole)
-    scattered = (plans.zero_stage == 1) & ~whole | reduced_once(job, plans)
+    scattered = (plans.zero_stage == 1) & ~whole | reduced_once(job, plans) | synced_last(job, plans)
     yield from _bucketed(group, buckets, "gradients", "reduce_scatter", width, scattered)
     yield from _bucketed(group, buckets, "gradients", "all_reduce", width, group.divided, among=True)
 

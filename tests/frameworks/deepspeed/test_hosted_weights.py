@@ -48,6 +48,10 @@ def test_they_are_read(text: str, memory: int) -> None:
     launch = launch_of(text)
     assert launch.settings["hosted_weights"] is True
     assert not launch.unsearched
+    whole = (
+        "gradients are whole on each GPU until the last micro-batch, as Accelerate's FSDP has them, beside weights on"
+    )
+    assert (f"{whole} the host" in launch.unpriced) == ("fsdp" in text)
     question = asked(text)
     assert question.job.stack.features.hosted_weights
     assert any(sentence.startswith(f"{memory} GB of host memory for each GPU") for sentence in question.launch.assumed)

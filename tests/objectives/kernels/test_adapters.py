@@ -233,3 +233,25 @@ def test_eager_code_launches_every_matrix_and_every_adapter() -> None:
     # Queries, keys and values; adapters of two of them; gate and up, an adapter of one; a matrix; the router.
     assert launched_products(of("lora:8:q+v+up"), layer) == 3 + 2 + 2 + 2 + 1 + 1 + 1 + 1
     assert launched_products(of("lora:8:q+v+up", "megatron-core"), layer) == len(names)
+
+
+def test_dropout_of_adapters_costs_passes_and_masks() -> None:
+    """A read, a write and a mask of 1 B of every adapter's inputs each way, in fp32 where adapters are."""
+    job = Job(
+        model=load_model("llama3-8b"),
+        cluster=load_cluster("dgx-h100"),
+        stack=load_stack("hf-2026"),
+        gpus=1,
+        seq_len=2048,
+        global_batch=4,
+        train="lora:16:q",
+    )
+    dropped = replace(job, stack=replace(job.stack, features=replace(job.stack.features, adapter_dropout=True)))
+    one = Plans.of([Plan(micro_batch=1, num_microbatches=4)])
+    plain, slower = (price(each, one) for each in (job, dropped))
+    inputs = 2048 * job.model.hidden * job.model.layers
+    passes = 2 * (4.0 + 4.0 + 1.0) * inputs * 4 / job.cluster.device.memory_bandwidth
+    rate = job.stack["hbm_efficiency"] / job.stack["elementwise_passes"]
+    assert float((slower.step_time - plain.step_time)[0]) == pytest.approx(passes / rate, rel=0.5)
+    kept = float((slower.memory["activations"] - plain.memory["activations"])[0])
+    assert kept == pytest.approx(inputs * job.stack["activation_factor"], rel=0.01)
