@@ -69,6 +69,7 @@ NAMING = re.compile(
 MEMORY_SHARES, DECIMAL = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), re.compile(r"0?\.\d+")
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
+TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Trainer
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
@@ -498,6 +499,9 @@ def config_of(file: File) -> ConfigFile:
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
     if not functions and (why := refused((), IMPORTED.findall(file.text))):
         raise InvalidFile(file.name, [why])
+    if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
+        why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
+        raise InvalidFile(file.name, [f"{why}, or a YAML of `trl sft --config`"])
     if not functions:
         raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
     chosen = file.part or (functions[0] if len(functions) == 1 else "")

@@ -39,6 +39,7 @@ HYBRID = "hybrid"  # how strategies begin whose replicas share states in each no
 # src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
 LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
 ZERO = re.compile(r"zero([0-3])(_offload)?$")  # ms-swift's words
+NAMED = re.compile(r"(?:zero|(?<![a-z])z|stage)[-_]?([0-3])(?!\d)[^/]*$")  # in the name of a config of DeepSpeed
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
 OVERLAP, BUCKET = "zero_optimization.overlap_comm", "zero_optimization.reduce_bucket_size"
 RATIO = "zero_optimization.offload_optimizer.ratio"
@@ -84,6 +85,7 @@ def note_sharding(launch: Launch, values: Values) -> None:
     elif strategy:
         name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
         launch.say("zero_stage", SHARDING.get(name, 3), strategy)
+        launch.unpriced += [] if name in SHARDING else [f"{strategy} {values[strategy]}: priced as ZeRO-3"]
         settings["hybrid"] = name.lower().startswith(HYBRID)
     elif path := first(values, RESHARD):
         keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
@@ -102,6 +104,11 @@ def note_sharding(launch: Launch, values: Values) -> None:
             f"ZeRO-{LAUNCHED[engine][1]}: Accelerate's own where {key} has {engine} and no key says how"
         )
         strategy = key if engine == "FSDP" else ""
+    elif word := NAMED.search(path := str(first(values, FOLLOWED) and values[first(values, FOLLOWED)]).lower()):
+        launch.say("zero_stage", int(word[1]))
+        if OFFLOADING in path:
+            launch.say("offload", 1.0)
+        launch.assumed.append(f"ZeRO-{word[1]}{' with offload' * (OFFLOADING in path)}: by the name of {path} alone")
     else:
         launch.say("zero_stage", 0)
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
