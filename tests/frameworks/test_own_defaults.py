@@ -341,3 +341,16 @@ def test_constants_within_a_function_of_unsloth_are_read() -> None:
 def test_python_on_the_trainer_is_refused_as_that() -> None:
     with pytest.raises(InvalidFile, match="a program on the Trainer, whose Python is not read"):
         question({"a.py": "from trl import SFTTrainer\nSFTTrainer(model='m').train()\n"}, gpus=8)
+
+
+@pytest.mark.parametrize("starter", ["python", "python3 -u", "torchrun --nproc_per_node 8", "srun --ntasks=8 python"])
+def test_one_process_on_several_gpus_is_named(starter: str) -> None:
+
+    asked = question({"a.sh": f"{starter} {BATCH}"}, gpus=8)
+    named = any("DataParallel" in each for each in asked.launch.unpriced)
+    assert named == starter.startswith("python")
+
+
+def test_a_task_type_of_trl_costs_nothing() -> None:
+    launch = question({"a.yaml": SFT + "bf16: true\ntask_type: sft\ndtype: bfloat16\n"}, gpus=8).launch
+    assert not any(each.startswith("task_type") for each in launch.unpriced)
