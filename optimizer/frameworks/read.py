@@ -68,6 +68,9 @@ NAMING = re.compile(
 DECIMAL = re.compile(r"0?\.\d+|1(?:\.0*)?")  # a share that is not nothing
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
+TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Trainer
+# A command of one process, on which the Trainer spreads batches over all GPUs: transformers, trainer.py (_wrap_model).
+PYTHON_ALONE, ON_TRAINER = re.compile(r"(?:\S*/)?python[\d.]*(?: -u)? \S+\.py(?: |$)"), ("transformers", "trl")
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
@@ -406,6 +409,11 @@ def _keyed_launch(
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
+    alone = bool(PYTHON_ALONE.match(" ".join(command.step))) and source.launch.settings.get("gpus", 1) > 1
+    if alone and source.launch.settings.get("software") in ON_TRAINER:
+        source.launch.unpriced.append(
+            "python starts one process: the Trainer spreads batches by DataParallel over GPUs"
+        )
     note_sources(source.launch, reading)
     if "device" not in source.launch.settings:
         note_asked_device(source.launch, script.data)
@@ -497,6 +505,9 @@ def config_of(file: File) -> ConfigFile:
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
     if not functions and (why := refused((), IMPORTED.findall(file.text))):
         raise InvalidFile(file.name, [why])
+    if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
+        why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
+        raise InvalidFile(file.name, [f"{why}, or a YAML of `trl sft --config`"])
     if not functions:
         raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
     chosen = file.part or (functions[0] if len(functions) == 1 else "")

@@ -323,7 +323,7 @@ FSDP: list[Row] = [
      {"zero_stage": f"{F}sharding_strategy"}, []),
     ({f"{F}sharding_strategy": "x"}, 8, {"zero_stage": 3, **FULLY, "hybrid": False},
       {"zero_stage": f"{F}sharding_strategy"},
-     []),
+     ["fsdp_config.fsdp_sharding_strategy x: priced as ZeRO-3"]),
     ({f"{F}reshard_after_forward": True}, 8, {"zero_stage": 3, **FULLY},
      {"zero_stage": f"{F}reshard_after_forward"}, []),
     ({f"{F}reshard_after_forward": False}, 8, {"zero_stage": 2, **FULLY},

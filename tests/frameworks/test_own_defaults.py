@@ -377,3 +377,49 @@ def test_documents_of_nemo_have_a_length_of_their_own() -> None:
 )
 def test_what_costs_is_known_by_name(name: str, value: str, costly: bool) -> None:
     assert costs("DeepSpeed", name, value) == costly
+
+
+@pytest.mark.parametrize(
+    ("name", "zero", "offload"),
+    [
+        ("ds_z3_config.json", 3, 0.0),
+        ("zero2.json", 2, 0.0),
+        ("ds_zero_stage3_offload.json", 3, 1.0),
+        ("d.json", 0, 0.0),
+    ],
+)
+def test_a_config_that_is_not_here_tells_its_stage_by_its_name(name: str, zero: int, offload: float) -> None:
+    asked = question({"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --deepspeed configs/{name}"})
+    assert (asked.plan.zero_stage, asked.knobs.offload) == (zero, offload)
+    assert any(f"by the name of configs/{name} alone" in each for each in asked.launch.assumed) == bool(zero)
+    assert f"configs/{name}, which was not read" in asked.launch.unpriced
+
+
+def test_data_in_json_are_no_configs() -> None:
+    asked = question({"a.sh": f"torchrun --nproc_per_node 8 {BATCH} --train_path t.json --valid_path v.json"})
+    assert not asked.launch.unpriced
+
+
+def test_constants_within_a_function_of_unsloth_are_read() -> None:
+    head, body = UNSLOTH.split("\n", 1)
+    inside = "".join(f"    {line}\n" for line in body.splitlines() if line)
+    text = f"{head}\ndef main():\n    LONG = 1024\n{inside}".replace("4096", "LONG") % "SFTConfig"
+    assert question({"a.py": text}, gpus=1).job.seq_len == 1024
+
+
+def test_python_on_the_trainer_is_refused_as_that() -> None:
+    with pytest.raises(InvalidFile, match="a program on the Trainer, whose Python is not read"):
+        question({"a.py": "from trl import SFTTrainer\nSFTTrainer(model='m').train()\n"}, gpus=8)
+
+
+@pytest.mark.parametrize("starter", ["python", "python3 -u", "torchrun --nproc_per_node 8", "srun --ntasks=8 python"])
+def test_one_process_on_several_gpus_is_named(starter: str) -> None:
+
+    asked = question({"a.sh": f"{starter} {BATCH}"}, gpus=8)
+    named = any("DataParallel" in each for each in asked.launch.unpriced)
+    assert named == starter.startswith("python")
+
+
+def test_a_task_type_of_trl_costs_nothing() -> None:
+    launch = question({"a.yaml": SFT + "bf16: true\ntask_type: sft\ndtype: bfloat16\n"}, gpus=8).launch
+    assert not any(each.startswith("task_type") for each in launch.unpriced)

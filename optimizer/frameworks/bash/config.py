@@ -34,7 +34,9 @@ CONFIGS = re.compile(
     r"(?:--?[\w.-]*(?:config|deepspeed)[\w-]*=|[^=\s]*[^\w./${}=\s-])?([\w./${}-]+\.(?:ya?ml|toml|json|conf|config))/?$"
 )
 # Flags and keys whose files are no configs.
-DATA = re.compile(r"-*[\w.-]*(?:data|train\w*[_-]file|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)")
+DATA = re.compile(
+    r"-*[\w.-]*(?:data|(?:train|valid|val|dev|test)\w*[_-](?:file|path)|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)"
+)
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])

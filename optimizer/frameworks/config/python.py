@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,6 +115,21 @@ class Reader:
         for node in self.body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self.globals[node.targets[0].id] = bare(self.value(node.value, {}, 0))
+
+    def assigned_once(self) -> dict[str, Any]:
+        """Names that functions assign, and nothing assigns twice, by their values; arguments are none of them."""
+        tree = ast.Module(body=self.body, type_ignores=[])
+        stored = Counter(
+            node.id if isinstance(node, ast.Name) else node.arg
+            for node in ast.walk(tree)
+            if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        )
+        names: dict[str, Any] = {}
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.Assign)):
+            target = node.targets[0]
+            if len(node.targets) == 1 and isinstance(target, ast.Name) and stored[target.id] == 1:
+                names[target.id] = bare(self.value(node.value, names, 0))
+        return names
 
     def call(self, name: str, arguments: Sequence[Any], depth: int) -> Any:
         """What a function returns."""
@@ -275,9 +291,10 @@ def calls_of(text: str, names: Sequence[str]) -> list[WrittenCall]:
     ('m', 8, False)
     """
     reader = Reader(text)
+    names_once = reader.assigned_once()
 
     def argument(node: ast.expr) -> Argument:
-        leaf = reader.value(node, {}, 0)
+        leaf = reader.value(node, names_once, 0)
         known = isinstance(leaf, Leaf)
         return Argument(value=leaf.value if known else None, known=known, span=reader.span(node))
 

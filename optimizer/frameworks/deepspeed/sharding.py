@@ -38,6 +38,7 @@ HYBRID = "hybrid"  # how strategies begin whose replicas share states in each no
 # What a launcher shards by where no key says how. Source: huggingface/accelerate v1.15.0,
 # src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
 LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
+NAMED = re.compile(r"(?:zero|(?<![a-z])z|stage)[-_]?([0-3])(?!\d)[^/]*$")  # in the name of a config of DeepSpeed
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
 RATIO = "zero_optimization.offload_optimizer.ratio"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
@@ -82,6 +83,7 @@ def note_sharding(launch: Launch, values: Values) -> None:
     elif strategy:
         name = STRATEGIES.get(str(values[strategy]), str(values[strategy])).upper()
         launch.say("zero_stage", SHARDING.get(name, 3), strategy)
+        launch.unpriced += [] if name in SHARDING else [f"{strategy} {values[strategy]}: priced as ZeRO-3"]
         settings["hybrid"] = name.lower().startswith(HYBRID)
     elif path := first(values, RESHARD):
         keeps = values[path] is False or str(values[path]).upper() in ("FALSE", "SHARD_GRAD_OP")
@@ -100,6 +102,11 @@ def note_sharding(launch: Launch, values: Values) -> None:
             f"ZeRO-{LAUNCHED[engine][1]}: Accelerate's own where {key} has {engine} and no key says how"
         )
         strategy = key if engine == "FSDP" else ""
+    elif word := NAMED.search(path := str(first(values, FOLLOWED) and values[first(values, FOLLOWED)]).lower()):
+        launch.say("zero_stage", int(word[1]))
+        if OFFLOADING in path:
+            launch.say("offload", 1.0)
+        launch.assumed.append(f"ZeRO-{word[1]}{' with offload' * (OFFLOADING in path)}: by the name of {path} alone")
     else:
         launch.say("zero_stage", 0)
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")

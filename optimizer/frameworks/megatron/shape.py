@@ -37,6 +37,7 @@ TOKENIZERS: Mapping[str, tuple[int, str, str]] = {
     "GPT2BPETokenizer": (50257, "--vocab-file", "gpt2"),
     "Llama2Tokenizer": (32000, "--tokenizer-model", "llama"),
 }
+SIZED = re.compile(r"\d+k(?![a-z0-9])")  # in a tokenizer's path: a vocabulary of its own, such as of 100k
 OF_CHECKPOINT, CHECKPOINTS = "--use-checkpoint-args", ("--load", "--pretrained-checkpoint", "--checkpoint")
 MOST_LAYERS, LONGEST = 10_000, 100_000  # of a list of layers, and characters of what makes it
 MULTIPLE, MULTIPLIER = "--multiple-of", "--hidden-dim-multiplier"  # of a gated MLP's width, in FlagScale
@@ -148,7 +149,8 @@ def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
     if flag is None or flag.value not in TOKENIZERS:
         return
     count, file, mark = TOKENIZERS[flag.value]
-    if file not in last or mark in last[file].value.lower():
+    path = last[file].value.lower() if file in last else mark
+    if mark in path and not SIZED.search(path):
         launch.say("vocab", count, flag.written)
     elif not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
         launch.settings["vocab"] = launch.vocabulary = count

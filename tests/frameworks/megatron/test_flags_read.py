@@ -269,6 +269,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("--tokenizer-type Llama2Tokenizer --tokenizer-model /x/llama/tok.model", {"vocab": 32000}, []),
     (
+        "--tokenizer-type Llama2Tokenizer --tokenizer-model /x/llama-100k.model",
+        {"vocab": 32000},
+        ["vocabulary of 32,000 tokens: /x/llama-100k.model may have another (--model)"],
+    ),
+    (
         "--tokenizer-type Llama2Tokenizer --tokenizer-model /x/own.model",
         {"vocab": 32000},
         ["vocabulary of 32,000 tokens: /x/own.model may have another (--model)"],
