@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from optimizer.frameworks.deepspeed.defaults import KERNELS
-from optimizer.frameworks.deepspeed.export import hosted
+from optimizer.frameworks.deepspeed.export import hosted, synced
 from optimizer.frameworks.tuning import program as tuning
 from optimizer.job.method import FROZEN
 
@@ -59,7 +59,7 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     if base in ("nf4", "int8"):
         values["load_in_4bit" if base == "nf4" else "load_in_8bit"] = True
     if tuning.sharded(plan):
-        values |= {"fsdp_version": 2, "fsdp_config": _fsdp(job, plan)}
+        values |= {"fsdp_version": 2, "fsdp_config": _fsdp(job, plan), **synced(job, plan)}
     command = tuning.launched(
         plan, "axolotl train axolotl.yaml", f"axolotl train axolotl.yaml --num-processes {plan.dp}"
     )

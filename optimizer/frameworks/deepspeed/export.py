@@ -67,6 +67,16 @@ def fsdp_values(job: Job, plan: Plan) -> dict[str, object]:
     }
 
 
+def synced(job: Job, plan: Plan) -> dict[str, object]:
+    """What has FSDP scatter the gradients of each micro-batch: else they are whole until the last one.
+
+    Source: huggingface/transformers v5.23.0, src/transformers/trainer.py (_run_epoch); huggingface/accelerate v1.15.0,
+    src/accelerate/utils/dataclasses.py, GradientAccumulationPlugin.
+    """
+    waits = plan.zero_stage < 2 or plan.num_microbatches == 1 or job.stack.features.syncs_last
+    return {} if waits else {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
+
+
 def trainer(job: Job, plan: Plan, more: Mapping[str, object]) -> str:
     """The Trainer's arguments, JSON that TrainingArguments reads."""
     values = {
@@ -163,5 +173,5 @@ DEEPSPEED_FILES = {
 # FSDP2 of Accelerate recomputes by itself.
 ACCELERATE_FILES = {
     "accelerate-fsdp.yaml": _file(FSDP, accelerate_fsdp),
-    "trainer-fsdp.json": _file(FSDP, lambda job, plan, _: trainer(job, plan, {})),
+    "trainer-fsdp.json": _file(FSDP, lambda job, plan, _: trainer(job, plan, synced(job, plan))),
 }

@@ -11,7 +11,7 @@ from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.config.frozen import OUTSIDE
-from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values, hosted
+from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values, hosted, synced
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
 from optimizer.job.lengths import ON
@@ -207,6 +207,7 @@ def trainer_values(job: Job, plan: Plan, own: TuningProgram) -> dict[str, object
         "gradient_accumulation_steps": plan.num_microbatches,
         **number_format(job, plan),
         "optim": own.optimizer(job),
+        **synced(job, plan),
     }
 
 

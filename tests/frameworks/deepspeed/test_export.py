@@ -56,6 +56,18 @@ def test_weights_on_the_host_are_written_where_zero_3_has_them(sharded: Answer) 
     assert "offload_param" not in json.loads(DEEPSPEED_FILES["deepspeed.json"](less))["zero_optimization"]
 
 
+def test_each_micro_batch_scatters_its_gradients_as_priced(sharded: Answer) -> None:
+    said = json.loads(ACCELERATE_FILES["trainer-fsdp.json"](sharded))
+    assert said["accelerator_config"] == {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
+    assert sharded.plan is not None
+    late = replace(sharded.job.stack, features=replace(sharded.job.stack.features, syncs_last=True))
+    for other in (
+        replace(sharded, job=replace(sharded.job, stack=late)),
+        replace(sharded, plan=replace(sharded.plan, num_microbatches=1, micro_batch=24)),
+    ):
+        assert "accelerator_config" not in json.loads(ACCELERATE_FILES["trainer-fsdp.json"](other))
+
+
 def test_groups_that_share_weights_are_fsdp2s_mesh(sharded: Answer) -> None:
     assert sharded.plan is not None
     grouped = replace(sharded, plan=replace(sharded.plan, shard=8))

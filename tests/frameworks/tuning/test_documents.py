@@ -31,6 +31,7 @@ ACCELERATE: dict[str, Any] = {
     "num_processes": 8,
     "rdzv_backend": "static",
 }
+SYNCED = {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "trl": {
         "model_name_or_path": "meta-llama/Llama-3.1-8B",
@@ -44,6 +45,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "gradient_accumulation_steps": 8,
         "bf16": True,
         "optim": "adamw_torch",
+        **SYNCED,
         "gradient_checkpointing": False,
         "lora_r": 16,
         "lora_alpha": 32,
@@ -72,6 +74,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "adapter": "lora",
         "lora_target_linear": True,
         **dict.fromkeys(KERNELS, False),
+        **SYNCED,
         "fsdp_version": 2,
         "fsdp_config": {
             "reshard_after_forward": True,
@@ -97,6 +100,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "gradient_accumulation_steps": 8,
         "bf16": True,
         "optim": "adamw_torch",
+        **SYNCED,
         "disable_gradient_checkpointing": True,
         "lora_rank": 16,
         "lora_alpha": 32,
@@ -119,6 +123,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "gradient_accumulation_steps": 8,
         "bf16": True,
         "optim": "adamw_torch",
+        **SYNCED,
         "gradient_checkpointing": False,
         "lora_rank": 16,
         "lora_alpha": 32,
@@ -292,7 +297,7 @@ def test_another_method_changes_these_keys(target: str, train: str, changes: dic
 @pytest.mark.parametrize("target", DOCUMENTS)
 def test_replicas_that_share_nothing_have_no_fsdp(target: str) -> None:
     found = documents(target, "lora", Plan(dp=8, micro_batch=2, num_microbatches=8, zero_stage=0))
-    gone = ("fsdp", "fsdp_config", "fsdp_version")
+    gone = ("fsdp", "fsdp_config", "fsdp_version", *SYNCED)
     assert found[YAMLS[target]] == {key: value for key, value in DOCUMENTS[target].items() if key not in gone}
     if "accelerate.yaml" in found:
         assert found["accelerate.yaml"] == {**ACCELERATE, "distributed_type": "MULTI_GPU"}
