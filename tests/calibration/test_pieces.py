@@ -31,7 +31,15 @@ from optimizer.calibration.scores import Verdicts, choice_of, errors_of
 from optimizer.calibration.settle import bound_words, settled
 from optimizer.calibration.stack_file import stack_toml
 from optimizer.calibration.validation import PricedRun, Validation, _dominant, _verdicts, score, suspicion, worst
-from optimizer.calibration.validation_report import MOST_POINTS, _stack_row, drawn, given_section, headline, scatter
+from optimizer.calibration.validation_report import (
+    MOST_POINTS,
+    _guides,
+    _stack_row,
+    drawn,
+    given_section,
+    headline,
+    scatter,
+)
 from optimizer.catalog import load_cluster, load_link, load_stack
 from optimizer.catalog.readers.nccl_tests import CollectiveSample
 from optimizer.job.known import TIME, YOURS
@@ -652,3 +660,11 @@ def test_an_error_is_what_the_ratio_is_off_one() -> None:
     ]
     rows = [row(1.0, 1.5), row(1.0, 0.5), row(None, 9.0), row(1.0, 1.1)]
     assert worst(rows, 2) == [rows[1], rows[0]]  # half is farther than half as much again
+
+
+def test_lines_of_a_fifth_stand_on_either_side_of_the_diagonal() -> None:
+    lines = _guides([3.0, 12.0])
+    assert [(line["x"], line["y"]) for line in lines] == [
+        ([2.0, 18.0], pytest.approx([2.0 * factor, 18.0 * factor])) for factor in (1.0, 1.2, 0.8)
+    ]
+    assert _guides([]) == []

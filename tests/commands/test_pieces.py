@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import DAY
 from optimizer.catalog import load_model
@@ -20,8 +21,11 @@ from optimizer.cli import cli
 from optimizer.commands import request
 from optimizer.commands.buy import campaign, prices
 from optimizer.commands.pins import alternative, joined, merged, pins
+from optimizer.commands.plan import answering
 from optimizer.commands.study import batch
 from optimizer.commands.waiting import progress, waiting
+from optimizer.job.plan import Plan
+from tests.search.jobs import small_job
 
 TODAY = date(2026, 6, 1)
 
@@ -227,3 +231,39 @@ def test_how_a_model_file_is_read_is_said(
 )
 def test_a_longer_name_is_said_to_be_the_preset_that_it_means(typed: str, told: bool) -> None:
     assert bool(request._as_read(typed, load_model("llama3-8b"))) is told
+
+
+@pytest.mark.parametrize(
+    ("worth", "told"), [(1.25, ["Liger: 25% more tokens a second (--fix liger=on)"]), (1.0, []), (0.5, [])]
+)
+def test_a_switch_that_makes_it_faster_is_flagged(
+    worth: float, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the tokens a second of the best plan with it, over those of the answer."""
+    job = small_job()
+    stack = replace(job.stack, features=replace(job.stack.features, switchable=("liger",)))
+    job = replace(job, stack=stack)
+    estimate: Any = SimpleNamespace()
+    found = Answer(status="optimal", job=job, plan=Plan(dp=8), estimate=estimate, flags=("a flag",))
+    of: dict[str, Any] = {
+        "optimizer.job.switches.switches": lambda: {"liger": SimpleNamespace(meaning="Liger: its kernels")},
+        "optimizer.search.infeasible.methods.switched_jobs": lambda _: [("--fix liger=on", job)],
+        "optimizer.search.plan.alternatives.value_of": lambda *_: 2.0,
+        "optimizer.studies.best_use.best_use": lambda _: SimpleNamespace(
+            best=SimpleNamespace(worth=worth * job.tokens / 2.0)
+        ),
+    }
+    for name, value in of.items():
+        monkeypatch.setattr(name, value)
+    assert answering._faster_switched(found).flags == ("a flag", *told)
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_only_what_is_drawn_must_be_drawable(drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise InputError("too long to be drawn")
+
+    monkeypatch.setattr("optimizer.studies.timeline_report.check_drawn", refused)
+    words = ["timeline", "--model", "llama3-8b", "--gpus", "8", "--global-batch", "8", "--fix", "tp=2", "--fix", "pp=2"]
+    done = CliRunner().invoke(cli, [*words, *(["--html", str(tmp_path / "x.html")] if drawn else [])])
+    assert (done.exit_code, "too long to be drawn" in done.stderr) == ((2, True) if drawn else (0, False)), done.output

@@ -8,8 +8,11 @@ from optimizer.base.errors import InputError
 from optimizer.commands.request import Request, job_of
 from optimizer.job.fields import FIELDS
 from optimizer.job.plan import Plan
+from optimizer.page.improve.view import _logged
 from optimizer.page.plan.controls import control, form_values, locks
-from optimizer.page.plan.question import MOST_MINE, PAGED, PlanQuestion, asked
+from optimizer.page.plan.question import FILES, LONGEST, MOST_MINE, MOST_PACKED, PAGED, PlanQuestion, asked
+from optimizer.page.plan.views.shown import signed_bars
+from optimizer.page.tabs import LATER, _plan
 
 PINS = ("tp=8", "pp=2..8", "vpp=1,6", "recompute=full", "sequence_parallel=false", "zero_stage=1", "micro_batch=2")
 QUESTIONS = st.builds(
@@ -133,3 +136,35 @@ def test_locks_offer_what_the_plan_has_and_experts_only_to_mixtures() -> None:
     assert "12" in found["pp"].choices
     mixture, _ = asked([("model", "mixtral-8x7b"), ("gpus", "64")]).job()
     assert {"ep", "etp"} <= {lock.name for lock in locks(mixture, None, {})}
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+def test_the_longest_text_is_read_and_one_more_is_not(more: int, refused: bool) -> None:
+    def said(name: str, text: str) -> str:
+        try:
+            asked([(name, text)])
+        except InputError as error:
+            return str(error)
+        return ""
+
+    for name, most in (("model", LONGEST), (sorted(FILES)[0], MOST_PACKED)):
+        assert ("are read; shorten it" in said(name, "x" * (most + more))) is refused
+
+
+@pytest.mark.parametrize("shown", [[], ["map"], ["mine", "runs"]])
+def test_views_that_are_asked_for_are_open(shown: list[str]) -> None:
+    found = _plan([("show", name) for name in shown], PlanQuestion(), {})["later"]
+    assert {name: is_open for name, (_, is_open) in found.items()} == {name: name in shown for name in LATER}
+
+
+@pytest.mark.parametrize(("rows", "height"), [(0, 80 + 30), (1, 80 + 30), (4, 80 + 4 * 30)])
+def test_a_figure_is_as_high_as_its_bars(rows: int, height: int) -> None:
+    drawn = signed_bars([(f"{n}", 1.0, "") for n in range(rows)], " s", better=1, height=30)
+    assert drawn["layout"]["height"] == height
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "found"), [("0", {}), ("1", {"seq_len": 1}), ("2048.0", {"seq_len": 2048}), ("-4", {})]
+)
+def test_a_number_of_a_log_counts_above_zero(seq_len: str, found: dict[str, int]) -> None:
+    assert _logged({"seq_len": seq_len}) == found

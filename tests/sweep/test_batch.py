@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from optimizer.sweep.local import LocalEngine
 from optimizer.sweep.owner import Owner
 from optimizer.sweep.store import Store
 from optimizer.sweep.task import JobOutcome, Task
+from optimizer.sweep.work import cost_model_version
+from optimizer.sweep.work import work as plan_one
 from tests.sweep import fakes
 from tests.sweep.fakes import bytes_of, tasks
 
@@ -204,3 +207,13 @@ def test_a_store_that_fails_halfway_is_one_clear_message(tmp_path: Path) -> None
     run_batch(store, tasks(60), Here(), lambda statuses: None)
     assert bytes_of(store, 60) == undisturbed(60, tmp_path)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [("other", "but the batch was started with other"), ("", "no such model")]
+)
+def test_another_version_of_the_cost_model_plans_nothing(version: str, words: str) -> None:
+    task = replace(tasks(1)[0], version=version or cost_model_version(), job=None, problem="no such model")
+    outcome = plan_one(task)
+    assert (outcome.status, outcome.attempts) == ("failed", 1)
+    assert words in outcome.error

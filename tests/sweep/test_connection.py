@@ -7,8 +7,10 @@ import sqlite3
 import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from optimizer.base.errors import InputError
 from optimizer.sweep import connection
-from optimizer.sweep.connection import StoreError, explained, retried
+from optimizer.sweep.connection import StoreError, explained, is_text, retried
+from optimizer.sweep.ray_engine import _reach
 
 GONE = OperationalError("", {}, ConnectionError("server closed the connection unexpectedly"))
 
@@ -57,3 +59,14 @@ def test_what_a_pause_does_not_mend_is_told_at_once(pauses: list[float], error: 
     with pytest.raises(StoreError):
         asked(error)
     assert not pauses
+
+
+@pytest.mark.parametrize(("code", "text"), [(0xD7FF, True), (0xD800, False), (0xDFFF, False), (0xE000, True)])
+def test_halves_of_characters_are_no_text(code: int, text: bool) -> None:
+    assert is_text(f"a{chr(code)}b.db") is text
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", ":6379", "host:", "host:port", "ray://:10001", ""])
+def test_an_address_of_a_cluster_has_a_host_and_a_port(address: str) -> None:
+    with pytest.raises(InputError, match="is not host:port"):
+        _reach(address)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from optimizer.page.learn.act import Shown
-from optimizer.page.learn.acts import ACTS, eight, five, four, nine, one, seven, six, three, two
+from optimizer.page.learn.acts import ACTS, eight, five, four, nine, one, seven, six, two
+from optimizer.page.learn.acts.three import operators_of
 from optimizer.page.learn.chart import ChartNumbers
 from optimizer.page.learn.priced import SMALL, best, compared_numbers, data_parallel_runs, gpt3_runs
 from optimizer.studies.textbook import (
@@ -109,7 +110,7 @@ def test_act_3_draws_operators_under_the_roof() -> None:
     layer, work = numbers.series["layer"], values["work"]
     assert layer.x == pytest.approx([work.flops / work.memory, work.flops / work.network])
     assert layer.y == pytest.approx([work.flops / values["sheet"].time / 1e12] * 2)
-    operators = {each.name.replace("_", " "): each for each in three.operators_of(job, plan)}
+    operators = {each.name.replace("_", " "): each for each in operators_of(job, plan)}
     multiplying = [each for each in operators.values() if each.flops]
     assert numbers.series["operators"].y == pytest.approx([each.rate / 1e12 for each in multiplying])
     assert numbers.values["most"] == max(each.rate for each in multiplying)
