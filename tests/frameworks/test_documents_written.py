@@ -292,7 +292,13 @@ DOCUMENTS: tuple[tuple[tuple[str, str, str], Plan, str, Any], ...] = (
         ("llm-foundry-fsdp-2023", "accelerate", "dgx-h100"),
         GATHERED,
         "trainer-fsdp.json",
-        {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "bf16": True, "fp16": False},
+        {
+            "per_device_train_batch_size": 1,
+            "gradient_accumulation_steps": 4,
+            "bf16": True,
+            "fp16": False,
+            "accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}},
+        },
     ),
     (
         ("primus-2025", "primus", "mi300x-8"),

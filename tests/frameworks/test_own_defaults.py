@@ -423,3 +423,11 @@ def test_one_process_on_several_gpus_is_named(starter: str) -> None:
 def test_a_task_type_of_trl_costs_nothing() -> None:
     launch = question({"a.yaml": SFT + "bf16: true\ntask_type: sft\ndtype: bfloat16\n"}, gpus=8).launch
     assert not any(each.startswith("task_type") for each in launch.unpriced)
+
+
+def test_weights_of_4_bits_that_fsdp_leaves_whole_are_named() -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\nfsdp: full_shard\nload_in_4bit: true\nuse_peft: true\nlora_r: 8\n"
+    text += "per_device_train_batch_size: 1\nmax_length: 2048\ndtype: bfloat16\n"
+    whole = ["weights of 4 bits that FSDP does not shard: bnb_4bit_quant_storage is no format of floats"]
+    assert question({"a.yaml": text}, gpus=8).launch.unpriced == whole
+    assert not question({"a.yaml": f"{text}bnb_4bit_quant_storage: bfloat16\n"}, gpus=8).launch.unpriced

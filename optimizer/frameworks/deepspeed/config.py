@@ -31,6 +31,7 @@ from optimizer.frameworks.deepspeed.defaults import (
     CHAT,
     OVERLAP,
     PATHS,
+    STORAGE,
     SWIFT,
     TITLES,
     TUNED,
@@ -68,7 +69,7 @@ from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
-from optimizer.job.method import ADAPTERS
+from optimizer.job.method import ADAPTERS, NF4
 from optimizer.job.plan import Plan
 
 BATCHES = {"per_device_train_batch_size", "per_gpu_train_batch_size"}  # of the Trainer, by its newer name and its older
@@ -102,13 +103,12 @@ COMPILED = "torch_compile"
 USUAL_OPTIMIZER = "adamw_torch_fused"
 LENGTH = "max_length"
 PLAIN = "transformers"  # what behaves as the Trainer does, by itself or in a program that nobody knows
-FLASHES = (
-    "use_flash_attention_2",
-    "use_flash_attn",
-)  # by a name of their own: the kernels that Transformers has anyway
-SYNCED = (
-    "sync_each_batch"  # of Accelerate's plugin, in whatever section: no gradient then waits for the last micro-batch
-)
+# Programs that store weights of 4 bits in integers where nothing says otherwise, which Accelerate's FSDP leaves whole.
+# Source: huggingface/accelerate v1.15.0, src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
+STORED = (PLAIN, TRAINER, "ms-swift")
+# By a name of their own: the kernels that Transformers has anyway.
+FLASHES = ("use_flash_attention_2", "use_flash_attn")
+SYNCED = "sync_each_batch"  # of Accelerate's plugin, in whatever section: no gradient waits for the last micro-batch
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     PLAIN: (ALPACA,),
@@ -272,6 +272,8 @@ def read(launch: Launch, values: Values) -> None:
         _states(launch, values, software)
         if not any(path in values for path in CORPUS):  # each packs where it is told to, LLaMA-Factory texts too
             launch.settings.setdefault("packing", values.get(LLAMA_FACTORY[0]) == "pt")
+    if settings["fsdp"] and settings.get("base") in NF4 and software in STORED and not values.get(STORAGE):
+        launch.unpriced.append(f"weights of 4 bits that FSDP does not shard: {STORAGE} is no format of floats")
     if software in ("", PLAIN) and not {CHAT, ALPACA} & values.keys() and "train" not in launch.settings:
         trained = ", ".join(trains(launch.program, values))
         none = "these files name no adapters, and are of no program known here"

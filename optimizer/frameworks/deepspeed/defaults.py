@@ -20,6 +20,7 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
 WITHOUT_KERNELS = ("rl", "load_in_8bit", "trust_remote_code", "nvfp4_merge_aware", "data_path")
 # ms-swift trains adapters: its swift/arguments/base_args.
+STORAGE = "bnb_4bit_quant_storage"
 SWIFT, TUNED = "swift", ("tuner_type", "train_type", "sft_type")
 CHAT = "data_split"  # of DeepSpeed-Chat, whose config of the engine is in its Python
 ADAFACTOR = "adafactor"  # also a switch of Transformers before 5

@@ -43,6 +43,7 @@ def ms_swift_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     if base in ("nf4", "int8"):
         values |= {"quant_method": "bnb", "quant_bits": 4 if base == "nf4" else 8}
         values |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True} if base == "nf4" else {}
+        values |= tuning.stored_in_floats(job, plan)
     if tuning.sharded(plan):
         words = ["full_shard" if plan.zero_stage == 3 else "shard_grad_op", "auto_wrap"]
         values |= {"fsdp": " ".join([*words, "offload"] if hosted(job, plan) else words)}

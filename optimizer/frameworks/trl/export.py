@@ -34,7 +34,7 @@ def trl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     values |= tuning.adapters(job, "lora_r", use_peft=True, lora_target_modules=targets, use_dora=dora)
     if method.in_nf4:
         values |= {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": base == "nf4"}
-        values |= {"bnb_4bit_quant_storage": tuning.whole_weights(job)} if tuning.sharded(plan) else {}
+        values |= tuning.stored_in_floats(job, plan)
     elif base == "int8":
         values["load_in_8bit"] = True
     loss = job.training_loss.name

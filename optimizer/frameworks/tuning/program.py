@@ -11,6 +11,7 @@ from optimizer.base.content import content
 from optimizer.catalog.readers.yaml_nodes import yaml_file
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.config.frozen import OUTSIDE
+from optimizer.frameworks.deepspeed.defaults import STORAGE
 from optimizer.frameworks.deepspeed.export import cluster_values, fsdp_values, hosted, synced
 from optimizer.frameworks.framework import ExportFiles
 from optimizer.frameworks.refusal import lacks, runnable
@@ -267,6 +268,14 @@ def whole_weights(job: Job) -> str:
     if job.stack.features.master_bytes and not job.method.freezes:
         return "float32"
     return "float16" if job.dtype == "fp16" else "bfloat16"
+
+
+def stored_in_floats(job: Job, plan: Plan) -> dict[str, object]:
+    """What has FSDP shard weights of 4 bits: each GPU holds all of those that are stored in integers.
+
+    Source: huggingface/accelerate v1.15.0, src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model.
+    """
+    return {STORAGE: whole_weights(job)} if job.method.in_nf4 and sharded(plan) else {}
 
 
 def launched(plan: Plan, alone: str, together: str) -> str:

@@ -254,6 +254,7 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
             "quant_bits": 4,
             "bnb_4bit_quant_type": "nf4",
             "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_quant_storage": "bfloat16",
         },
     ),
     (
