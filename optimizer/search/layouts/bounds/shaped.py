@@ -97,12 +97,12 @@ class _Shaped(Rows):
 
     def total(self, of: Callable[[str], FloatArray], numbers: Mapping[str, IntArray] | None = None) -> FloatArray:
         """A sum over the layers of every stage, or so many of them, of prospects by shape and stage."""
-        numbers = self.shapes.stages if numbers is None else numbers
-        return np.asarray(sum(number * of(kind)[:, None, :] for kind, number in numbers.items()))
+        counts = self.shapes.numbers if numbers is None else np.array([*numbers.values()], dtype=np.float64)
+        return np.tensordot(np.stack([of(kind) for kind in numbers or self.shapes.stages], axis=1), counts, axes=1)
 
     def seconds(self, name: str) -> FloatArray:
         """A field of LayerSeconds summed over every stage [s]."""
-        return self.total(lambda kind: np.asarray(getattr(self.costs.kinds[kind], name))[:, None])
+        return self.total(lambda kind: np.asarray(getattr(self.costs.kinds[kind], name)))
 
     def recomputed(self) -> tuple[FloatArray, BoolArray]:
         """Seconds that stages recompute at least for one micro-batch so that they may fit, and the shapes that may.
@@ -112,17 +112,16 @@ class _Shaped(Rows):
         """
         layers = self.memory.layers
 
-        def bytes_of(kind: str) -> FloatArray:
-            return np.asarray(layers[kind].static[:, None] + layers[kind].in_flight[:, None] * self.flying)
-
-        def saved(kind: str) -> FloatArray:
-            more = np.maximum(layers[kind].in_flight - layers[kind].recomputed, 0.0)
-            return np.asarray((layers[kind].chosen * more)[:, None] * self.flying)
+        def saved(kind: str) -> FloatArray:  # by what is kept of one micro-batch
+            return np.asarray(layers[kind].chosen * np.maximum(layers[kind].in_flight - layers[kind].recomputed, 0.0))
 
         def seconds(kind: str) -> FloatArray:
-            return np.asarray((layers[kind].chosen * self.costs.kinds[kind].recompute)[:, None])
+            return np.asarray(layers[kind].chosen * self.costs.kinds[kind].recompute)
 
-        excess = self.memory.fixed[:, None, None] - raised(safe_memory(self.job)) + self.total(bytes_of)
+        kept = (
+            self.total(lambda kind: layers[kind].static) + self.total(lambda kind: layers[kind].in_flight) * self.flying
+        )
+        excess = self.memory.fixed[:, None, None] - raised(safe_memory(self.job)) + kept
         chosen = np.flatnonzero(np.logical_or.reduce([layer.chosen > 0 for layer in layers.values()]))
         recompute_time, fits = np.zeros(excess.shape), np.asarray((excess <= 0.0).all(axis=2))
         if not len(chosen):
@@ -130,16 +129,17 @@ class _Shaped(Rows):
         if len(chosen) < len(fits):
             recompute_time[chosen], fits[chosen] = self.take(chosen).recomputed()
             return recompute_time, fits
-        possible = np.asarray((excess <= self.total(saved)).all(axis=2))
+        possible = np.asarray((excess <= self.total(saved) * self.flying).all(axis=2))
         if not self.job.recomputes_alike:
             prices = [seconds(kind) / np.where(saved(kind) > 0, saved(kind), np.nan) for kind in self.shapes.stages]
-            recompute_time = np.maximum(excess, 0.0) * np.nan_to_num(np.fmin.reduce(prices))[:, None, :]
+            price = np.nan_to_num(np.fmin.reduce(prices))[:, None, None]
+            recompute_time = np.maximum(excess, 0.0) * price / self.flying
             return recompute_time, possible
         fits = np.zeros_like(fits)
         for first in range(1, int(self.shapes.counts.max(initial=0)) + 1):
             numbers = self.shapes.first(first)
             recompute_time[~fits] = self.total(seconds, numbers)[~fits]
-            fits |= (excess <= self.total(saved, numbers)).all(axis=2)
+            fits |= (excess <= self.total(saved, numbers) * self.flying).all(axis=2)
         return recompute_time, possible
 
     def closed(self, recompute_time: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.job.rows import Rows
+from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
 from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
 from optimizer.search.layouts.solve.least import least_slowest, most_layers
@@ -46,6 +47,11 @@ class StageShapes(Rows):
     def stages(self) -> dict[str, IntArray]:
         """What each stage holds, by kind."""
         return {kind: by_stage(number, self.pp) for kind, number in self.by_kind.items()}
+
+    @cached_property
+    def numbers(self) -> FloatArray:
+        """The same by kind, shape and stage."""
+        return np.array([*self.stages.values()], dtype=np.float64)
 
     def loads(self, problem: LayoutProblem, recomputed: Mapping[str, IntArray]) -> Loads:
         """What they take and need where each stage recomputes so many layers of each kind."""
