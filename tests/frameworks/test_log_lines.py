@@ -54,6 +54,7 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
         ("train_runtime = 0:38:30", LogLine(alone=True, elapsed=2310.0)),
         ("{'train_steps_per_second': 0.0}", LogLine(alone=True)),
         ("{'step': 9, 'loss': 1.5, 'train_steps_per_second': 4.0}", LogLine(loss=1.5)),
+        ("{'loss': '1.5', 'train_runtime': '110.7', 'train_tokens_per_second': '2583'}", LogLine(loss=1.5)),
         ("  Continuing training from global step 488", LogLine(step=488, alone=True)),
         ("{'train_steps_per_second': '4.0'}", LogLine(seconds=0.25, alone=True)),
         ('  "global_step": 900,', LogLine(last_step=900)),

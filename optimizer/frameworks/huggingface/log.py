@@ -23,7 +23,6 @@ LOSSES = ("'loss':", '"loss":')
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
 RUNTIME = re.compile(r"['\"]?train_runtime['\"]?\s*[:=]\s*'?((?:\d+:)*[\d.]+)")
 ALL_STEPS = re.compile(r'\s*"global_step": (\d+),?\s*$|.*\bTotal optimization steps = ([\d,]+)')
-OF_STEP = re.compile(r"['\"]step['\"]:")  # in the line of a step, whose rates are its own
 RESUMED = re.compile(r"\bContinuing training from global step (\d+)")
 PACED = 100  # steps whose mean pace, in four digits, tells each of them within a few percent
 ROUNDED = 1e-3  # digits of a summary's rate [1/s]
@@ -40,7 +39,8 @@ def read(text: str) -> LogLine | None:
     """
     if BAR.match(text):
         return of_bar(text)
-    if "train_runtime" in text or ("train_steps_per_second" in text and not OF_STEP.search(text)):
+    of_step = any(mark in text for mark in LOSSES)  # whose rates are its own
+    if not of_step and ("train_runtime" in text or "train_steps_per_second" in text):
         runtime, summary = RUNTIME.search(text), SUMMARY.search(text)
         rate = float(summary[1]) if summary else 0.0
         elapsed = clock_seconds(runtime[1]) if runtime else None
