@@ -62,8 +62,12 @@ def read_log(path: str | Path, formats: Sequence[LogFormat] = LOGS) -> list[Logg
     text = read_lines(path, tuple(mark for each in formats for mark in each.marks), SIGNALS)
     runs = list(_runs(path, text, formats))
     if not runs:
+        half = next((log.name for log in formats if any(_is_half(record) for _, record in _rows(log, text))), None)
         problem = (
-            f"no line of its {text.count:,} tells of a training step of "
+            f"tells of steps as {half} does, but not how long any took; give the log that the program printed, with "
+            "its progress bar or the times of its lines"
+            if half
+            else f"no line of its {text.count:,} tells of a training step of "
             f"{in_words([log.name for log in formats], 'or')}; --pattern reads the lines of any other program; "
             "give the log that the program printed, of the rank that prints the steps"
         )
@@ -102,6 +106,11 @@ def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[L
 def _is_step(record: Record) -> bool:
     reading = record.reading
     return reading.step is not None or (reading.alone and reading.seconds is not None)
+
+
+def _is_half(record: Record) -> bool:
+    """Whether a line tells of steps, but of none by its number or its time."""
+    return record.reading.last_step is not None or record.reading.loss is not None
 
 
 def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:

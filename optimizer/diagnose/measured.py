@@ -12,11 +12,9 @@ from math import isfinite
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
 from optimizer.base.errors import InvalidFile
 from optimizer.base.units import count_in, seconds
-from optimizer.diagnose.attempts import Record, together
+from optimizer.diagnose.attempts import Record, Stream, largest, together
 from optimizer.diagnose.failures import OK, OOM
 from optimizer.diagnose.log import LoggedRun, read_log
 from optimizer.diagnose.steady import CLOCK, LEAST, RATE, SLOW_SHARE, Steady, Timed, steady_part, timed_steps
@@ -163,8 +161,8 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
         status=run.failure.kind if run.failure else OK,
         steady=steady,
         basis=steps[0].basis if steps else "",
-        memory=stream.allocated if stream.reserved is None else stream.reserved,
-        memory_kind="reserved" if stream.reserved is not None else "allocated" if stream.allocated is not None else "",
+        memory=largest(stream.reserved, stream.allocated),
+        memory_kind=_kind_of_memory(stream),
         tokens_rate=rates[len(rates) // 2] if rates else None,
         flops_rate=median(flops) if flops else None,
         nans=sum(max(reading.nans, _is_nan(reading.loss, reading.grad_norm)) for reading in readings),
@@ -184,6 +182,13 @@ def _first_alone(run: LoggedRun, steps: Sequence[Timed]) -> bool:
     """Whether a run tells the time of its first step and no other: that is warm-up, not its pace."""
     alone = any(record.reading.alone for record in run.records)
     return len(steps) == 1 and steps[0].step <= 1 and steps[0].steps == 1 and not alone
+
+
+def _kind_of_memory(stream: Stream) -> str:
+    """Which memory counts: what was reserved, unless more was allocated after it was told."""
+    if stream.reserved is not None and stream.reserved >= (stream.allocated or 0.0):
+        return "reserved"
+    return "allocated" if stream.allocated is not None else ""
 
 
 def _is_nan(*values: float | None) -> int:
@@ -250,7 +255,7 @@ def _of_steady(steady: Steady) -> Iterator[str]:
     if steady.stalled > STALLED:
         yield (
             f"stalls take {steady.stalled:.1%} of the time: the mean step is "
-            f"{seconds(float(np.mean(steady.times)))}, the median {seconds(steady.seconds)}"
+            f"{seconds(steady.mean)}, the median {seconds(steady.seconds)}"
         )
     if steady.early:
         yield (

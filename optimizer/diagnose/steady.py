@@ -194,8 +194,9 @@ class Steady:
     """The steady part. Times [s] of single steps, or means of `steps_each` steps as the program prints them.
 
     spread: 1.4826 x the median absolute deviation / median [1], an estimate of the relative standard deviation that
-    stalls do not move. stalls: steps that stood still, stalled: share of the time lost in them [1]; period: steps from
-    one stall to the next where these are equal, else 0. trend: change over the run without its warm-up by the median of
+    stalls do not move. stalls: steps that stood still, stalled: share of the time lost in them [1]; mean: of all steps,
+    those between lines of single steps too, in which a stall with a period has none; period: steps from one stall to
+    the next where these are equal, else 0. trend: change over the run without its warm-up by the median of
     all slopes [1], 0 where steps do not go one way or it could be noise. wander: correlation of a step's time with that
     of the next, jitter: relative standard deviation by the differences between them [1]. tail: how far the slowest
     twentieth lies above the median / the fastest twentieth below [1]. levels: all parts of the run.
@@ -211,6 +212,7 @@ class Steady:
     warm_up: int
     stalls: tuple[int, ...] = ()
     stalled: float = 0.0
+    mean: float = 0.0
     period: int = 0
     trend: float = 0.0
     wander: float = 0.0
@@ -295,6 +297,9 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
     stands = times > max(STALL * middle, middle + 6.0 * deviation)
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
     lost = float(np.sum((times - middle)[stands] * counts[stands]))
+    period = _period(stalls)
+    unseen = max(0, part[-1].step - part[0].step + 1 - int(np.sum(counts))) if period else 0
+    whole = float(np.sum(times * counts)) + unseen * middle
     calm = winsorised(np.log(times))
     fast, median, slow = np.quantile(times, (0.05, 0.5, 0.95))
     return Steady(
@@ -307,8 +312,9 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
         steps_each=int(np.median(counts)),
         warm_up=warm_up,
         stalls=stalls,
-        stalled=lost / float(np.sum(times * counts)),
-        period=_period(stalls),
+        stalled=lost / whole,
+        mean=whole / (int(np.sum(counts)) + unseen),
+        period=period,
         trend=_trend(np.log([timed.seconds for timed in warm])),
         wander=_wander(calm),
         jitter=noise(np.log(times)),

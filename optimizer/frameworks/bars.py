@@ -15,6 +15,7 @@ FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
 STALL = 1.5  # times the mean, from which a step moves it for long
 DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
 OPEN = 8  # bars of one length that may go on side by side, as those of ranks
+LEAST, MOST, DRAWN_BY = 0.5, 1.1, 2.0  # shares of a run's time that its bar may show, to some seconds [s]
 SEVERAL = 3  # losses between states of a bar, which tell that it is training's
 
 
@@ -76,7 +77,8 @@ def bars_in(readings: Sequence[LogLine]) -> list[Bar]:
 
 
 def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
-    """The bars of training: around those of evaluations, or with losses in them, else at least half as long as any.
+    """The bars of training: around those of evaluations, or with losses in them, else at least half as long as any,
+    and of the time that a run's summary tells.
 
     >>> def bars(length, count):
     ...     return [LogLine(bar=(state, length), elapsed=2.0 * state) for state in range(1, count + 1)]
@@ -93,15 +95,29 @@ def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
     nested = {bar.length for bar in bars if bar.nested}
     lossy = {bar.length for bar in bars if bar.losses >= SEVERAL} - (nested - around)
     trains = any(reading.loss is not None or reading.alone for reading in readings)
+    begun = max((bar.length for bar in bars if not bar.state), default=0)
+    runtimes = [reading.elapsed for reading in readings if reading.alone and reading.elapsed]
     left = [
         bar for bar in bars if (bar.around or bar.length not in nested) and (trains or not _closed_alone(bar, readings))
     ]
     left = [bar for bar in left if not (lossy or around) or bar.length in lossy | around]
+    if not lossy | around:  # a bar that ended before a longer one began to move, or took another time than the run
+        left = [
+            bar
+            for bar in left
+            if bar.state < bar.length
+            or (begun <= bar.length if not trains else not runtimes or any(_lasts(bar, time) for time in runtimes))
+        ]
     states: dict[int, set[tuple[int, int] | None]] = {}
     for bar in left:
         states.setdefault(bar.length, set()).update([readings[place].bar for place in bar.places])
     most = max(map(len, states.values()), default=0)
-    return [bar for bar in left if 2 * len(states[bar.length]) >= most]
+    return [bar for bar in left if bar.length in lossy or 2 * len(states[bar.length]) >= most]
+
+
+def _lasts(bar: Bar, runtime: float) -> bool:
+    """Whether a bar that ended can be of a run of so many seconds, which may load a checkpoint before and after it."""
+    return LEAST * runtime - DRAWN_BY <= bar.elapsed <= MOST * runtime + DRAWN_BY
 
 
 def _closed_alone(bar: Bar, readings: Sequence[LogLine]) -> bool:

@@ -112,7 +112,7 @@ def part(**values: Any) -> Steady:
     """A steady part of 100 steps of 2 s."""
     usual: dict[str, Any] = {
         **{"times": np.full(100, 2.0), "first": 11, "last": 110, "seconds": 2.0, "spread": 0.001},
-        **{"steps_used": 100, "steps_each": 1, "warm_up": 1},
+        **{"mean": 2.0, "steps_used": 100, "steps_each": 1, "warm_up": 1},
     }
     return Steady(**usual | values)
 
@@ -558,6 +558,20 @@ def test_settings_that_a_log_prints_are_signs(facts: dict[str, str], signs: list
 def test_what_to_mind_about_a_steady_part(values: dict[str, Any], said: list[str]) -> None:
     assert (LOOSE, STALLED) == (0.03, 0.03)
     assert [line.replace("2.00 s", "2 s") for line in _of_steady(part(**values))] == said
+
+
+@pytest.mark.parametrize(("every", "mean"), [(1, 2.8), (10, 1.18)])
+def test_single_steps_of_which_one_in_five_stalls_stand_for_those_between(every: int, mean: float) -> None:
+    """Stalls of 10 s in steps of 1 s, every fifth line: of lines of each tenth step, 1 in 50 steps stalls."""
+    lines = [
+        Timed(step=at * every, steps=1, seconds=1.0 if at % 5 else 10.0, basis="printed", attempt=0)
+        for at in range(1, 501)
+    ]
+    found = steady_part(lines)
+    assert found is not None
+    assert found.period == 5 * every
+    assert found.mean == pytest.approx(mean, rel=0.01)
+    assert found.stalled == pytest.approx(1 - 1 / mean, rel=0.01)
 
 
 def test_a_pace_that_was_left_out_as_warm_up_is_told() -> None:

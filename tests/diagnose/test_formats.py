@@ -179,6 +179,31 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     assert any("three decimals: exact to 4%" in str(warning) for warning in first(log)["warnings"])
 
 
+@pytest.mark.parametrize(
+    "text", ["{'loss': 2.5, 'epoch': 1.0}\n", '{\n  "global_step": 400,\n  "log_history": []\n}\n']
+)
+def test_steps_without_times_are_refused_as_such(text: str, tmp_path: Path) -> None:
+    log = tmp_path / "trainer_state.json"
+    log.write_text(text)
+    refused = read(log)
+    assert refused.exit_code == 2
+    assert "tells of steps as Hugging Face Trainer does, but not how long any took" in " ".join(refused.output.split())
+
+
+def test_memory_that_was_reserved_before_training_does_not_hide_what_is_allocated(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    step = (
+        "[2026-01-02 10:00:{0:02d},000] [timer.py:264:stop] epoch=0/micro_step={0}/global_step={0}, "
+        "RunningAvgSamplesPerSec=9.0, CurrSamplesPerSec=9.0, MemAllocated=4.0GB, MaxMemAllocated=40.0GB\n"
+    )
+    built = "MA 4.0 GB         Max_MA 4.0 GB         CA {0} GB         Max_CA {0} GB\n"
+    for reserved, kind in ((4, "allocated"), (44, "reserved")):
+        log.write_text(built.format(reserved) + "".join(step.format(at) for at in range(1, 13)))
+        found = first(log)
+        assert found["memory_kind"] == kind
+        assert found["memory_bytes"] == pytest.approx(max(reserved, 40) * 2**30)
+
+
 def test_the_end_of_a_bar_alone_is_no_training(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("Running inference\n100%|##########| 2210/2210 [00:04<00:00, 449.23it/s]\n")

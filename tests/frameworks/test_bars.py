@@ -104,3 +104,28 @@ def test_a_bar_that_shows_its_end_alone_trains_nothing_unless_something_else_doe
     assert [bar.length for bar in training_bars([*alone, LOSS])] == [50]
     assert [bar.length for bar in training_bars([*alone, LogLine(seconds=1.0, alone=True)])] == [50]
     assert [bar.length for bar in training_bars([alone[0], LogLine(bar=(25, 50), elapsed=2.0), alone[1]])] == [50]
+
+
+def test_a_run_that_is_shorter_than_the_next_is_kept_where_losses_tell_it() -> None:
+    def losses(length: int, count: int) -> list[LogLine]:
+        return [line for bar in bars(length, count) for line in (bar, LOSS)]
+
+    assert [bar.length for bar in training_bars([*losses(30, 9), *losses(50, 50)])] == [30, 50]
+
+
+def test_a_bar_of_another_time_than_the_run_that_is_told_is_not_its() -> None:
+    told = LogLine(alone=True, seconds=2.0, elapsed=100.0)
+    assert [bar.length for bar in training_bars([*bars(50, 50), told])] == [50]
+    assert [bar.length for bar in training_bars([*bars(25, 25), told])] == [25]  # what is loaded takes the rest
+    assert training_bars([*bars(20, 20), told]) == []
+    assert training_bars([*bars(60, 60), told]) == []
+    assert [bar.length for bar in training_bars([*bars(90, 20), told])] == [90]  # which did not end
+    assert [bar.length for bar in training_bars([*bars(60, 60), told._replace(elapsed=None)])] == [60]
+
+
+def test_a_bar_that_ended_before_a_longer_one_moved_trains_nothing() -> None:
+    begins = LogLine(bar=(0, 900), elapsed=0.0)
+    assert [bar.length for bar in training_bars([*bars(9, 9), begins])] == [900]
+    assert [bar.length for bar in training_bars([*bars(9, 8), begins])] == [9]
+    assert [bar.length for bar in training_bars([*bars(9, 9), begins._replace(bar=(0, 9))])] == [9, 9]
+    assert [bar.length for bar in training_bars([*bars(9, 9), begins, LOSS])] == [9]

@@ -53,6 +53,9 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
         ("{'train_runtime': 2310.0, 'train_steps_per_second': 0.5}", LogLine(seconds=2.0, alone=True, elapsed=2310.0)),
         ("train_runtime = 0:38:30", LogLine(alone=True, elapsed=2310.0)),
         ("{'train_steps_per_second': 0.0}", LogLine(alone=True)),
+        ("{'step': 9, 'loss': 1.5, 'train_steps_per_second': 4.0}", LogLine(loss=1.5)),
+        ("{'loss': '1.5', 'train_runtime': '110.7', 'train_tokens_per_second': '2583'}", LogLine(loss=1.5)),
+        ("  Continuing training from global step 488", LogLine(step=488, alone=True)),
         ("{'train_steps_per_second': '4.0'}", LogLine(seconds=0.25, alone=True)),
         ('  "global_step": 900,', LogLine(last_step=900)),
         ("INFO  Total optimization steps = 1,200", LogLine(last_step=1200)),
@@ -168,6 +171,10 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
             LogLine(step=19, last_step=5100, loss=6.5, elapsed=1.315),
         ),
         ("step:19/5100 train_time:1315ms", LogLine(step=19, last_step=5100, elapsed=1.315)),
+        (
+            "step:250/5100 val_loss:4.25 train_time:210.5s step_avg:842.00ms",
+            LogLine(step=250, last_step=5100, elapsed=210.5, alone=True),
+        ),
         ("GPU: NVIDIA H100 | Peak FLOPS (BF16): 9.89e+14", LogLine(facts={"peak": "9.89e+14"})),
     ],
     "nanotron": [
@@ -341,3 +348,17 @@ def test_rates_of_nanochat_are_shares_of_the_gpu_that_it_names() -> None:
 def test_a_run_of_the_trainer_has_one_summary(seconds: tuple[float | None, float | None], left: int) -> None:
     readings = [LogLine(seconds=each, alone=True) for each in seconds]
     assert len([line for line in of_training(readings) if line]) == left
+
+
+def test_evaluations_tell_the_time_where_no_step_does() -> None:
+    step, evaluation = LogLine(step=2, elapsed=2.0), LogLine(step=1, elapsed=1.0, alone=True)
+    assert of_the_gpu([evaluation]) == [evaluation._replace(alone=False)]
+    assert of_the_gpu([evaluation, step]) == [None, step]
+
+
+@pytest.mark.parametrize(("begun", "seconds"), [(0, 2.0), (50, 4.0), (100, None), (120, None)])
+def test_the_rate_of_a_run_that_went_on_counts_the_steps_before(begun: int, seconds: float | None) -> None:
+    lines = [LogLine(last_step=100), LogLine(step=begun, alone=True), LogLine(alone=True, elapsed=200.0, seconds=2.0)]
+    assert [line.seconds for line in of_training(lines) if line and line.alone] == ([seconds] if seconds else [])
+    again = of_training([*lines, LogLine(last_step=90), LogLine(alone=True, elapsed=270.0, seconds=3.0)])
+    assert again[-1] == LogLine(alone=True, seconds=3.0)

@@ -23,6 +23,7 @@ LOSSES = ("'loss':", '"loss":')
 SAME_RUN = 0.01  # share by which the summaries of a run's ranks differ at most
 RUNTIME = re.compile(r"['\"]?train_runtime['\"]?\s*[:=]\s*'?((?:\d+:)*[\d.]+)")
 ALL_STEPS = re.compile(r'\s*"global_step": (\d+),?\s*$|.*\bTotal optimization steps = ([\d,]+)')
+RESUMED = re.compile(r"\bContinuing training from global step (\d+)")
 PACED = 100  # steps whose mean pace, in four digits, tells each of them within a few percent
 ROUNDED = 1e-3  # digits of a summary's rate [1/s]
 SUMMARY = re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*'?([\d.]+)")
@@ -38,11 +39,14 @@ def read(text: str) -> LogLine | None:
     """
     if BAR.match(text):
         return of_bar(text)
-    if "train_runtime" in text or "train_steps_per_second" in text:
+    of_step = any(mark in text for mark in LOSSES)  # whose rates are its own
+    if not of_step and ("train_runtime" in text or "train_steps_per_second" in text):
         runtime, summary = RUNTIME.search(text), SUMMARY.search(text)
         rate = float(summary[1]) if summary else 0.0
         elapsed = clock_seconds(runtime[1]) if runtime else None
         return LogLine(seconds=1.0 / rate if rate > 0 else None, alone=True, elapsed=elapsed)
+    if match := RESUMED.search(text):
+        return LogLine(step=int(match[1]), alone=True)
     if match := ALL_STEPS.match(text):
         return LogLine(last_step=int((match[1] or match[2]).replace(",", "")))
     if "loss" in text and (place := text.find("{")) >= 0:
@@ -93,37 +97,50 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     [2.25, 4.5, 6.75]
     """
     exact = _unrounded(readings)
-    paced = [one.step or 0 for one in exact if one.bar is None and (one.elapsed or 0.0) % 1 > 0]
+    paced = [one.step or 0 for one in exact if not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]
     exactly = len(paced) >= SEVERAL and max(paced) <= PACED
     timed_lines = [None if one.bar else one for one in exact] if exactly else timed_by_bars(exact)
     pairs = zip((LogLine(), *exact), exact, timed_lines, strict=False)
     return [
-        None if (reading.alone and reading.seconds is None) or _repeats(before, reading) else timed
+        None
+        if (reading.alone and reading.seconds is None) or _repeats(before, reading)
+        else timed._replace(elapsed=None)
+        if timed and timed.alone
+        else timed
         for before, reading, timed in pairs
     ]
 
 
 def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
-    """The readings, summaries with the time of a run over its steps, where these are known: rates have three digits.
+    """The readings, summaries with the time of a run over its steps, where these are known: rates have three digits,
+    and count all steps of a run that went on from a checkpoint.
 
     >>> state = [LogLine(last_step=2178), LogLine(alone=True, elapsed=860000.0), LogLine(alone=True, seconds=1 / 0.003)]
     >>> round(_unrounded(state)[-1].seconds, 2)
     394.86
     >>> _unrounded([LogLine(alone=True, elapsed=273.0, seconds=1 / 0.007)])[0].seconds
     136.5
+    >>> resumed = [LogLine(last_step=300), LogLine(step=200, alone=True)]
+    >>> _unrounded([*resumed, LogLine(alone=True, elapsed=250.0, seconds=1 / 1.2)])[-1].seconds
+    2.5
     """
     exact: list[LogLine] = []
-    steps, runtime = 0, 0.0
+    steps, begun, runtime = 0, 0, 0.0
     for reading in readings:
         steps = reading.last_step or steps
-        if reading.alone:
+        if reading.step is None and reading.last_step:  # a run begins
+            begun = 0
+        if reading.alone and reading.step is not None:
+            begun, reading = reading.step, reading._replace(step=None)
+        elif reading.alone:
             runtime = reading.elapsed or runtime
             if reading.seconds and runtime:
                 rate = 1 / reading.seconds
                 count = steps if abs(steps / runtime - rate) <= ROUNDED else round(runtime * rate)
                 if count and (count == steps or runtime * ROUNDED < 1):  # else it may be one of several numbers
                     reading = reading._replace(seconds=runtime / count)
-            reading = reading._replace(elapsed=None)
+                if begun:  # its rate counts the steps before the checkpoint too
+                    reading = reading._replace(seconds=runtime / (count - begun) if count > begun else None)
         exact.append(reading)
     return exact
 
@@ -136,7 +153,10 @@ def _repeats(before: LogLine, reading: LogLine) -> bool:
 
 LOG = LogFormat(
     name="Hugging Face Trainer",
-    marks=("it/s", "s/it", "train_runtime", "train_steps_per_second", '"global_step": ', "Total optimization", *LOSSES),
+    marks=(
+        *("it/s", "s/it", "train_runtime", "train_steps_per_second", '"global_step": ', "Total optimization"),
+        *("Continuing training from", *LOSSES),
+    ),
     read=read,
     settle=of_training,
     remark="the bar's rate is a running mean: the spread of single steps is larger",

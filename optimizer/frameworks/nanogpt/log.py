@@ -17,7 +17,7 @@ NANOCHAT = re.compile(
     r"(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
 LLM_C = re.compile(r"\bstep +(\d+)/(\d+) \| (?:train )?loss +([-\d.]+|nan|inf) .*?\| ([\d.]+) ms(?= \|| *$)")
-MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:train_loss:([-\d.]+|nan|inf) )?train_time:(\d+)ms")
+MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:(train|val)_loss:([-\d.]+|nan|inf) )?train_time:([\d.]+)(ms|s)\b")
 GPU = re.compile(r"\bGPU: .* \| Peak FLOPS \(BF16\): (\d\.\d+e\+\d+|inf)")
 # What MFUs are shares of [FLOP/s]: always in nanoGPT, and in nanochat where it does not print the GPU's own.
 A100, H100 = 312e12, 989e12
@@ -37,6 +37,8 @@ def read(text: str) -> LogLine | None:
     0.51225
     >>> read("step:19/5100 train_loss:6.4148 train_time:1315ms step_avg:146.14ms").elapsed
     1.315
+    >>> read("step:250/3000 val_loss:4.25 train_time:210.5s step_avg:842.00ms").elapsed
+    210.5
     """
     if match := NANOGPT.search(text):
         step, loss, milliseconds, mfu = match.groups()
@@ -48,8 +50,14 @@ def read(text: str) -> LogLine | None:
         step, last, loss, milliseconds = match.groups()
         return _timed(step, last, loss, milliseconds, None, H100)
     if match := MODDED.search(text):
-        step, last, loss, milliseconds = match.groups()
-        return LogLine(step=int(step), last_step=int(last), loss=decimal(loss), elapsed=float(milliseconds) / 1e3)
+        step, last, kind, loss, time, unit = match.groups()
+        return LogLine(
+            step=int(step),
+            last_step=int(last),
+            loss=None if kind == "val" else decimal(loss),
+            elapsed=float(time) / (1e3 if unit == "ms" else 1.0),
+            alone=kind == "val",
+        )
     if match := GPU.search(text):
         return LogLine(facts={PEAK: match[1]})
     return None
@@ -66,18 +74,21 @@ def _timed(step: str, last: str | None, loss: str, milliseconds: str, mfu: str |
 
 
 def of_the_gpu(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
-    """Operations per second by the peak that the log names; none where that is of no GPU.
+    """Operations per second by the peak that the log names; none where that is of no GPU. Evaluations, whose clock
+    stands still, tell the time where no step does.
 
     >>> found = of_the_gpu([LogLine(facts={PEAK: "3.12e+14"}), LogLine(step=1, flops_rate=H100 / 2)])
     >>> found[0], found[1].flops_rate / 1e12
     (None, 156.0)
     """
     settled: list[LogLine | None] = []
-    peak = H100
+    peak, evaluations = H100, not any(reading.step is not None and not reading.alone for reading in readings)
     for reading in readings:
         if PEAK in reading.facts:
             peak = float(reading.facts[PEAK])
             settled.append(None)
+        elif reading.alone:
+            settled.append(reading._replace(alone=False) if evaluations else None)
         elif reading.flops_rate and peak != H100:
             settled.append(
                 reading._replace(flops_rate=reading.flops_rate / H100 * peak if peak < float("inf") else None)
