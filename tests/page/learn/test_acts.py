@@ -85,6 +85,13 @@ def test_no_question_has_the_identity_of_another() -> None:
 def test_reveals_have_the_numbers_of_the_formulas() -> None:
     revealed = QUESTIONS["act-2"].choice("B").reveal()
     assert all(text in revealed for text in ("118.69 GB", "77.67 GB", "9.375 %", "11.719 %", "36.05 %"))
+    assert "2.25 times slower than NVLink" in QUESTIONS["act-2"].choice("A").reveal()  # 900 / 400 GB/s
+    # 1023 / 1024, 1023 / (64 + 1023), 1023 / (1024 x 64); 255 / (256 x 8), 255 / (8 + 255).
+    assert all(text in QUESTIONS["act-2"].choice("C").reveal() for text in ("99.9 %", "94.1 %", "1.6 %"))
+    assert all(text in QUESTIONS["act-2"].choice("D").reveal() for text in ("12.5 %", "97 %"))
+    # An all-reduce of 8 ranks sends 2 x 7/8 of 12,288 x 2,048 values of 2 B.
+    sums = QUESTIONS["act-2-reflection"].choice("B").reveal()
+    assert all(text in sums for text in ("88 MB", "0.10 ms", "0.22 ms"))
     slips = dict(ACTS[1].slips)
     assert "2.67 s" in slips["The sequence length is forgotten"]
     assert "51.5 / 50.7 / 50.7 %" in slips["Restored, the formula does not explain the message either"]
