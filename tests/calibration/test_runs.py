@@ -93,6 +93,24 @@ def test_degrees_that_do_not_divide_are_refused(tmp_path: Path) -> None:
     assert "does not divide 8 GPUs" in run.refused
 
 
+@pytest.mark.parametrize(
+    ("cells", "ranks", "micro_batches"),
+    [("2,4,64", 4, 4), (",4,32", 4, 4), ("2,,16", 4, 1), (",,8", 4, 1), (",,32", 1, 1), (",,96", 1, 3)],
+)
+def test_ranks_that_share_a_sequence_in_any_way_are_those_that_the_batch_leaves(
+    tmp_path: Path, cells: str, ranks: int, micro_batches: int
+) -> None:
+    """32 GPUs / (global batch / (micro-batch x micro-batches)), at least one."""
+    text = "notes,model,gpu,gpus,step_time_s,recompute,micro_batch,grad_accum,global_batch\n"
+    (run,) = read_runs(written(tmp_path, text + f"tp*cp*pp = grad_accum*gpus,llama3-8b,H100-SXM,32,5,full,{cells}\n"))
+    assert run.plan is not None
+    assert run.job is not None
+    assert (run.plan.tp * run.plan.cp, run.plan.dp * ranks) == (ranks, 32)
+    assert run.plan.num_microbatches * run.plan.micro_batch == micro_batches * int(cells.partition(",")[0] or 1)
+    assert run.job.global_batch == int(cells.rpartition(",")[2])
+    assert f"tp {run.plan.tp}, cp {run.plan.cp}" in run.assumed
+
+
 def test_out_of_memory_rows_need_no_time(tmp_path: Path) -> None:
     text = "status," + SHORT + "oom,llama3-8b,H100,8,8,64,\nok,llama3-8b,H100,8,1,64,2\nerror,llama3-8b,H100,8,1,64,\n"
     failed, fitted, unknown = read_runs(written(tmp_path, text))
