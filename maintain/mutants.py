@@ -25,6 +25,8 @@ from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
 
+from optimizer.cli import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("optimizer", "tests", "maintain", "bench", "examples", "docs", "conftest.py", "pyproject.toml")
 OTHERS: dict[type[ast.AST], tuple[str, str]] = {
@@ -35,8 +37,10 @@ OTHERS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and")},
 }
 OF_ALL = "tests/test_unsaid.py"  # rules that every package keeps
+OF_COMMANDS = "tests/test_cli.py"
 HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
+RUNS = re.compile(r'CliRunner|import run\b|"-m", "optimizer"')  # how tests run a command
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -134,27 +138,38 @@ def _calculations(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
-    """The tests that name a file, or run the command that it is, those of its package first; the package, whose quick
-    tests come next; and the slow ones of those that name the file, then of those of the package that name its folder.
+    """The tests that name a file, or run a command that it is, those of its package first; the package, whose quick
+    tests come next; and the slow ones of those that name the file, then of those of the package that name its folder
+    or run a command of it.
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
     ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
-    module, folder = ".".join(parts), Path("tests", *parts[1:2])
+    module, package, folder = ".".join(parts), ".".join(parts[:-1]), Path("tests", *parts[1:2])
+    it = re.compile(rf"\b{module}\b|\b{package} import [^\n]*\b{path.stem}\b")
 
-    def names_it(text: str) -> bool:
-        command = parts[1] == "commands" and "CliRunner" in text and f'"{path.stem}"' in text
-        return command or f"{module} import" in text or f"{module}." in text or f"{module}\n" in text
+    def runs(text: str, whose: str) -> bool:
+        known = (name for name, (where, _) in COMMANDS.items() if f"{where}.".startswith(f"{whose}."))
+        return RUNS.search(text) is not None and any(f'"{name}"' in text for name in known)
 
+    texts = {test: (ROOT / test).read_text() for test in _tests(Path("tests"))}
     pages = Path("tests", "docs")  # which hold the output of all commands, in minutes
-    naming = [t for t in _tests(Path("tests")) if pages not in t.parents and names_it((ROOT / t).read_text())]
+    naming = [t for t, text in texts.items() if pages not in t.parents and (it.search(text) or runs(text, module))]
     naming.sort(key=lambda test: (len(os.path.commonpath([test, folder])) * -1, str(test)))
     folder = folder if (ROOT / folder).is_dir() else Path("tests")
     names = [str(path.relative_to(ROOT)), *map(str, naming)]
-    package = ".".join(parts[:-1])
-    near = [str(test) for test in _tests(folder) if f"{package}." in (ROOT / test).read_text() and test not in naming]
-    return [*names, "-m", "not slow"], [str(folder), OF_ALL, "-m", "quick"], [*names, *near, "-m", "slow"]
+    near = [
+        str(test)
+        for test, text in texts.items()
+        if test not in naming
+        and (
+            (folder in test.parents and re.search(rf"\b{package}\b", text))
+            or (len(parts) > 3 and pages not in test.parents and runs(text, package))
+        )
+    ]
+    whole = [str(folder), *([OF_COMMANDS] if parts[1] == "commands" else []), OF_ALL]
+    return [*names, "-m", "not slow"], [*whole, "-m", "quick"], [*names, *near, "-m", "slow"]
 
 
 def _tests(folder: Path) -> list[Path]:
@@ -191,6 +206,7 @@ def _failing(copy: Path, words: Sequence[str], seconds: float) -> list[str]:
 
 def copied(folder: Path) -> Path:
     """A copy of the project whose code may be broken; what is only read is a link."""
+    folder.chmod(0o755)  # some tests become somebody else
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():

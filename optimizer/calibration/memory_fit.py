@@ -113,7 +113,7 @@ def fit_memory(
         doubt = SCALE * np.sqrt(np.logaddexp(0.0, beyond))
         return np.concatenate([log_memory_error(grouped_peaks, known, values), balance * doubt])
 
-    wrong = int(np.sum((_excess(grouped_verdicts, judged, start, start.parameters) > 0) != failed))
+    wrong = _wrong(_excess(grouped_verdicts, judged, start, start.parameters), failed)
     informative = max(len(known), int(failed.sum()), wrong)
     solution = None
     if free and informative >= FEWEST:
@@ -126,8 +126,17 @@ def fit_memory(
         residuals=log_memory_error(grouped_peaks, known, values),
         informative=informative,
         verdicts=len(judged),
-        wrong_verdicts=int(np.sum((excess > 0) != failed)),
+        wrong_verdicts=_wrong(excess, failed),
     )
+
+
+def _wrong(excess: FloatArray, failed: NDArray[np.bool_]) -> int:
+    """Verdicts that are not those of the runs; what takes all of the usable memory fits.
+
+    >>> _wrong(np.array([-1.0, 0.0, 1.0, 1.0]), np.array([True, False, True, False]))
+    2
+    """
+    return int(np.sum((excess > 0) != failed))
 
 
 def _balance(failed: NDArray[np.bool_]) -> FloatArray:

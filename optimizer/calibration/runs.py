@@ -246,10 +246,12 @@ def _job(row: Row, stack: Stack, assumed: list[str]) -> tuple[Job, Plan]:
     dtype = number_format(row, cluster, stack, assumed)
     if leaves_out_experts(row, model, stack):
         raise InputError("the row has no ep, which decides how long a MoE model takes")
-    tp, cp, ep, pp = (1 if row.get(name) == ANY else integer(row, name, 1) for name in ("tp", "cp", "ep", "pp"))
+    cp, ep, pp = (integer(row, name, 1) for name in ("cp", "ep", "pp"))
     if row.get("tp") == ANY:
         shards = gpus * integer(row, "micro_batch", 1) * integer(row, "grad_accum", 1)
         tp = max(1, round(shards / integer(row, "global_batch")))
+    else:
+        tp = integer(row, "tp", 1)
     vpp = integer(row, "vpp") if row.get("vpp") else usual_vpp(stack, model.layers, pp, assumed)
     if gpus % (tp * cp * pp):
         raise InputError(f"tp x cp x pp = {tp} x {cp} x {pp} does not divide {gpus} GPUs")

@@ -102,7 +102,7 @@ def capped_slowdown(share: ArrayLike, floor: ArrayLike, cap: float) -> FloatArra
             "measured times leave the DVFS law below that"
         )
     floor = np.asarray(floor, dtype=np.float64)
-    dynamic = np.maximum(np.asarray(share, dtype=np.float64) - floor, 1e-12)
+    dynamic = np.asarray(share, dtype=np.float64) - floor
     slowdown: FloatArray = np.maximum(1.0, np.cbrt(dynamic / (cap - floor)))
     return slowdown
 
@@ -118,9 +118,7 @@ def compute_utilisation(busy: ArrayLike, executed_flops: ArrayLike, peak_bf16: f
     0.5
     """
     flops = np.asarray(executed_flops, dtype=np.float64)
-    rate: FloatArray = np.clip(
-        flops / np.maximum(np.asarray(busy, dtype=np.float64) * peak_bf16, 1e-30), WAITING_UTILISATION, 1.0
-    )
+    rate: FloatArray = np.clip(flops / (np.asarray(busy, dtype=np.float64) * peak_bf16), WAITING_UTILISATION, 1.0)
     return rate
 
 

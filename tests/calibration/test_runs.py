@@ -93,6 +93,64 @@ def test_degrees_that_do_not_divide_are_refused(tmp_path: Path) -> None:
     assert "does not divide 8 GPUs" in run.refused
 
 
+@pytest.mark.parametrize(
+    ("cells", "ranks", "micro_batches"),
+    [("2,4,64", 4, 4), (",4,32", 4, 4), ("2,,16", 4, 1), (",,8", 4, 1), (",,32", 1, 1), (",,96", 1, 3)],
+)
+def test_ranks_that_share_a_sequence_in_any_way_are_those_that_the_batch_leaves(
+    tmp_path: Path, cells: str, ranks: int, micro_batches: int
+) -> None:
+    """32 GPUs / (global batch / (micro-batch x micro-batches)), at least one."""
+    text = "notes,model,gpu,gpus,step_time_s,recompute,micro_batch,grad_accum,global_batch\n"
+    (run,) = read_runs(written(tmp_path, text + f"tp*cp*pp = grad_accum*gpus,llama3-8b,H100-SXM,32,5,full,{cells}\n"))
+    assert run.plan is not None
+    assert run.job is not None
+    assert (run.plan.tp * run.plan.cp, run.plan.dp * ranks) == (ranks, 32)
+    assert run.plan.num_microbatches * run.plan.micro_batch == micro_batches * int(cells.partition(",")[0] or 1)
+    assert run.job.global_batch == int(cells.rpartition(",")[2])
+    assert f"tp {run.plan.tp}, cp {run.plan.cp}" in run.assumed
+
+
+def test_every_cell_of_a_row_is_of_its_job_or_its_plan(tmp_path: Path) -> None:
+    """64 GPUs / (TP 2 x PP 4) = 8 replicas, of 2 x 12 samples; 32 GPUs / (TP 2 x CP 2) = 8 of 1 x 2."""
+    cells = {
+        **{"model": "mixtral-8x7b", "gpu": "H100-SXM", "gpus": "64", "seq_len": "2048", "hbm_gib": "60", "tp": "2"},
+        **{"pp": "4", "vpp": "2", "ep": "4", "etp": "2", "micro_batch": "2", "global_batch": "192", "step_time_s": "9"},
+        **{
+            "recompute": "full",
+            "recompute_first": "3",
+            "seq_parallel": "on",
+            "ep_overlap": "on",
+            "stack": "megatron-core",
+        },
+    }
+    other = cells | {"model": "llama3-8b", "gpus": "32", "cp": "2", "pp": "1", "vpp": "1", "hbm_gib": "", "seq_len": ""}
+    other |= {"micro_batch": "1", "global_batch": "16", "recompute": "selective", "seq_parallel": "off"}
+    rows = [",".join({"cp": "", **row}.values()) for row in (cells, {"cp": other.pop("cp"), **other})]
+    run, dense = read_runs(written(tmp_path, "\n".join([",".join(["cp", *cells]), *rows]) + "\n"))
+    assert run.job is not None
+    assert run.plan is not None
+    assert dense.job is not None
+    assert dense.plan is not None
+    job, plan = run.job, run.plan
+    assert (job.gpus, job.seq_len, job.global_batch, job.limits.hbm) == (64, 2048, 192, 60 * 2**30)
+    assert (plan.tp, plan.cp, plan.pp, plan.vpp, plan.dp, plan.ep, plan.etp) == (2, 1, 4, 2, 8, 4, 2)
+    assert (plan.micro_batch, plan.num_microbatches, plan.schedule) == (2, 12, "interleaved")
+    assert (plan.recompute, plan.recompute_first, plan.sequence_parallel, plan.overlap_exchange) == (
+        "full",
+        3,
+        True,
+        True,
+    )
+    job, plan = dense.job, dense.plan
+    assert (job.gpus, job.seq_len, job.global_batch, job.limits.hbm) == (32, 4096, 16, 0.0)
+    assert (plan.tp, plan.cp, plan.pp, plan.vpp, plan.dp, plan.ep, plan.etp) == (2, 2, 1, 1, 8, 4, 1)
+    assert (plan.micro_batch, plan.num_microbatches, plan.schedule) == (1, 2, "1f1b")
+    assert (plan.recompute, plan.recompute_first, plan.sequence_parallel, plan.overlap_exchange) == (
+        *("selective", 0, False, False),
+    )
+
+
 def test_out_of_memory_rows_need_no_time(tmp_path: Path) -> None:
     text = "status," + SHORT + "oom,llama3-8b,H100,8,8,64,\nok,llama3-8b,H100,8,1,64,2\nerror,llama3-8b,H100,8,1,64,\n"
     failed, fitted, unknown = read_runs(written(tmp_path, text))

@@ -25,6 +25,8 @@ from optimizer.commands.plan import answering
 from optimizer.commands.study import batch
 from optimizer.commands.waiting import progress, waiting
 from optimizer.job.plan import Plan
+from optimizer.purchase.campaign import AUTO
+from optimizer.purchase.wording import texts
 from tests.search.jobs import small_job
 
 TODAY = date(2026, 6, 1)
@@ -267,3 +269,77 @@ def test_only_what_is_drawn_must_be_drawable(drawn: bool, tmp_path: Path, monkey
     words = ["timeline", "--model", "llama3-8b", "--gpus", "8", "--global-batch", "8", "--fix", "tp=2", "--fix", "pp=2"]
     done = CliRunner().invoke(cli, [*words, *(["--html", str(tmp_path / "x.html")] if drawn else [])])
     assert (done.exit_code, "too long to be drawn" in done.stderr) == ((2, True) if drawn else (0, False)), done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "buy", "spares"),
+    [("", "", None), ("", "cash", -1), ("auto", "", -1), (" Auto ", "cash", -1), ("12", "cash", 12)],
+)
+def test_spares_are_counted_left_to_the_provider_or_as_many_as_pay(text: str, buy: str, spares: int | None) -> None:
+    assert campaign._spares({"spares": text, "buy": buy}) == (AUTO if spares == -1 else spares)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "some", "1.5"])
+def test_spares_are_whole_nodes(text: str) -> None:
+    with pytest.raises(InputError, match="must be a number of nodes, or auto"):
+        campaign._spares({"spares": text, "buy": ""})
+
+
+@pytest.mark.parametrize("text", ["2:1", "1:1", "0:1", "-1:1", "1:2:3", "0", "1,0", "1,-2", "a", "1,,2"])
+def test_an_axis_is_a_list_or_a_rising_range_above_zero(text: str) -> None:
+    assert campaign.axis("--nic", "0.5,2", float, 1.0) == ((0.5, 2.0), None)
+    assert campaign.axis("--nic", "1 : 2", float, 3.0) == ((3.0,), (1.0, 2.0))
+    with pytest.raises(InputError, match="neither a list such as 1,2 nor a rising range"):
+        campaign.axis("--nic", text, float, 1.0)
+
+
+@pytest.mark.parametrize("text", ["", "0", "8,0@5d", "8@1d", "8,8@5", "8,8@0d", "8,8@9d,8@5d", "8,8@5d,8@5d", "8,x@5d"])
+def test_deliveries_begin_now_and_rise_in_time(text: str) -> None:
+    found = [(item.gpus, item.at / DAY) for item in campaign.stages("1, 2@5d,4k@9d")]
+    assert found == [(1, 0.0), (2, 5.0), (4096, 9.0)]
+    with pytest.raises(InputError, match="is no list of deliveries"):
+        campaign.stages(text)
+
+
+USUAL: dict[str, object] = {
+    "stack": "",
+    "rent": {},
+    "purchase": {},
+    "prices_file": None,
+    "buy": "",
+    "spares": "",
+    "hardware": "h100",
+}
+USUAL |= {"power_cap": "", "batch_factor": "", "dtype": "bf16"}
+NONE = ((0.0,), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hbm", "nic", "names"),
+    [
+        ({}, NONE, NONE, "usual_stacks published_prices provider_spares"),
+        ({"stack": "nemo-2024"}, NONE, NONE, "one_stack published_prices provider_spares"),
+        ({"rent": {"h100": "2"}}, NONE, NONE, "usual_stacks provider_spares"),
+        ({"purchase": {"h100": "2"}}, NONE, NONE, "usual_stacks provider_spares"),
+        ({"prices_file": "mine.csv"}, NONE, NONE, "usual_stacks provider_spares"),
+        ({"spares": "2"}, NONE, NONE, "usual_stacks published_prices"),
+        ({"buy": "cash"}, NONE, ((1.0,), None), "usual_stacks published_prices"),
+        ({"hardware": "h100,h200"}, NONE, NONE, "usual_stacks published_prices provider_spares shared_errors"),
+        ({"power_cap": "0.8"}, NONE, NONE, "usual_stacks published_prices provider_spares power_caps"),
+        ({"batch_factor": "2"}, NONE, NONE, "usual_stacks published_prices provider_spares other_batches"),
+        ({}, ((0.0,), (1.0, 2.0)), NONE, "usual_stacks published_prices provider_spares other_memory"),
+        ({}, NONE, ((1.0,), None), "usual_stacks published_prices provider_spares other_network"),
+    ],
+)
+def test_a_question_is_told_what_it_assumes(
+    changes: dict[str, object], hbm: campaign.Axis, nic: campaign.Axis, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = texts("assumed")
+    monkeypatch.setattr("optimizer.purchase.wording.texts", lambda _: {name: name for name in every})
+    found = campaign._notes({**USUAL, **changes}, {"hbm": hbm, "nic": nic})
+    assert set(found) == set(names.split())
+
+
+def test_every_narrow_format_is_told_to_need_no_more_tokens() -> None:
+    said = campaign._notes({**USUAL, "dtype": "bf16,fp8"}, {"hbm": NONE, "nic": NONE})
+    assert [note for note in said if "no more tokens" in note] == ["fp8 is taken to need no more tokens than bf16"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from optimizer.cli import cli
 from optimizer.commands.launch.read import diagnoses_of
-from optimizer.commands.launch.watch import POLL, NextEdit, next_edit, watch
+from optimizer.commands.launch.watch import POLL, NextEdit, grown, next_edit, watch
 from optimizer.diagnose.diagnosis import Diagnosis
 from optimizer.diagnose.measured import Measured, logged_runs, measured
 from optimizer.diagnose.reference import Reference, script_reference
@@ -73,6 +75,58 @@ def test_a_log_that_stays_as_it_is_makes_one_ask_once(tmp_path: Path, expected: 
     said = followed(tmp_path / "train.log", [written.text(lines_of(30)), *[""] * looks], expected)
     assert len(said) == 2
     assert "does it hang?" in said[1]
+
+
+def told(log: Path, looks: int, step: float | None, last: int = 30, steps: float = 0.0) -> list[str]:
+    """What is said in so many looks at a log that is written before the first one."""
+    said: list[str] = []
+    run: Any = SimpleNamespace(last=last, step_time=step, failure="", steady=SimpleNamespace(seconds=6.0, spread=0.0))
+    pauses = iter(range(looks))
+
+    def sleep(seconds: float) -> None:
+        assert seconds == POLL
+        if next(pauses, None) is None:
+            raise KeyboardInterrupt
+
+    edit = NextEdit(words="other", gain=0.25, stop=30.0, steps=steps) if steps else None
+    watch([log], lambda: (run, None), edit, said.append, sleep)
+    return [*said, f"{len(list(pauses))} looks left"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "step", "asked"),
+    [(60, 6.0, []), (61, 6.0, ["122 s, 20 steps"]), (99, 6.0, ["122 s, 20 steps"]), (21, 2.0, ["42 s, 21 steps"])],
+)
+def test_more_than_twenty_steps_of_silence_make_one_ask(
+    tmp_path: Path, looks: int, step: float, asked: list[str]
+) -> None:
+    """The first look is at what is new; each after it is 2 s later."""
+    log = tmp_path / "train.log"
+    log.write_text("step", encoding="utf-8")
+    said = told(log, looks, step)[1:-1]
+    assert said == [f"nothing new for {words}: does it hang?" for words in asked]
+    assert told(log, looks, None)[1:-1] == []
+
+
+@pytest.mark.parametrize(("last", "left"), [(69, 0), (70, 5), (71, 5)])
+def test_it_ends_with_the_last_step_of_the_run(tmp_path: Path, last: int, left: int) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("step", encoding="utf-8")
+    assert told(log, 5, 6.0, last, 70.0)[-1] == f"{left} looks left"
+
+
+def test_logs_are_looked_at_as_one_and_waited_for(tmp_path: Path) -> None:
+    logs, pauses = [tmp_path / "a", tmp_path / "b"], [0.0]
+
+    def sleep(_: float) -> None:
+        pauses[0] += 1
+        if pauses[0] in (2, 5):
+            logs[pauses[0] == 5].write_text("x" * 9)
+        if pauses[0] == 3:
+            logs[1].touch()
+
+    found = grown(logs, sleep)
+    assert [(next(found), pauses[0]) for _ in range(5)] == [(0.0, 2), (0.0, 3), (2.0, 4), (0.0, 5), (2.0, 6)]
 
 
 def test_the_next_edit_is_that_of_improve(expected: Reference) -> None:

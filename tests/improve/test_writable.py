@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from optimizer.cli import cli
 from optimizer.commands.launch.improve import beyond_of, flags_of
 from optimizer.frameworks.launch import FlagChange, Launch, Source
 from optimizer.improve import writable
@@ -88,6 +91,19 @@ def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> N
     assert "recompute" in told
     assert flags_of(improvement, source).keys() == {id(edit) for edit in improvement.every}
     assert told in source.launch.unwritten
+
+
+def test_a_patch_is_printed_alone_and_what_is_better_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    improvement = improved("slurm")[2]
+    monkeypatch.setattr(writable, "improve_files", lambda *_, **__: improvement)
+    monkeypatch.chdir(tmp_path)
+    for file in FILES["slurm"]:
+        Path(file.name).write_bytes(file.data)
+    found = CliRunner().invoke(cli, ["improve", *(file.name for file in FILES["slurm"]), "--diff"])
+    assert found.exit_code == 0, found.output
+    assert found.stdout.startswith("--- ")
+    assert "more is in reach" in found.stderr
+    assert "more is in reach" not in found.stdout
 
 
 def test_an_edit_without_one_of_its_changes_keeps_the_others() -> None:

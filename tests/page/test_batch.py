@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.page.plan.question import asked as plan_asked
-from optimizer.page.studies.batch import batch_view, plan_address
+from optimizer.page.studies.batch import ORDERS, batch_view, plan_address
 from optimizer.page.studies.question import asked
 from optimizer.sweep.results import nested
 from optimizer.sweep.store import Store
@@ -64,6 +64,14 @@ def test_filters_and_order_and_the_command(store: str) -> None:
     assert "No job is like that" in batch_view(asked("batch", [("where.gpus", "9")], store))["answer"]
     with pytest.raises(InputError, match="unknown column 'nothing'"):
         batch_view(asked("batch", [("where.nothing", "9")], store))
+
+
+def test_jobs_come_best_first_and_those_without_an_answer_last() -> None:
+    more = {"mfu": 0.3, "tokens_per_usd": 2e6, "tokens_per_joule": 4.0, "step_time_s": 2.0, "gpus": 8}
+    less = {"mfu": 0.2, "tokens_per_usd": 1e6, "tokens_per_joule": 3.0, "step_time_s": 3.0, "gpus": 16}
+    none = dict.fromkeys(more) | {"gpus": 64}
+    for name, order in ORDERS.items():
+        assert sorted((none, less, more), key=order) == [more, less, none], name
 
 
 def test_a_link_asks_what_the_job_asked(store: str) -> None:

@@ -159,7 +159,7 @@ def test_views_that_are_asked_for_are_open(shown: list[str]) -> None:
 
 @pytest.mark.parametrize(("rows", "height"), [(0, 80 + 30), (1, 80 + 30), (4, 80 + 4 * 30)])
 def test_a_figure_is_as_high_as_its_bars(rows: int, height: int) -> None:
-    drawn = signed_bars([(f"{n}", 1.0, "") for n in range(rows)], " s", better=1, height=30)
+    drawn = signed_bars([(f"{n}", 1.0, "") for n in range(rows)], " s", height=30)
     assert drawn["layout"]["height"] == height
 
 

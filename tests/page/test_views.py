@@ -31,6 +31,7 @@ from optimizer.page.studies.view import board_page, buy_view, designs_csv, desig
 from optimizer.page.tabs import tabs_of
 from optimizer.page.views import VIEWS
 from optimizer.purchase.price.run_cost import rental
+from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.plan.planner import plan
 from optimizer.search.why.comparison import pinned_job, why_not
@@ -175,7 +176,9 @@ def test_scaling_has_a_point_for_every_number_of_gpus() -> None:
 def test_sensitivity_draws_every_effect() -> None:
     found = sensitivity(answered(LLAMA).answer.job)
     chart = sensitivity_chart(found)
-    assert chart.figure["data"][0]["x"] == [100 * effect.gain for effect in found.effects]
+    (bars,) = chart.figure["data"]
+    assert bars["x"] == [100 * effect.gain for effect in found.effects]
+    assert bars["marker"]["color"] == [BLUE if effect.gain >= 0 else ORANGE for effect in found.effects]
     assert found.effects[0].variation.name in chart.words
 
 
@@ -183,7 +186,9 @@ def test_mine_differs_by_what_the_engine_says() -> None:
     answer = answered(GPT3).answer
     one = why_not(answer.job, answer, {"tp": 4})
     chart = difference_chart("mine-0", one)
-    assert sum(chart.figure["data"][0]["x"]) == pytest.approx(
+    (bars,) = chart.figure["data"]
+    assert bars["marker"]["color"] == [BLUE if more <= 0 else ORANGE for more in bars["x"]]
+    assert sum(bars["x"]) == pytest.approx(
         one.estimate.step_time - answer.estimate.step_time, abs=0.01 * answer.estimate.step_time
     )
     html = VIEWS["mine"](replace(LLAMA, mine=("tp=1,cp=1,pp=8,vpp=1,micro_batch=4",)))["html"]

@@ -3,10 +3,13 @@
 import asyncio
 import os
 import platform
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,7 +80,7 @@ def test_work_that_nobody_waits_for_is_stopped(one: list[Workers], monkeypatch: 
     async def ask() -> None:
         one.append(Workers(1))
         await one[0].result(PageTask(view="answer", asked=SMALL), here)
-        before = one[0]._free[0].process  # type: ignore[attr-defined]
+        before = one[0]._free[0].process
         with pytest.raises(Gone):
             await one[0].result(PageTask(view="sensitivity", asked=LONG), leaves_after(0.5))
         while not one[0]._free:
@@ -107,7 +110,7 @@ def test_one_who_comes_back_in_time_is_told_what_was_worked_on(one: list[Workers
     async def ask() -> None:
         one.append(Workers(1))
         await one[0].result(PageTask(view="answer", asked=SMALL), here)
-        before = one[0]._free[0].process  # type: ignore[attr-defined]
+        before = one[0]._free[0].process
         task = PageTask(view="sensitivity", asked=SMALL)
         with pytest.raises(Gone):
             await one[0].result(task, leaves_after(0.0))
@@ -165,6 +168,67 @@ def test_work_ahead_that_is_not_done_when_the_server_ends_is_no_error(one: list[
 
     finished(end())
     assert wrong == []
+
+
+class Process:
+    """What stands in the place of a process: its pipe, and whether it began."""
+
+    def __init__(self, method: str) -> None:
+        self.method, self.begun, self.daemon = method, 0, False
+
+    def get_start_method(self) -> str:
+        return self.method
+
+    def Pipe(self) -> tuple[Any, Any]:
+        return SimpleNamespace(close=lambda: None), SimpleNamespace(close=lambda: None)
+
+    def Process(self, target: object, args: object, daemon: bool) -> Any:
+        self.daemon = daemon
+
+        def start() -> None:
+            self.begun += 1
+
+        return SimpleNamespace(start=start, kill=lambda: None, join=lambda seconds: None)
+
+
+@pytest.mark.parametrize(("method", "servers"), [("forkserver", 1), ("spawn", 0)])
+def test_a_process_begins_once_and_its_server_first(method: str, servers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, begun = Process(method), []
+    monkeypatch.setattr(module, "_context", lambda: process)
+    monkeypatch.setattr(module, "start_server", lambda: begun.append(process.begun))
+    worker = module.PageWorker()
+    assert worker._begun() is worker._begun()
+    assert (begun, process.begun, process.daemon) == ([0] * servers, 1, True)
+    worker.end()
+    with pytest.raises(EOFError):
+        worker._begun()
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (2, 2), (4, 4), (64, 4), (None, 1)])
+def test_there_are_as_many_workers_as_cores_up_to_four(
+    cores: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PageWorker", lambda: SimpleNamespace())
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert len(Workers()._free) == workers
+    assert len(Workers(3)._free) == 3
+
+
+def test_processes_are_copies_where_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ["spawn", "forkserver"]
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: methods)
+    assert module._context().get_start_method() == "forkserver"
+    methods.remove("forkserver")
+    assert module._context().get_start_method() == "spawn"
+
+
+def test_the_newest_results_are_remembered() -> None:
+    memory: OrderedDict[int, int] = OrderedDict()
+    for number in (*range(256), 0, 256):
+        module._remember(memory, number, number)
+    assert len(memory) == 256
+    assert 0 in memory
+    assert 1 not in memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")

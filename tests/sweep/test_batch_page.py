@@ -12,7 +12,7 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.reports.render.html import source_hash
-from optimizer.sweep.page import embedded, page, write_page
+from optimizer.sweep.page import conclusion, embedded, page, write_page
 from tests.browser import axe
 from tests.sweep.test_results import results
 
@@ -154,3 +154,20 @@ def test_where_nothing_has_a_plan_the_tables_say_why(tmp_path: Path, browser: An
     assert visited.locator("#scatter").is_hidden()
     assert visited.locator("#jobs tbody tr").count() == 2
     visited.close()
+
+
+def test_a_conclusion_names_the_best_of_each_and_what_has_no_plan() -> None:
+    none = {"best_mfu": None, "most_tokens_per_usd": None, "jobs": 3, "planned": 0}
+    fast = {"best_mfu": 0.5, "best_at": "A", "most_tokens_per_usd": 4e5, "most_tokens_at": "A", "jobs": 2, "planned": 2}
+    cheap = fast | {"best_mfu": 0.4, "most_tokens_per_usd": 2.5e6, "most_tokens_at": "B", "planned": 1}
+    rates = [
+        "Most tokens per dollar: 2,500,000 with B.",
+        "Highest MFU, of the device's own peak: 50.0% with A.",
+    ]
+    for families, said in (
+        ((none, fast, cheap), [*rates, "4 of 9 jobs have no plan."]),
+        ((fast, cheap | {"planned": 2}), rates),
+        ((none,), ["No job has a plan.", "3 of 9 jobs have no plan."]),
+        ((), ["No job has a plan."]),
+    ):
+        assert conclusion({"families": dict(enumerate(families)), "jobs": 9}) == said

@@ -157,12 +157,10 @@ def _spares(asked: Options) -> int | None:
     if not asked["spares"] or asked["spares"].strip().lower() == "auto":
         return AUTO if asked["spares"] or asked["buy"] else None
     try:
-        count = whole(asked["spares"])
+        return whole(asked["spares"])
     except InputError:
-        count = -1
-    if count < 0:
-        raise InputError(f"--spares {asked['spares']!r} must be a number of nodes, or auto for as many as pay")
-    return count
+        problem = f"--spares {asked['spares']!r} must be a number of nodes, or auto for as many as pay"
+        raise InputError(problem) from None
 
 
 def _best_counts(

@@ -156,7 +156,7 @@ def _hardness(stack: Stack, plan: Plan | None, mfu: float, quantity: str) -> flo
     if quantity == TIME:
         return max(0.0, log2(EASY_MFU / max(mfu, HARDEST_MFU)))
     nothing = stack.features.selective == "core" and stack.features.attention.startswith("flash")
-    if plan is None or plan.recompute in (("none", "selective", "core_attn") if nothing else ("none",)):
+    if plan is None or plan.recompute in ("none", "selective" if nothing else "none"):
         return 0.0
     return 2.0 if plan.recompute == "full" else 1.0
 

@@ -322,7 +322,7 @@ def _phase(
     Only where it is `alone` (None: everywhere) does the all-to-all of tokens hide under the products of its own pass.
     """
     nothing = np.zeros(np.shape(host))
-    terms, hidden = {name: seconds + nothing for name, seconds in compute.items()}, nothing
+    terms, hidden = {name: np.broadcast_to(each, nothing.shape) for name, each in compute.items()}, nothing
     outlasting: dict[str, FloatArray] = {}  # by the term that is too short
     for parallelism in (TP, CP, EP):
         mine = [message for message in messages if (message.parallelism, message.phase) == (parallelism, phase)]

@@ -171,13 +171,13 @@ def steps(job: Job) -> dict[str, list[int]]:
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> job = Job(model=load_model("gpt3"), cluster=load_cluster("dgx-h100"), stack=load_stack("megatron-core"),
-    ...     gpus=64, seq_len=2048, global_batch=96)
+    ...     gpus=64, seq_len=2048, global_batch=12)
     >>> steps(job)["global_batch"], steps(job)["gpus"][:4]
-    ([6, 12, 24, 48, 96, 192, 384, 768, 1536], [1, 2, 4, 8])
+    ([3, 6, 12, 24, 48, 96, 192], [1, 2, 4, 8])
     """
     batches = (job.global_batch * 2.0**power for power in AROUND)
     return {
         "gpus": sorted({*powers(min(MOST_GPUS, job.cluster.max_gpus)), job.gpus}),
-        "global_batch": [int(value) for value in batches if value >= 1 and value == int(value)],
+        "global_batch": [int(value) for value in batches if value.is_integer()],
         "seq_len": sorted({*(size for size in powers(LONGEST) if size >= SHORTEST), job.seq_len}),
     }

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from optimizer.catalog.offers import Offer
     from optimizer.search.plan.unproven import Unproven
 
-MOST_ANSWERS = 64
 MOST_PLANS = 2**17  # of the searches that are remembered: some 600 bytes each
 PATIENCE = 60.0  # that a search takes at most [s]
 _searches: OrderedDict[PlanQuestion, tuple[Unproven, tuple[str, ...]]] = OrderedDict()
@@ -50,7 +49,7 @@ def answered(asked: PlanQuestion, *, whole: bool = False) -> Answered:
     return Answered(answer=answer, assumed=assumed, budget=_budget(asked, answer))
 
 
-@lru_cache(maxsize=MOST_ANSWERS)
+@lru_cache(maxsize=64)
 def _planned(asked: PlanQuestion, whole: bool) -> tuple[Answer, tuple[str, ...]]:
     from optimizer.search.plan.planner import proven
 

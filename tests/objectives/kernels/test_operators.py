@@ -110,6 +110,15 @@ def test_one_rank_with_all_experts_computes_every_token_however_uneven_the_routi
         assert up.m * up.batch == pytest.approx(2048 * 2 * times)
 
 
+@pytest.mark.parametrize(("tp", "ep", "etp"), [(1, 4, 1), (4, 4, 1), (4, 1, 4), (4, 2, 2)])
+def test_experts_compute_each_routed_token_once_however_they_are_split(tp: int, ep: int, etp: int) -> None:
+    """The 2,048 tokens of a group's tp ranks x 2 experts x 3 matrices of 4,096 x 14,336, 2 FLOPs each."""
+    stack = Stack(name="mine", parameters={"expert_imbalance": 1.0})
+    layer = layer_operators(load_model("mixtral-8x7b"), shapes(tp=tp, ep=ep, etp=etp), stack, True)
+    found = sum(gemm.flops[0] for gemm in layer.gemms if gemm.name.startswith("experts_"))
+    assert found * tp == pytest.approx(2048 * 2 * 3 * 4096 * 14336 * 2)
+
+
 def test_permutations_follow_the_dispatcher() -> None:
     """All-to-all sorts twice on each side, kernels of a dispatcher once: 8 and 4 passes over rows taken by index."""
     model, where = load_model("deepseek-v3"), shapes()

@@ -33,6 +33,7 @@ PIPED = Job(
     global_batch=64,
 )
 IN_GROUPS = Plan(dp=8, pp=4, ep=2, zero_stage=3, shard=2, num_microbatches=8)
+TWICE = Plan(dp=8, pp=4, ep=2, zero_stage=1, num_microbatches=8, schedule="dualpipe")
 
 
 def priced(job: Job, plan: Plan) -> tuple[LayerCosts, Stages]:
@@ -69,6 +70,8 @@ def reduced(message: Message) -> str:
 
 @settings(max_examples=60)
 @given(jobs(), plans(), knobs())
+@example(PIPED, TWICE, Knobs())
+@example(PIPED, replace(TWICE, zero_stage=0), Knobs())
 def test_the_optimizer_updates_what_memory_holds_of_its_state(job: Job, plan: Plan, settings_of: Knobs) -> None:
     """12 B for each element that a rank updates, or what the stack has, but for those whose state is on the host."""
     layer_costs, stages = priced(job, plan)

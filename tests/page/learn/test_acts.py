@@ -85,6 +85,13 @@ def test_no_question_has_the_identity_of_another() -> None:
 def test_reveals_have_the_numbers_of_the_formulas() -> None:
     revealed = QUESTIONS["act-2"].choice("B").reveal()
     assert all(text in revealed for text in ("118.69 GB", "77.67 GB", "9.375 %", "11.719 %", "36.05 %"))
+    assert "2.25 times slower than NVLink" in QUESTIONS["act-2"].choice("A").reveal()  # 900 / 400 GB/s
+    # 1023 / 1024, 1023 / (64 + 1023), 1023 / (1024 x 64); 255 / (256 x 8), 255 / (8 + 255).
+    assert all(text in QUESTIONS["act-2"].choice("C").reveal() for text in ("99.9 %", "94.1 %", "1.6 %"))
+    assert all(text in QUESTIONS["act-2"].choice("D").reveal() for text in ("12.5 %", "97 %"))
+    # An all-reduce of 8 ranks sends 2 x 7/8 of 12,288 x 2,048 values of 2 B.
+    sums = QUESTIONS["act-2-reflection"].choice("B").reveal()
+    assert all(text in sums for text in ("88 MB", "0.10 ms", "0.22 ms"))
     slips = dict(ACTS[1].slips)
     assert "2.67 s" in slips["The sequence length is forgotten"]
     assert "51.5 / 50.7 / 50.7 %" in slips["Restored, the formula does not explain the message either"]
@@ -92,6 +99,43 @@ def test_reveals_have_the_numbers_of_the_formulas() -> None:
     needed = dict(ACTS[2].slips)["The bubble is counted too small"]
     assert "27.3 %" in needed
     assert "m = 27 at PP 4, and 135 at PP 16" in needed
+
+
+@pytest.mark.parametrize(
+    ("question", "choice", "numbers"),
+    [
+        # 2 x 7/8, 63/64 and 511/512 of 14 GB; the latter at 400 GB/s; 512 x 32 sequences.
+        ("act-1", "A", ["69.9 ms on 512"]),
+        ("act-1", "B", ["24.50 GB on 8", "27.95 GB on 512", "900 GB/s", "400 GB/s"]),
+        ("act-1", "D", ["512 x 32 = 16,384"]),
+        ("act-1-reflection", "D", ["13.8 instead of 27.6 GB"]),
+        # 32,768 tokens of 32 replicas; 989e12 / 3.35e12 operations per byte.
+        ("act-3", "B", ["1,024 tokens", "295"]),
+        # 2 and 3 x 350 GB at 200 and 25 GB/s; 4 x 96 sums of 2 x 32 x 2,048 x 12,288 B, which send it twice.
+        ("act-4", "A", ["700 GB", "3.50 s", "28 s"]),
+        ("act-4", "B", ["1050 GB", "5.25 s"]),
+        ("act-4", "C", ["384 all-reduces of 1.61 GB", "1,237 GB"]),
+        # There and back over 7 boundaries, 32 micro-batches: 2 x 7 x 1.61 GB.
+        ("act-4", "D", ["3.22 GB", "22.5 GB", "448 messages on 8"]),
+        ("act-5", "B", ["On 8 GPUs each has 64", "on 512 GPUs 1.", "8/512"]),
+        # 2^33 B in 64.08 ms, x 1.75.
+        ("act-6", "A", ["134.06 GB/s", "234.61 GB/s"]),
+        ("act-6", "B", ["600 GB/s", "234.61 of 300"]),
+        ("act-6", "C", ["or 78%"]),
+        # 2 + 2 + 12 / 64 bytes of each of 6.7e9 parameters.
+        ("act-7", "A", ["4.19 bytes", "28 GB"]),
+        ("act-7", "B", ["4.19 bytes"]),
+        # 8.03e9 x 2 B.
+        ("act-8", "A", ["8.0 billion", "16.1 GB"]),
+        # 7 / 15 of the time, 7 / 70 of it with 63.
+        ("act-9", "A", ["47 %"]),
+        ("act-9", "B", ["7 / (8 + 7), or 47 %"]),
+        ("act-9", "C", ["63 micro-batches", "10 %"]),
+    ],
+)
+def test_reveals_say_what_can_be_reckoned_by_hand(question: str, choice: str, numbers: list[str]) -> None:
+    said = QUESTIONS[question].choice(choice).reveal()
+    assert [number for number in numbers if number not in said] == []
 
 
 @given(st.integers(1, 175), st.sampled_from(COUNTS), st.integers(1, 128))

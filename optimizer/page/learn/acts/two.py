@@ -26,9 +26,9 @@ def facts() -> Values:
         "called": LabDesign(tp=8, pp=4, microbatches=8),
         "deeper": LabDesign(tp=8, pp=16, microbatches=8),
         "wide": LabDesign(tp=128, pp=1, microbatches=8),
-        "alone": LabDesign(tp=1, pp=1024, microbatches=1),
-        "chain": LabDesign(tp=1, pp=1024, microbatches=64),
-        "deep": LabDesign(tp=4, pp=256, microbatches=8),
+        "alone": LabDesign(pp=1024, microbatches=1),
+        "chain": LabDesign(pp=1024, microbatches=64),
+        "deep": LabDesign(pp=256, microbatches=8),
         "best": best_by_rule(),
         "needed": tuple(
             next(m for m in range(1, 10**4) if LabDesign(pp=stages, microbatches=m).exact_bubble <= CEILING)

@@ -66,7 +66,7 @@ def difference_chart(name: str, one: Comparison) -> Chart:
         title=f"{one.pins}: seconds more (or less) than the best, by term",
         words=f"All terms together: {signed(sum(item.more for item in one.time), seconds)} per step.",
         figure=signed_bars(
-            [(label(item.term), item.more, signed(item.more, seconds)) for item in terms], " s", better=-1, height=30
+            [(label(item.term), item.more, signed(item.more, seconds)) for item in terms], " s", fewer=True, height=30
         ),
         columns=("term", "best", "mine", "difference"),
         rows=(

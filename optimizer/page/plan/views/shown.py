@@ -27,21 +27,21 @@ def linked(place: str, text: str) -> str:
 
 
 def signed_bars(
-    rows: Sequence[tuple[str, float, str]], unit: str, *, better: int, height: int, **others: Any
+    rows: Sequence[tuple[str, float, str]], unit: str, *, fewer: bool = False, height: int, **others: Any
 ) -> Figure:
     """Bars that lie to both sides of zero, the first on top; blue is better.
 
     Args:
         rows: name, value and text of each bar.
         unit: stands behind the ticks.
-        better: sign of values that are better.
+        fewer: negative values are better.
         height: of a bar [px].
         **others: of the bars, as in plotly.
 
     Returns:
         The figure.
 
-    >>> signed_bars([("MLP", -0.5, "-0.5 s")], " s", better=-1, height=30)["layout"]["xaxis"]["range"]
+    >>> signed_bars([("MLP", -0.5, "-0.5 s")], " s", fewer=True, height=30)["layout"]["xaxis"]["range"]
     [-0.75, 0.25]
     """
     values = [value for _, value, _ in rows]
@@ -52,7 +52,7 @@ def signed_bars(
         bars(
             [name for name, _, _ in rows],
             values,
-            [BLUE if value * better >= 0 else ORANGE for value in values],
+            [BLUE if (-value if fewer else value) >= 0 else ORANGE for value in values],
             text=[text for _, _, text in rows],
             **others,
         ),

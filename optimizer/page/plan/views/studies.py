@@ -91,7 +91,6 @@ def sensitivity_chart(study: Sensitivity) -> Chart:
         figure=signed_bars(
             [(effect.variation.name, 100 * effect.gain, gain(effect)) for effect in effects],
             "%",
-            better=1,
             height=34,
             hovertext=[effect.variation.change for effect in effects],
         ),
