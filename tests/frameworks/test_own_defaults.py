@@ -73,6 +73,8 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
             None,
             {"train": "qlora:8:q_proj+v_proj", "base": "int8", "mb": 4, "acc": 8, "seq": 256, "dtype": "fp16"},
         ),
+        # huggingface/peft v0.3.0, src/peft/utils/other.py, prepare_model_for_int8_training
+        ({"a.sh": ALPACA}, None, {"rec": "full"}),
         (
             {"a.sh": f"{ALPACA} --batch_size 64 --micro_batch_size 8 --lora_target_modules '[q_proj,k_proj]'"},
             None,
@@ -81,7 +83,9 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         # modelscope/ms-swift v4.6.0, swift/trainers/arguments.py and swift/megatron/arguments/megatron_args.py
         ({"a.sh": SWIFT}, None, {"mb": 1, "acc": 4, "rec": "full", "train": "lora:8"}),
         ({"a.sh": f"{SWIFT} --per_device_train_batch_size 8"}, None, {"mb": 8, "acc": 1}),
-        ({"a.sh": f"{SWIFT} --quant_bits 4"}, None, {"base": "nf4", "wide": False}),
+        ({"a.sh": f"{SWIFT} --quant_bits 4 --quant_method bnb"}, None, {"base": "nf4", "wide": False}),
+        # its swift/arguments/base_args/quant_args.py, get_quantization_config
+        ({"a.sh": f"{SWIFT} --quant_bits 4"}, None, {"train": "lora:8", "base": ""}),
         (
             {"a.sh": f"{SWIFT} --use_megatron_fsdp true".replace("swift", "megatron")},
             None,
@@ -385,6 +389,8 @@ def test_what_costs_is_known_by_name(name: str, value: str, costly: bool) -> Non
         ("ds_z3_config.json", 3, 0.0),
         ("zero2.json", 2, 0.0),
         ("ds_zero_stage3_offload.json", 3, 1.0),
+        ("ds_zero2_no_offload.json", 2, 0.0),
+        ("stage3_no_offloading_accelerate.conf", 3, 0.0),
         ("d.json", 0, 0.0),
     ],
 )

@@ -59,6 +59,7 @@ HABANA, HABANA_RANK = "use_habana", 8
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 NOT_NESTED = ("use_peft",)  # of TRL, whose weights of four bits have their scales whole unless a key says otherwise
+QUANTISING = ("quant_bits", "quant_method")  # of ms-swift: its swift/arguments/base_args/quant_args.py
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
 
@@ -171,7 +172,10 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
     if base == "nf4" and stated.get("nested", at["peft"] not in NOT_NESTED) is False:
         base = "nf4-single"
-    if bits and not base:  # formats that no job has
+    if base and at["bits"] == QUANTISING[0] and values.get(QUANTISING[1]) is None:
+        launch.assumed.append(f"{QUANTISING[0]} {bits} quantizes nothing: ms-swift does so by {QUANTISING[1]} alone")
+        base = ""
+    elif bits and not base:  # formats that no job has
         launch.unpriced.append(f"{at['bits']} {bits}")
     if method in (LORA, QLORA) and stated.get("dora") is True:
         base = base or ("nf4" if method == QLORA else "")
