@@ -61,6 +61,22 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         ({"a.sh": TRL}, None, {"mb": 8, "rec": "full", "seq": 1024, "dtype": "bf16", "states": (2, 4, 12)}),
         ({"a.sh": f"{TRL} --dtype bfloat16"}, None, {"states": (2, 2, 4)}),
         ({"a.sh": f"{TRL} --max_length 4096 --gradient_checkpointing false"}, None, {"seq": 4096, "rec": "none"}),
+        # huggingface/peft v0.21.2, src/peft/tuners/tuners_utils.py, and transformers' GptOssExperts
+        *(
+            (
+                {
+                    "a.sh": f"{TRL} --use_peft --lora_r 8 --lora_target_modules {words}".replace(
+                        model, "openai/gpt-oss-20b"
+                    )
+                },
+                None,
+                {"train": f"lora:8:{train}"},
+            )
+            for model, words, train in (
+                ("Qwen/Qwen2.5-0.5B", "all-linear", "q+k+v+o"),
+                ("Qwen/Qwen2.5-0.5B", "q_proj v_proj up_proj", "q_proj+v_proj"),
+            )
+        ),
         (
             {"a.yaml": f"{SFT}packing: true\n"},
             8,
