@@ -71,7 +71,10 @@ UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which 
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Trainer
 # A command of one process, on which the Trainer spreads batches over all GPUs: transformers, trainer.py (_wrap_model).
-PYTHON_ALONE, ON_TRAINER = re.compile(r"(?:\S*/)?python[\d.]*(?: -u)? \S+\.py(?: |$)"), ("transformers", "trl")
+PYTHON_ALONE = re.compile(
+    r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
+)
+ON_TRAINER = ("transformers", "trl")
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (

@@ -434,12 +434,20 @@ def test_python_on_the_trainer_is_refused_as_that() -> None:
         question({"a.py": "from trl import SFTTrainer\nSFTTrainer(model='m').train()\n"}, gpus=8)
 
 
-@pytest.mark.parametrize("starter", ["python", "python3 -u", "torchrun --nproc_per_node 8", "srun --ntasks=8 python"])
-def test_one_process_on_several_gpus_is_named(starter: str) -> None:
-
-    asked = question({"a.sh": f"{starter} {BATCH}"}, gpus=8)
-    named = any("DataParallel" in each for each in asked.launch.unpriced)
-    assert named == starter.startswith("python")
+@pytest.mark.parametrize(
+    ("starter", "alone"),
+    [
+        ("python train.py", True),
+        ("python3 -u train.py", True),
+        ("python -m own.train", True),
+        ("torchrun --nproc_per_node 8 train.py", False),
+        ("srun --ntasks=8 python train.py", False),
+        ("python -m torch.distributed.run --nproc_per_node 8 train.py", False),
+    ],
+)
+def test_one_process_on_several_gpus_is_named(starter: str, alone: bool) -> None:
+    asked = question({"a.sh": BATCH.replace("train.py", starter)}, gpus=8)
+    assert any("DataParallel" in each for each in asked.launch.unpriced) == alone
 
 
 def test_a_task_type_of_trl_costs_nothing() -> None:
