@@ -60,6 +60,7 @@ KINDS: Mapping[str, str] = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
+CONF = ".conf"  # of JSON too: open-instruct's configs of DeepSpeed
 # What names an accelerator: programs, an image, and variables that only one family's libraries read.
 NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
@@ -70,7 +71,10 @@ UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which 
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Trainer
 # A command of one process, on which the Trainer spreads batches over all GPUs: transformers, trainer.py (_wrap_model).
-PYTHON_ALONE, ON_TRAINER = re.compile(r"(?:\S*/)?python[\d.]*(?: -u)? \S+\.py(?: |$)"), ("transformers", "trl")
+PYTHON_ALONE = re.compile(
+    r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
+)
+ON_TRAINER = ("transformers", "trl")
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
@@ -289,7 +293,7 @@ def _script_launch(
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
-        paths = (path for path in with_config.configs if Path(path).suffix in KINDS)
+        paths = (path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))
         places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
         lying = [_file(str(place)) for place in places]
         named = tuple(map(config_of, lying))
@@ -329,7 +333,7 @@ def _followed(
     followed: list[ConfigFile] = []
     for config in configs:
         named = [str(config.values[key]) for key in FOLLOWED if isinstance(config.values.get(key), str)]
-        for path in (path for path in named if Path(path).suffix in KINDS):
+        for path in (path for path in named if Path(path).suffix in (*KINDS, CONF)):
             if any(kind(other) == "engine" for other in configs if other is not config):
                 continue
             near = next(file for file in files if file.name == config.name)
@@ -541,4 +545,5 @@ def kind_of(file: File) -> str:
     if Path(file.name).suffix.lower() not in (*KINDS, ".sh") and lines and all(map(OVERRIDE.match, lines)):
         dotted = sum("." in line.partition("=")[0] for line in lines)
         return OVERRIDES if dotted else BASH
-    return KINDS.get(Path(file.name).suffix.lower(), BASH)
+    suffix = Path(file.name).suffix.lower()
+    return "json" if suffix == CONF and file.text.lstrip().startswith("{") else KINDS.get(suffix, BASH)

@@ -204,6 +204,8 @@ def test_references_that_would_grow_without_end_are_left() -> None:
         ("a: {x: 1}", "b: {x: 1}", "a.y", 0),  # where its section is
         ("b: {x: 1}", "a: {x: 1}", "a.y", 1),
         ("b: {x: 1}", "c: {x: 1}", "y", 0),
+        ("zero_optimization: {stage: 3}\ny: auto", "x: 1", "y", 1),  # the engine leaves it to the trainer
+        ("zero_optimization: {stage: 3, y: auto}", "x: 1", "zero_optimization.y", 0),
     ],
 )
 def test_a_key_goes_where_it_is(first: str, second: str, path: str, place: int) -> None:

@@ -224,6 +224,7 @@ def test_degrees_that_no_edit_of_a_program_changes_are_one_or_as_they_are() -> N
     [
         ({"trainer.yaml": launches.TRAINER}, None, None),
         ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 0}}'}, 1e9, None),
+        ({"trainer.yaml": launches.TRAINER, "a.yaml": "deepspeed_config: {zero_stage: 0}\n"}, 1e9, None),
         ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 1}}'}, 1e9, False),
         ({"trainer.yaml": launches.TRAINER, "ds.json": '{"zero_optimization": {"stage": 3}}'}, 1e9, True),
         ({"trainer.yaml": launches.TRAINER, "ds.json": launches.DEEPSPEED}, 4e8, True),

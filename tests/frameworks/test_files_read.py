@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.frameworks import read as read_module
 from optimizer.frameworks.every import EVERY
 from optimizer.frameworks.launch import Launch
+from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import File, config_of, kind_of, launch_file, main_script, read_files, read_launch
 from optimizer.frameworks.verl import config as verl
 
@@ -189,6 +191,25 @@ def test_configs_that_are_not_there_are_told() -> None:
         "ds.json, which was not read"
     ]
     assert launched(f"torchrun --nproc_per_node 8 train.py {FLAGS}").unpriced == []
+
+
+def test_json_by_another_name_is_a_config_of_deepspeed() -> None:
+    engine = File("ds.conf", ENGINE.data)
+    launch = launched(f"torchrun --nproc_per_node 8 sft_trainer.py {FLAGS}".replace("ds.json", "ds.conf"), None, engine)
+    assert (launch.settings["zero_stage"], launch.unpriced) == (2, [])
+
+
+def test_an_accumulation_that_the_engine_leaves_open_is_written_where_the_trainer_says_it() -> None:
+    left = b'{"zero_optimization": {"stage": 2}, "train_batch_size": "auto", "gradient_accumulation_steps": "auto"}'
+    script = f"torchrun --nproc_per_node 8 train.py {MODEL} --bf16 True --deepspeed ds.json"
+    source = read_launch([File("run.sh", script.encode()), File("ds.json", left)], None)
+    asked = launch_as_read(source.launch, Controls(), "run.sh")
+    plan = replace(asked.plan, micro_batch=1, num_microbatches=2)
+    changes = source.changes(asked.job, asked.plan, plan, {})
+    assert [(each.flag, each.before, each.after) for each in changes] == [
+        ("per_device_train_batch_size", "2", "1"),
+        ("gradient_accumulation_steps", None, "2"),
+    ]
 
 
 def test_of_several_commands_the_one_with_most_settings_counts() -> None:

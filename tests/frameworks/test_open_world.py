@@ -378,7 +378,7 @@ def test_commands_of_ms_swift_that_train_otherwise_are_refused_by_name(command: 
         ("swift rlhf --rlhf_type orpo", {"train": "lora:8", "loss": "orpo", "micro_batch": 2}),
         ("swift rlhf --rlhf_type kto --tuner_type full", {"loss": "kto", "micro_batch": 1}),
         (
-            "swift sft --train_type lora --quant_bits 4 --gradient_checkpointing false",
+            "swift sft --train_type lora --quant_bits 4 --quant_method bnb --gradient_checkpointing false",
             {"base": "nf4", "recompute": "none"},
         ),
     ],

@@ -61,6 +61,22 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         ({"a.sh": TRL}, None, {"mb": 8, "rec": "full", "seq": 1024, "dtype": "bf16", "states": (2, 4, 12)}),
         ({"a.sh": f"{TRL} --dtype bfloat16"}, None, {"states": (2, 2, 4)}),
         ({"a.sh": f"{TRL} --max_length 4096 --gradient_checkpointing false"}, None, {"seq": 4096, "rec": "none"}),
+        # huggingface/peft v0.21.2, src/peft/tuners/tuners_utils.py, and transformers' GptOssExperts
+        *(
+            (
+                {
+                    "a.sh": f"{TRL} --use_peft --lora_r 8 --lora_target_modules {words}".replace(
+                        model, "openai/gpt-oss-20b"
+                    )
+                },
+                None,
+                {"train": f"lora:8:{train}"},
+            )
+            for model, words, train in (
+                ("Qwen/Qwen2.5-0.5B", "all-linear", "q+k+v+o"),
+                ("Qwen/Qwen2.5-0.5B", "q_proj v_proj up_proj", "q_proj+v_proj"),
+            )
+        ),
         (
             {"a.yaml": f"{SFT}packing: true\n"},
             8,
@@ -73,6 +89,8 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
             None,
             {"train": "qlora:8:q_proj+v_proj", "base": "int8", "mb": 4, "acc": 8, "seq": 256, "dtype": "fp16"},
         ),
+        # huggingface/peft v0.3.0, src/peft/utils/other.py, prepare_model_for_int8_training
+        ({"a.sh": ALPACA}, None, {"rec": "full"}),
         (
             {"a.sh": f"{ALPACA} --batch_size 64 --micro_batch_size 8 --lora_target_modules '[q_proj,k_proj]'"},
             None,
@@ -81,7 +99,9 @@ def _states(asked: LaunchAsRead) -> tuple[int, int, int]:
         # modelscope/ms-swift v4.6.0, swift/trainers/arguments.py and swift/megatron/arguments/megatron_args.py
         ({"a.sh": SWIFT}, None, {"mb": 1, "acc": 4, "rec": "full", "train": "lora:8"}),
         ({"a.sh": f"{SWIFT} --per_device_train_batch_size 8"}, None, {"mb": 8, "acc": 1}),
-        ({"a.sh": f"{SWIFT} --quant_bits 4"}, None, {"base": "nf4", "wide": False}),
+        ({"a.sh": f"{SWIFT} --quant_bits 4 --quant_method bnb"}, None, {"base": "nf4", "wide": False}),
+        # its swift/arguments/base_args/quant_args.py, get_quantization_config
+        ({"a.sh": f"{SWIFT} --quant_bits 4"}, None, {"train": "lora:8", "base": ""}),
         (
             {"a.sh": f"{SWIFT} --use_megatron_fsdp true".replace("swift", "megatron")},
             None,
@@ -385,6 +405,8 @@ def test_what_costs_is_known_by_name(name: str, value: str, costly: bool) -> Non
         ("ds_z3_config.json", 3, 0.0),
         ("zero2.json", 2, 0.0),
         ("ds_zero_stage3_offload.json", 3, 1.0),
+        ("ds_zero2_no_offload.json", 2, 0.0),
+        ("stage3_no_offloading_accelerate.conf", 3, 0.0),
         ("d.json", 0, 0.0),
     ],
 )
@@ -412,12 +434,20 @@ def test_python_on_the_trainer_is_refused_as_that() -> None:
         question({"a.py": "from trl import SFTTrainer\nSFTTrainer(model='m').train()\n"}, gpus=8)
 
 
-@pytest.mark.parametrize("starter", ["python", "python3 -u", "torchrun --nproc_per_node 8", "srun --ntasks=8 python"])
-def test_one_process_on_several_gpus_is_named(starter: str) -> None:
-
-    asked = question({"a.sh": f"{starter} {BATCH}"}, gpus=8)
-    named = any("DataParallel" in each for each in asked.launch.unpriced)
-    assert named == starter.startswith("python")
+@pytest.mark.parametrize(
+    ("starter", "alone"),
+    [
+        ("python train.py", True),
+        ("python3 -u train.py", True),
+        ("python -m own.train", True),
+        ("torchrun --nproc_per_node 8 train.py", False),
+        ("srun --ntasks=8 python train.py", False),
+        ("python -m torch.distributed.run --nproc_per_node 8 train.py", False),
+    ],
+)
+def test_one_process_on_several_gpus_is_named(starter: str, alone: bool) -> None:
+    asked = question({"a.sh": BATCH.replace("train.py", starter)}, gpus=8)
+    assert any("DataParallel" in each for each in asked.launch.unpriced) == alone
 
 
 def test_a_task_type_of_trl_costs_nothing() -> None:

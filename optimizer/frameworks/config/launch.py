@@ -11,7 +11,7 @@ from typing import Any
 from optimizer.base.content import content
 from optimizer.base.errors import InvalidFile
 from optimizer.frameworks.config.file import ConfigFile, plain
-from optimizer.frameworks.config.precedence import OPEN, merged
+from optimizer.frameworks.config.precedence import OPEN, kind, merged
 from optimizer.frameworks.config.yaml_edit import NULL, scalar
 from optimizer.frameworks.launch import LARGEST_COUNT, FlagChange, Launch
 from optimizer.job.job import Job
@@ -46,7 +46,7 @@ class ConfigLaunch:
         values = self.values
         wanted = self.write(values, job, before, after, turned)
         return tuple(
-            FlagChange(flag=path, before=_text(values.get(path)), after=_text(value))
+            FlagChange(flag=path, before=_text(self._home(path).values.get(path)), after=_text(value))
             for path, value in wanted.items()
             if values.get(path) != value
         )
@@ -62,13 +62,18 @@ class ConfigLaunch:
         """The files with these keys; a new key goes to the file that has its section."""
         configs = {config.name: config for config in self.configs}
         for change in changes:
-            section = change.flag.rpartition(".")[0]
-            holding = [config.name for config in self.configs if config.values.get(change.flag) not in OPEN]
-            holding = holding or [config.name for config in self.configs if change.flag in config.values]
-            near = [c.name for c in self.configs if any(path.rpartition(".")[0] == section for path in c.values)]
-            name = (holding or near or [self.configs[0].name])[-1]
+            name = self._home(change.flag).name
             configs[name] = configs[name].changed(change.flag, None if change.after is None else _value(change.after))
         yield {name: config.bytes for name, config in configs.items()}
+
+    def _home(self, path: str) -> ConfigFile:
+        """The file that a key is written in: what an engine leaves open is the trainer's to say."""
+        section = path.rpartition(".")[0]
+        holding = [config for config in self.configs if config.values.get(path) not in OPEN]
+        own = [config for config in self.configs if kind(config) != "engine"] or self.configs
+        holding = holding or [config for config in own if path in config.values]
+        near = [c for c in self.configs if any(other.rpartition(".")[0] == section for other in c.values)]
+        return (holding or near or [self.configs[0]])[-1]
 
 
 def keyed_launch(

@@ -59,6 +59,11 @@ HABANA, HABANA_RANK = "use_habana", 8
 PEFT, PEFT_TARGETS = ("use_peft", "use_peft_lora"), "q+v"
 COUNTED_IN_SAMPLES = ("micro_batch", "global_batch")
 NOT_NESTED = ("use_peft",)  # of TRL, whose weights of four bits have their scales whole unless a key says otherwise
+# A model whose experts no release of Transformers has as linear layers, where PEFT looks for them: its
+# models/gpt_oss/modeling_gpt_oss.py, GptOssExperts; and programs that have adapters on experts of their own.
+WHOLE_EXPERTS, OWN_EXPERTS = "gpt-oss", {"peft._target_", "unsloth"}
+ATTENDING, INNER = "q+k+v+o", ("gate", "up", "down", "gate_up")
+QUANTISING = ("quant_bits", "quant_method")  # of ms-swift: its swift/arguments/base_args/quant_args.py
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
 ALL = ("all", "all-linear")
 
@@ -171,7 +176,10 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
     base = BITS.get(bits, "") if isinstance(bits, int) else ""
     if base == "nf4" and stated.get("nested", at["peft"] not in NOT_NESTED) is False:
         base = "nf4-single"
-    if bits and not base:  # formats that no job has
+    if base and at["bits"] == QUANTISING[0] and values.get(QUANTISING[1]) is None:
+        launch.assumed.append(f"{QUANTISING[0]} {bits} quantizes nothing: ms-swift does so by {QUANTISING[1]} alone")
+        base = ""
+    elif bits and not base:  # formats that no job has
         launch.unpriced.append(f"{at['bits']} {bits}")
     if method in (LORA, QLORA) and stated.get("dora") is True:
         base = base or ("nf4" if method == QLORA else "")
@@ -194,6 +202,12 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
         if not targets and at["peft"] in PEFT and not at["targets"]:
             targets = PEFT_TARGETS
             launch.assumed.append("adapters on q and v, PEFT's default: no key says on what")
+        if WHOLE_EXPERTS in str(launch.settings.get("model", "")) and not {at["method"], at["peft"]} & OWN_EXPERTS:
+            words = (targets or ATTENDING).split("+")
+            outer = "+".join(word for word in words if word.removesuffix("_proj") not in INNER)
+            if outer != targets:
+                targets = outer or targets
+                launch.assumed.append("no adapters on experts: these are whole tensors, in which PEFT finds no layers")
         rank = stated.get("rank", HABANA_RANK if HABANA in values else RANKS.get(at["method"] or at["peft"], RANK))
         if not at["rank"]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")

@@ -91,6 +91,8 @@ BATCH = "train_batch_size"
 WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
+# What Alpaca-LoRA prepares weights of 8 bits by. Source: huggingface/peft v0.3.0, src/peft/utils/other.py.
+EIGHT, PREPARED = "load_in_8bit", "prepare_model_for_int8_training"
 CORPUS = ("pretraining_dataset",)  # of Axolotl, which packs it
 PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of preferences takes, at no cost
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
@@ -195,6 +197,10 @@ def read(launch: Launch, values: Values) -> None:
         launch.say("recompute", "none" if values.get(UNCHECKED) is True else "full", UNCHECKED)
     elif SWIFT in values or UNSLOTH in values or any(path in values for path in TUNED):
         launch.say("recompute", "full", CHECKPOINT[0])
+    elif ALPACA in values and values.get(EIGHT) is True:
+        launch.say("recompute", "full")
+        launch.fixed += ("recompute",)
+        launch.assumed.append(f"layers are recomputed: PEFT's {PREPARED} has it so, and no key")
     launch.unpriced += [f"{path} {ON_DISK}" for path in CHECKPOINT if values.get(path) == ON_DISK]
     hosting = tuple(path for path in HOSTING if values.get(path) in _hosting_words(values, path))
     if hosting:
@@ -435,7 +441,7 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
     for paths, name in ((MICRO, "micro_batch"), (STEPS, "num_microbatches"), (STAGE, "zero_stage")):
         if getattr(before, name) != getattr(after, name):
             there = [path for path in paths if values.get(path) not in (None, "auto")]
-            needed = name != "num_microbatches" or not {BATCH, ALPACA} & values.keys()
+            needed = name != "num_microbatches" or not (first(values, (BATCH,)) or ALPACA in values)
             together = job.training_loss.together if name == "micro_batch" else 1
             wanted |= dict.fromkeys(there or ([paths[0]] if needed else []), getattr(after, name) // together)
     strategy = first(values, (*STRATEGY, *RESHARD, TRAINER_FSDP))

@@ -39,6 +39,7 @@ HYBRID = "hybrid"  # how strategies begin whose replicas share states in each no
 # src/accelerate/utils/dataclasses.py, DeepSpeedPlugin and FullyShardedDataParallelPlugin.
 LAUNCHED: Mapping[str, tuple[str, int]] = {"FSDP": ("use_fsdp", 3), "DEEPSPEED": ("use_deepspeed", 2)}
 NAMED = re.compile(r"(?:zero|(?<![a-z])z|stage)[-_]?([0-3])(?!\d)[^/]*$")  # in the name of a config of DeepSpeed
+OFFLOADED = re.compile(r"(?<!no)(?<!(?:no|wo)[-_])(?<!without[-_])offload")  # there too
 FOLLOWED = ("deepspeed", "deepspeed_config.deepspeed_config_file", "deepspeed_config_file")
 RATIO = "zero_optimization.offload_optimizer.ratio"
 OWN = ("zero_optimization", "train_micro_batch", "train_batch_size")  # how keys of DeepSpeed's JSON begin
@@ -104,9 +105,10 @@ def note_sharding(launch: Launch, values: Values) -> None:
         strategy = key if engine == "FSDP" else ""
     elif word := NAMED.search(path := str(first(values, FOLLOWED) and values[first(values, FOLLOWED)]).lower()):
         launch.say("zero_stage", int(word[1]))
-        if OFFLOADING in path:
+        offloads = bool(OFFLOADED.search(path))
+        if offloads:
             launch.say("offload", 1.0)
-        launch.assumed.append(f"ZeRO-{word[1]}{' with offload' * (OFFLOADING in path)}: by the name of {path} alone")
+        launch.assumed.append(f"ZeRO-{word[1]}{' with offload' * offloads}: by the name of {path} alone")
     else:
         launch.say("zero_stage", 0)
         launch.assumed.append("no sharding: neither these files nor the config of a launcher among them names any")
@@ -135,7 +137,7 @@ def note_sharding(launch: Launch, values: Values) -> None:
     elements = values.get(BUCKET)
     if isinstance(elements, int | float) and not isinstance(elements, bool):
         launch.say("bucket", 2.0 * elements, BUCKET)
-    elif not strategy and (stage or any(path.startswith(OWN) for path in values)):
+    elif not strategy and (stage or first(values, STAGE) or any(path.startswith(OWN) for path in values)):
         launch.settings["bucket"] = 2.0 * MOST_BUCKET
     if (path := first(values, DEVICE)) and values[path] != "none":
         share = values.get(RATIO, 1.0)
