@@ -75,6 +75,7 @@ PYTHON_ALONE = re.compile(
     r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
 )
 ON_TRAINER = ("transformers", "trl")
+ASSIGNED = re.compile(r"^(\w+) *=", re.MULTILINE)  # settings of a file whose whole text is a config
 PART = re.compile(r"(.*\.py):(\w+)$")
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
@@ -507,13 +508,16 @@ def config_of(file: File) -> ConfigFile:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
     if not functions and is_script(file.text):
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
-    if not functions and (why := refused((), IMPORTED.findall(file.text))):
+    if not functions and (why := refused(ASSIGNED.findall(file.text), IMPORTED.findall(file.text))):
         raise InvalidFile(file.name, [why])
     if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
         why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
         raise InvalidFile(file.name, [f"{why}, or a YAML of `trl sft --config`"])
     if not functions:
-        raise InvalidFile(file.name, ["no function that makes a config: expected `def name() -> Trainer.Config`"])
+        raise InvalidFile(
+            file.name,
+            ["no function that makes a config, as torchtitan has them: expected `def name() -> Trainer.Config`"],
+        )
     chosen = file.part or (functions[0] if len(functions) == 1 else "")
     return ConfigFile(file.name, file.text, kind, chosen, file.data)
 

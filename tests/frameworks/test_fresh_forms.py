@@ -150,6 +150,11 @@ UNNAMED: list[tuple[str, str, list[str]]] = [
         ["model.model_config, of a class that is not nanotron's: read as a GPT"],
     ),
     (
+        "nano.yaml",
+        launches.NANOTRON.replace("    hidden_size", "    is_cola_llama_config: true\n    hidden_size"),
+        ["model.model_config.is_cola_llama_config"],
+    ),
+    (
         "llama3.toml",
         launches.TORCHTITAN.replace("lr = 1.5e-4", "early_step_in_backward = true"),
         ["optimizer.early_step_in_backward"],
@@ -281,6 +286,8 @@ def test_what_a_config_says_that_is_not_here_is_not_edited(config: str, fixed: s
             f"{FOUNDRY}fsdp: {{wrapping_strategy: null}}\n".replace("null", "by_block"),
             "OLMo: its configs are not read",
         ),
+        ("olmo.yaml", FOUNDRY.replace("model:", "model:\n  embedding_size: 50304"), "OLMo: its configs are not read"),
+        ("train_gpt2.py", "n_layer = 12\nn_embd = 768\nblock_size = 1024\n", "nanoGPT: its configs are not read"),
         (
             "run.sh",
             "torchrun -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8",

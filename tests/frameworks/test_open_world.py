@@ -53,6 +53,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             "OLMo-core: its configs are not read",
         ),
         (
+            {"train.py": "from megatron.bridge.recipes.llama.llama3 import pretrain_config\nmain()\n"},
+            "Megatron-Bridge: a recipe's own settings",
+        ),
+        (
             {"primus.yaml": "modules: {pre_trainer: {framework: torchtitan, overrides: {parallelism: {a: 1}}}}\n"},
             "Primus on torchtitan: its overrides",
         ),

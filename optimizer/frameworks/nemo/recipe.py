@@ -26,6 +26,7 @@ ARGUMENTS: Mapping[str, str] = TABLES["arguments"]
 FASTER: Mapping[str, Mapping[str, Any]] = TABLES["performance"]
 MADE: Mapping[str, Mapping[str, Mapping[str, Any]]] = TABLES["made"]
 CLASSES: Mapping[str, str] = {str(row["config"]): str(row["model"]) for row in RECIPES.values()}
+MTP = "use_mtp"  # whether the model predicts further tokens too
 MODEL, UNREAD, LIST, REST = "model.recipe", "unread", "[]", "**"
 # The path of each flag that a program may not say yet.
 HOMES: Mapping[str, str] = {
@@ -442,6 +443,11 @@ class _Program(Reader):
         for argument, path in ARGUMENTS.items():
             if argument in given:
                 _set(recipe, path, given[argument])
+        if "mtp" in row and MTP in given:
+            several = given[MTP]
+            if not isinstance(several, Leaf):
+                raise InputError(f"{MTP}: only a run would tell; write the value there")
+            _set(recipe, KEYS["mtp"], Leaf(row["mtp"] if several.value else None))
         self.made_here.append(recipe)
         return recipe
 

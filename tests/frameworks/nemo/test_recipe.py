@@ -117,6 +117,12 @@ def test_arguments_come_through_partial_and_through_others() -> None:
     assert "what **OTHERS gives llm.llama3_8b.pretrain_recipe" in launch.unpriced
 
 
+@pytest.mark.parametrize(("said", "heads"), [("dir=None", 1), ("use_mtp=True", 1), ("use_mtp=False", None)])
+def test_a_recipe_is_told_whether_its_model_predicts_further_tokens(said: str, heads: int | None) -> None:
+    text = START.replace("llama3_8b", "deepseek_v3").replace('name="first"', said)
+    assert recipe_values(text)["model.config.mtp_num_layers"] == heads
+
+
 @pytest.mark.parametrize(
     ("line", "costs"),
     [
@@ -138,6 +144,10 @@ def test_what_is_not_followed_is_not_priced(line: str, costs: str) -> None:
     [
         (START.replace("llama3_8b", "llama9_8b"), "recipe llama9_8b is none of those"),
         (START.replace("pretrain_recipe", "finetune_recipe"), "recipes that fine-tune are not read"),
+        (
+            START.replace("llama3_8b", "deepseek_v3").replace('name="first"', "use_mtp=several()"),
+            "use_mtp: only a run would tell",
+        ),
         (START.replace('name="first"', "performance_mode=faster()"), "performance_mode: only a run would tell"),
         (START.replace("llama3_8b", "qwen3_8b").replace('name="first"', "performance_mode=True"), "qwen3_8b has none"),
         (START.replace("size = 1", 'size = int(os.environ["CP"])'), "context_parallel_size: only a run would tell"),
