@@ -436,6 +436,20 @@ def test_newer_releases_of_torchtitan_scale_operands_by_row(
     assert (launch.settings["dtype"], launch.settings.get("fp8_recipe"), launch.unpriced) == ("fp8", recipe, unpriced)
 
 
+@pytest.mark.parametrize(
+    ("loss", "chunks"),
+    [
+        ("CrossEntropyLoss.Config()", None),
+        ("ChunkedCELoss.Config()", 8),
+        ("ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(), num_chunks=4)", 4),
+    ],
+)
+def test_a_loss_of_torchtitan_has_the_logits_of_some_tokens_in_turn(loss: str, chunks: int | None) -> None:
+    text = (TITAN % "").replace("model_spec=", f"loss={loss}, model_spec=")
+    launch = launch_of(text, "config_registry.py", 8)
+    assert (launch.settings.get("loss_chunks"), launch.unpriced) == (chunks, [])
+
+
 def test_a_model_without_a_gate_has_gelu_where_no_flag_says_another() -> None:
     flags = FLAGS.replace("--swiglu", "").replace("--num-layers 32", "--num-layers 32 --use-rotary-position-embeddings")
     assert launch_as_read(launch_of(flags), Controls(), "run.sh").job.model.activation == "gelu"

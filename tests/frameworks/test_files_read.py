@@ -89,7 +89,11 @@ def test_kinds_of_files(name: str, text: str, kind: str) -> None:
     ("text", "part", "problem"),
     [
         ("def a(:", "", "not Python: "),
-        ("x = 1", "", "no function that makes a config, as torchtitan has them"),
+        (
+            "x = 1",
+            "",
+            "no function that makes a config, as torchtitan has them: expected `def name() -> Trainer.Config`",
+        ),
         ("x = 1", "a", "no function a makes a config: none does"),
         ("def a() -> Trainer.Config:\n    return 1\n", "b", "no function b makes a config: a"),
     ],

@@ -235,6 +235,32 @@ def test_megatron_splits_tensors_with_one_connection_alone(line: str, device: st
     assert ("CUDA_DEVICE_MAX_CONNECTIONS" in source.lacking(changes)) == refused
 
 
+@pytest.mark.parametrize(("line", "refused"), [("", True), (ONE, False)])
+def test_megatron_splits_tensors_without_its_fsdp_with_one_connection_alone(line: str, refused: bool) -> None:
+    sharded = (
+        "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --ckpt-format fsdp_dtensor "
+        "--use-distributed-optimizer --use-nccl-ub --fsdp-manual-registration"
+    )
+    text = f"#!/bin/bash\n{line}" + GRID.partition("mpirun")[2].join(("mpirun", "")).format(more=sharded)
+    source = read_launch([File("run.sh", text.replace("$((NHOSTS * GPUS)) --npernode $GPUS", "64").encode())], 64)
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, zero_stage=1), {})
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in source.lacking(changes)) == refused
+    assert {"--use-megatron-fsdp", "--fsdp-manual-registration"} <= {each.flag for each in changes if not each.after}
+
+
+def test_a_first_split_of_tensors_leaves_sequences_whole_where_nothing_asks_otherwise() -> None:
+    text = GRID.format(resource="rt_AF=8", more="--sequence-parallel").replace(
+        "model-parallel-size 4", "model-parallel-size 1"
+    )
+    source = read_launch([File("run.sh", text.encode())], 64)
+    found = launch_as_read(source.launch, Controls(), "run.sh")
+    split = replace(found.plan, tp=2, dp=found.plan.dp // 2)
+    for after, gone in ((split, True), (replace(split, sequence_parallel=True), False)):
+        changes = source.changes(found.job, found.plan, after, {})
+        assert any(each.flag == "--sequence-parallel" and each.after is None for each in changes) is gone
+
+
 def test_values_are_written_each_where_nothing_else_hangs_on_it() -> None:
     text = """TP=4
 MICRO=16

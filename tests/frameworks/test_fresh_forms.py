@@ -149,6 +149,7 @@ UNNAMED: list[tuple[str, str, list[str]]] = [
         launches.NANOTRON.replace("    hidden_size", "    activation_function: gelu\n    hidden_size"),
         ["model.model_config, of a class that is not nanotron's: read as a GPT"],
     ),
+    ("nano.yaml", launches.NANOTRON.replace("    hidden_size", "    is_llamoe_config: true\n    hidden_size"), []),
     (
         "nano.yaml",
         launches.NANOTRON.replace("    hidden_size", "    is_cola_llama_config: true\n    hidden_size"),

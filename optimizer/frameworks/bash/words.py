@@ -25,6 +25,12 @@ PARTS = re.compile(rb"(?:\\\n|\s)+|(?:\\[^\n]|[^\s\\]|\\$)+")
 TRIM = re.compile(r"(%%?|##?)(.*)", re.DOTALL)
 JOINING = {"-o": any, "-a": all}  # in the order in which they part a test
 SIGNS = ("test_operator", "!")  # before a word, but for that of a number
+# Commands that count the nodes of a job, and the variable that has as many. With `mpiprocs` a node has several lines in
+# a PBS_NODEFILE. Source: tier1.cenaero.be/en/node/104.
+COUNTS_NODES = re.compile(
+    r"(?:scontrol\s+show\s+hostnames?\b|_NODEFILE\b)[^;&]*\|\s*wc\s+-l\s*[)`]$|wc\s+-l\s*<\s*[^;&|]*_NODEFILE\b[^;&|]*[)`]$"
+)
+NODES, PROCESSES, ONCE = "SLURM_NNODES", b"mpiprocs", re.compile(r"\buniq\b|\bsort\s+-u\b")
 OF_FILES = ("-f", "-d", "-e", "-s", "-x", "-r")
 
 
@@ -218,7 +224,10 @@ class Words:
         return replace(piece, text="\n") if ends else piece
 
     def substituted(self, node: Any, site: Site) -> Iterator[Piece]:
-        """What `$(...)` would print: known for echo, expr and here-documents alone."""
+        """What `$(...)` would print: known for echo, expr, here-documents and counts of the job's nodes alone."""
+        if self.variables.get(NODES) and self.counts_nodes(self.text(node)):
+            yield from self.variable(NODES, site)
+            return
         commands = [child for child in node.named_children if child.type == "command"]
         text = self.text(node)
         if len(commands) == 1 and len(node.named_children) == 1:
@@ -238,6 +247,11 @@ class Words:
                 yield from document
                 return
         yield Piece(text.replace(" ", "_"), (site,), text)
+
+    def counts_nodes(self, text: str) -> bool:
+        """Whether a command prints the number of the job's nodes."""
+        several = "_NODEFILE" in text and PROCESSES in self.data
+        return bool(COUNTS_NODES.search(text)) and (not several or bool(ONCE.search(text)))
 
     def holds(self, node: Any) -> bool:
         """Whether a condition holds; what hangs on files or the output of commands does not."""

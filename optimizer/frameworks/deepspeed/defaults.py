@@ -78,8 +78,8 @@ def switched_on(values: Values) -> tuple[str, ...]:
     ()
     """
     adapts = AXOLOTL[0] in values and values.get("adapter") in ("lora", "qlora")
-    told = any(values.get(key) is not None for key in KERNELS) or any(values.get(key) for key in WITHOUT_KERNELS)
-    return KERNELS if adapts and not told else ()
+    stated = any(values.get(key) is not None for key in KERNELS) or any(values.get(key) for key in WITHOUT_KERNELS)
+    return KERNELS if adapts and not stated else ()
 
 
 def _stated(values: Values, key: str) -> bool:

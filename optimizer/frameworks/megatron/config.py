@@ -400,8 +400,8 @@ def _of_aligner(launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
         return values
     own = {path: value for path, value in ALIGNED.items() if path not in values}
     if own:
-        told = ", ".join(f"{path} {shown(value)}" for path, value in own.items())
-        launch.assumed.append(f"{told}: NeMo-Aligner's own where nothing says otherwise")
+        taken = ", ".join(f"{path} {shown(value)}" for path, value in own.items())
+        launch.assumed.append(f"{taken}: NeMo-Aligner's own where nothing says otherwise")
     return {**values, **own}
 
 

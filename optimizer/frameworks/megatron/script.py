@@ -129,7 +129,7 @@ class BashLaunch:
         return f"this Megatron may not have {flags}: {how}" if flags else alone or self._unconnected(changes)
 
     def _unconnected(self, changes: Sequence[FlagChange]) -> str:
-        """Why Megatron refuses its first parallelism of tensors or contexts; "" where it does not.
+        """Why Megatron refuses parallelism of tensors or contexts, its first or without FSDP; "" where it does not.
 
         Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, validate_args (get_device_arch_version() < 10).
         """
@@ -138,9 +138,12 @@ class BashLaunch:
         first = any(each.flag.replace("_", "-") in SPLITTING and each.after not in (None, "1") for each in changes)
         newer = str(settings.get("device", "")).startswith(NEWER) or self.launch.program != MEGATRON
         apart = any(each.flag.replace("_", "-") in APART and each.after is not None for each in changes)
-        has = {flag.name for flag in self.flags} & {*APART}
+        gone = {each.flag.replace("_", "-") for each in changes if each.after is None}
+        had = {flag.name for flag in self.flags} & {*APART}
+        apart = apart or bool(had - gone)
+        asked = bool(had) if split else first
         alone = self.data.lstrip().startswith(b"--")  # a file of arguments
-        if split or not first or newer or apart or has or alone or ONE_CONNECTION.search(self.data):
+        if not asked or newer or apart or alone or ONE_CONNECTION.search(self.data):
             return ""
         return "Megatron splits tensors or contexts with CUDA_DEVICE_MAX_CONNECTIONS=1 alone, which no line sets"
 

@@ -33,10 +33,11 @@ RECOMPUTE = (
     *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-FORMAT = "--ckpt-format"
+FORMAT, SEQUENCE = "--ckpt-format", "--sequence-parallel"
 # Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
 OF_FSDP = ("fsdp_dtensor", "torch_dcp")
+REGISTERED = "--fsdp-manual-registration"  # which it refuses without its own FSDP: the same file
 FORMATTED = (MEGATRON, "Megatron-Bridge", "Primus", "FlagScale")  # whose launches can say it
 SHARDING = (
     *("--use-distributed-optimizer", FSDP, FORMER_FSDP, "--data-parallel-sharding-strategy"),
@@ -82,8 +83,9 @@ def flag_changes(
         )
     if job.model.experts:
         wanted |= _experts(has, program, before, after)
-    if before.sequence_parallel != after.sequence_parallel:
-        wanted["--sequence-parallel"] = "" if after.sequence_parallel else None
+    idle = SEQUENCE in has and before.tp == 1  # which a first split of tensors would wake
+    if before.sequence_parallel != after.sequence_parallel or (idle and after.tp > 1):
+        wanted[SEQUENCE] = "" if after.sequence_parallel else None
     if before.zero_stage != after.zero_stage:
         wanted |= _sharding(has, program, after)
     if before.shard != after.shard:
@@ -160,6 +162,8 @@ def _sharding(has: Mapping[str, Flag], program: str, after: Plan) -> dict[str, s
         wanted["--use-distributed-optimizer"] = ""
     else:
         wanted["--overlap-param-gather"] = None
+    if after.zero_stage <= 1:
+        wanted[REGISTERED] = None
     if after.zero_stage > 1:
         wanted |= {FSDP: "", "--data-parallel-sharding-strategy": MEGATRON_SHARDING[after.zero_stage]}
         wanted |= {FORMAT: OF_FSDP[0]} if program in FORMATTED else {}

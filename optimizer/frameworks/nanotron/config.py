@@ -32,7 +32,7 @@ DEGREES: Mapping[str, str] = key_tables("nanotron")["plan"]
 COUNTS: Mapping[str, str] = key_tables("nanotron")["counts"]
 COUNTS_BEFORE: Mapping[str, str] = key_tables("nanotron")["counts_before"]
 MODEL = "model.model_config."
-KINDS: Mapping[str, str] = {name: f"{MODEL}is_{name}_config" for name in ("llama", "qwen2", "starcoder2")}
+KINDS: Mapping[str, str] = {name: f"{MODEL}is_{name}_config" for name in ("llama", "llamoe", "qwen2", "starcoder2")}
 ACTIVATION, KV_HEADS, MULTI_QUERY, GROUPED = (
     f"{MODEL}{name}" for name in ("activation_function", "num_kv_heads", "multi_query", "grouped_query")
 )

@@ -30,6 +30,7 @@ from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.torchtitan.models import MODELS, OLD
+from optimizer.frameworks.torchtitan.python import CHUNKS
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.stack import FP8_RECIPES, MXFP8
@@ -81,6 +82,7 @@ LOCAL_BATCH, SEQUENCES = 8, 2048  # where no key says it; torchtitan/config/job_
 NARROWED = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")  # in 2024
 PARTS, CONVERTERS = "parallelism.module_fqns_per_model_part", "model.converters"
 KEYS = (
+    ConfigKey("loss_chunks", (CHUNKS,), lambda parts: parts if isinstance(parts, int) and parts > 0 else None),
     ConfigKey(
         "recompute", (MODE,), lambda mode: mode if mode in ("none", "selective", "full") else "selective", "selective"
     ),

@@ -14,6 +14,7 @@ MODE, CONVERTERS = "activation_checkpoint.mode", "model.converters"
 NAME, FLAVOR = "model.name", "model.flavor"
 POLICIES: Mapping[str, str] = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory-budget"}
 CLASSES: Mapping[str, str] = {"full": "FullAC", "selective": "SelectiveAC"}
+CHUNKS = "loss.num_chunks"  # parts of the tokens of which a loss has the logits in turn
 SPEC = "model_spec."
 SPECIFIED = [SPEC + name for name in ("0", "flavor", "converters")]
 OTHER_CONVERTERS = "model_converters.converters"  # where configs of early 2026 have them
@@ -33,6 +34,8 @@ def titan_leaves(text: str, function: str) -> dict[str, Leaf]:
     elif (off := values.get("activation_checkpoint")) is not None and off.value is None:
         leaves[MODE] = Leaf("none")
         leaves.pop("activation_checkpoint")
+    if str(getattr(values.get(f"loss.{CLASS}"), "value", "")).startswith("Chunked"):
+        leaves[CHUNKS] = values.get(CHUNKS) or Leaf(8)  # torchtitan/components/loss.py
     if flavor := values.get(f"{SPEC}0") or values.get(f"{SPEC}flavor"):
         leaves[FLAVOR] = Leaf(flavor.value)
         size = str(flavor.value).lower().replace(".", "_").replace("-", "_")

@@ -100,19 +100,19 @@ def copied_bytes(job: Job, model: Model, shapes: Shapes, products: Sequence[Gemm
 
 
 def dropped_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> FloatArray:
-    """What dropout of adapters' inputs keeps: a mask of 1 B, and what is left, unless a copy of it is kept anyway [B].
+    """What dropout of adapters' inputs keeps: a mask of 1 B, and what is left, unless a copy of it is resident anyway [B].
 
     Source: PyTorch, aten/src/ATen/native/cuda/Dropout.cu (native_dropout keeps its mask); huggingface/peft v0.21.0,
     src/peft/tuners/lora/layer.py (Linear.forward: lora_A of the dropped inputs of each matrix).
     """
-    kept, eager = np.zeros(1), job.stack.features.eager
+    resident, eager = np.zeros(1), job.stack.features.eager
     if not job.stack.features.adapter_dropout:
-        return kept
+        return resident
     for product in products:
         count = len(adapted(model, job.method, product.name))
         each = 1.0 + ELEMENT * (not (eager and job.wide_adapters))
-        kept = kept + each * (count if eager else min(count, 1)) * product.m * product.k * product.batch
-    return kept
+        resident = resident + each * (count if eager else min(count, 1)) * product.m * product.k * product.batch
+    return resident
 
 
 def scaled_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> tuple[FloatArray, FloatArray]:

@@ -14,6 +14,23 @@ def command(text: str, **given: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("count", "known"),
+    [
+        ("$(cat $PBS_NODEFILE | uniq | wc -l)", True),
+        ("`wc -l < ${PBS_NODEFILE}`", True),
+        ('$(scontrol show hostnames "$SLURM_JOB_NODELIST" | wc -l)', True),
+        ("$(cat hosts | wc -l)", False),
+        ("$(scontrol show hostnames | head -n 1)", False),
+        ("$(wc -l < $PBS_NODEFILE)  # mpiprocs=4", False),
+        ("$(sort -u $PBS_NODEFILE | wc -l)  # mpiprocs=4", True),
+    ],
+)
+def test_commands_that_count_the_nodes_of_a_job(count: str, known: bool) -> None:
+    assert (command(f"N={count}\nrun $((N * 4))", SLURM_NNODES="2") == "run 8") is known
+    assert command(f"N={count}\nrun $((N * 4))") != "run 8"
+
+
+@pytest.mark.parametrize(
     ("script", "expected"),
     [
         ("TP=8\nrun --tp $TP", "run --tp 8"),

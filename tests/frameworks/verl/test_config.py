@@ -130,7 +130,8 @@ def test_the_config_that_hydra_finds_says_what_it_runs_on() -> None:
     found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
     assert (found.job.stack.name, found.plan.tp, found.plan.zero_stage) == ("megatron-core", 1, 1)
     changes = source.changes(found.job, found.plan, replace(found.plan, tp=2, dp=8), {})
-    assert [(change.flag, change.after) for change in changes] == [(TP, "2")]
+    whole = TP.replace("tensor_model_parallel_size", "sequence_parallel")  # on where no key says otherwise
+    assert [(change.flag, change.after) for change in changes] == [(TP, "2"), (whole, "false")]
     deep = replace(found.plan, pp=2, vpp=3, dp=8, layers_per_stage=(18, 18))
     keys = {change.flag.rpartition(".")[2] for change in source.changes(found.job, found.plan, deep, {})}
     assert keys == {"pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size"}

@@ -118,10 +118,10 @@ class _Shaped(Rows):
         def seconds(kind: str) -> FloatArray:
             return np.asarray(layers[kind].chosen * self.costs.kinds[kind].recompute)
 
-        kept = (
+        resident = (
             self.total(lambda kind: layers[kind].static) + self.total(lambda kind: layers[kind].in_flight) * self.flying
         )
-        excess = self.memory.fixed[:, None, None] - raised(safe_memory(self.job)) + kept
+        excess = self.memory.fixed[:, None, None] - raised(safe_memory(self.job)) + resident
         chosen = np.flatnonzero(np.logical_or.reduce([layer.chosen > 0 for layer in layers.values()]))
         recompute_time, fits = np.zeros(excess.shape), np.asarray((excess <= 0.0).all(axis=2))
         if not len(chosen):
