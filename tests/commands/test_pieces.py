@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from optimizer.answer.answer import Answer
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.units import DAY
-from optimizer.catalog import load_model
+from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
 from optimizer.commands import request
@@ -343,3 +343,56 @@ def test_a_question_is_told_what_it_assumes(
 def test_every_narrow_format_is_told_to_need_no_more_tokens() -> None:
     said = campaign._notes({**USUAL, "dtype": "bf16,fp8"}, {"hbm": NONE, "nic": NONE})
     assert [note for note in said if "no more tokens" in note] == ["fp8 is taken to need no more tokens than bf16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "cards", "share"),
+    [("rtx-4090-8", 1, 1, 1 / 8), ("rtx-4090-8", 7, 7, 7 / 8), ("rtx-4090-8", 8, 8, 1.0), ("dgx-h100", 1, 8, 1.0)],
+)
+def test_a_machine_without_a_network_has_as_many_cards_as_the_job(
+    name: str, gpus: int, cards: int, share: float
+) -> None:
+    cluster = load_cluster(name)
+    found = request._machine(cluster, gpus)
+    assert (found.gpus_per_node, found.host_memory) == (cards, share * cluster.host_memory)
+
+
+@pytest.mark.parametrize(
+    ("model", "lengths", "tuned", "seq_len", "why"),
+    [
+        ("gpt3", "", False, 2048, "the model's longest"),
+        ("llama3-8b", "", False, 8192, "the model's longest"),
+        ("llama3.1-8b", "", False, 8192, "its longest is 131,072"),
+        ("llama3.1-8b", "", True, 2048, "what LLaMA-Factory and Unsloth take unasked"),
+        ("gpt3", "", True, 2048, "the model's longest"),
+        ("llama3.1-8b", "p0:10,p100:1000", True, 1024, "the longest document"),
+        ("llama3.1-8b", "p0:10,p100:1025", True, 1088, "the longest document"),
+        ("gpt3", "p0:10,p100:9000", True, 2048, "the model's longest"),
+    ],
+)
+def test_sequences_are_as_long_as_the_documents_or_the_model(
+    model: str, lengths: str, tuned: bool, seq_len: int, why: str
+) -> None:
+    """Documents are filled up to 64 tokens."""
+    assumed: list[str] = []
+    assert request._seq_len(load_model(model), lengths, assumed, tuned=tuned) == seq_len
+    assert assumed == [f"sequences of {seq_len:,} tokens, {why} (--seq-len)"]
+
+
+@pytest.mark.parametrize(("batch", "told"), [(2**28 // 2048, False), (2**28 // 2048 + 1, True)])
+def test_a_batch_of_more_than_any_run_s_tokens_is_told_to_be_of_sequences(batch: int, told: bool) -> None:
+    asked = request.Request(model="gpt3", gpus=8, limits={}, seq_len=2048, global_batch=batch)
+    assert any("counts sequences, not tokens" in line for line in request.job_of(asked)[1]) is told
+
+
+@pytest.mark.parametrize(("more", "told"), [(0.0, False), (1.0, True)])
+def test_more_memory_than_the_device_has_is_a_what_if_question(more: float, told: bool) -> None:
+    hbm = load_cluster("dgx-h100").device.memory_nominal + more
+    asked = request.Request(model="gpt3", gpus=8, limits={"hbm": hbm})
+    assert any("a what-if question" in line for line in request.job_of(asked)[1]) is told
+
+
+def test_a_job_has_a_gpu_at_least() -> None:
+    assert request.job_of(request.Request(model="llama3-8b", gpus=1, limits={}))[0].gpus == 1
+    with pytest.raises(InputError, match="--gpus must be at least 1, but got 0"):
+        request.job_of(request.Request(model="llama3-8b", gpus=0, limits={}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
@@ -70,3 +71,29 @@ def test_halves_of_characters_are_no_text(code: int, text: bool) -> None:
 def test_an_address_of_a_cluster_has_a_host_and_a_port(address: str) -> None:
     with pytest.raises(InputError, match="is not host:port"):
         _reach(address)
+
+
+@pytest.mark.parametrize(
+    ("message", "until", "tries", "refused"),
+    [("database is locked", 60.0, 3, False), ("database is locked", 60.5, 2, True), ("disk I/O error", 0.0, 1, True)],
+)
+def test_a_file_that_another_switches_is_asked_again_for_a_minute(
+    message: str, until: float, tries: int, refused: bool, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked at 0 s, at a moment within the minute, and `until` seconds after the first: at 60 s it may still wait."""
+    clock = iter([0.0, 30.0, until, until])
+    monkeypatch.setattr(connection, "monotonic", lambda: next(clock))
+    asked: list[str] = []
+
+    def execute(words: str) -> None:
+        asked.append(words)
+        if refused or len(asked) < tries:
+            raise sqlite3.OperationalError(message)
+
+    if refused:
+        with pytest.raises(sqlite3.OperationalError, match=message):
+            connection._write_ahead(SimpleNamespace(execute=execute))
+    else:
+        connection._write_ahead(SimpleNamespace(execute=execute))
+    assert asked == ["PRAGMA journal_mode=WAL"] * tries
+    assert pauses == [0.01] * (tries - 1)
