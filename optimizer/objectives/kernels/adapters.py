@@ -100,7 +100,7 @@ def copied_bytes(job: Job, model: Model, shapes: Shapes, products: Sequence[Gemm
 
 
 def dropped_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> FloatArray:
-    """What dropout of adapters' inputs keeps: a mask of 1 B, and what is left, unless a copy of it is resident anyway [B].
+    """What dropout of adapters' inputs keeps: a mask of 1 B, and what is left, unless a copy is kept anyway [B].
 
     Source: PyTorch, aten/src/ATen/native/cuda/Dropout.cu (native_dropout keeps its mask); huggingface/peft v0.21.0,
     src/peft/tuners/lora/layer.py (Linear.forward: lora_A of the dropped inputs of each matrix).
