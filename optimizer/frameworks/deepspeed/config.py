@@ -381,9 +381,7 @@ def _states(launch: Launch, values: Values, software: str) -> None:
     elif wide:
         settings |= UPCAST
     elif software == "axolotl" and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING)):
-        launch.unpriced.append(
-            "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
-        )
+        launch.unpriced.append(f"{UPCAST_REST}, as Axolotl has them without flash attention")
     elif software == PLAIN and not first(values, WORDS):
         launch.assumed.append("weights of 16 bits: Transformers 5 loads them as they are stored, before it in fp32")
 

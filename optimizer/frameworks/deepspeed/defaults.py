@@ -19,8 +19,8 @@ AXOLOTL = ("base_model", "micro_batch_size")  # the second is a key of other pro
 # axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/utils/schemas/validation.py, lora_kernels_auto_enable.
 KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
 WITHOUT_KERNELS = ("rl", "load_in_8bit", "trust_remote_code", "nvfp4_merge_aware", "data_path")
+STORAGE = "bnb_4bit_quant_storage"  # the type in which bitsandbytes packs weights of 4 bits
 # ms-swift trains adapters: its swift/arguments/base_args.
-STORAGE = "bnb_4bit_quant_storage"
 SWIFT, TUNED = "swift", ("tuner_type", "train_type", "sft_type")
 CHAT = "data_split"  # of DeepSpeed-Chat, whose config of the engine is in its Python
 ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
