@@ -75,13 +75,14 @@ def reduced_once(job: Job, plans: Plans) -> BoolArray:
 
 
 def synced_last(job: Job, plans: Plans) -> BoolArray:
-    """Plans whose ZeRO-2 or 3 reduces gradients once a step, in its last micro-batch, and gathers weights in each.
+    """Plans whose ZeRO-2 or 3 reduces gradients once a step, in the last of several micro-batches, and gathers weights
+    in each.
 
     Source: huggingface/accelerate v1.15.0, src/accelerate/accelerator.py (no_sync); pytorch/pytorch v2.7,
     torch/distributed/fsdp/_runtime_utils.py (_post_backward_hook) and
     torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward without reduce_grads).
     """
-    return np.asarray((plans.zero_stage >= 2) & job.stack.features.syncs_last)
+    return np.asarray((plans.zero_stage >= 2) & (plans.num_microbatches > 1) & job.stack.features.syncs_last)
 
 
 def reduced_whole(job: Job, plans: Plans) -> BoolArray:

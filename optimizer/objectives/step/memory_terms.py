@@ -74,7 +74,7 @@ def gradient_bytes(layer_costs: LayerCosts) -> tuple[FloatArray, FloatArray]:
         beyond = np.where(hosts_weights(job, layer_costs.plans), 0.0, 1.0 - _covered(layer_costs, each))
         gradients = gradients[0] + beyond * each[0], gradients[1] + beyond * each[1]
     plans = layer_costs.plans
-    waiting = synced_last(job, plans) & (plans.num_microbatches > 1) & ~hosts_weights(job, plans)
+    waiting = synced_last(job, plans) & ~hosts_weights(job, plans)
     whole = np.where(waiting, ELEMENT, 0.0)
     return np.maximum(whole, gradients[0]), np.maximum(whole, gradients[1])
 

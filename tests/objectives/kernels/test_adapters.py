@@ -236,10 +236,13 @@ def test_eager_code_launches_every_matrix_and_every_adapter() -> None:
 
 
 def test_dropout_of_adapters_costs_passes_and_masks() -> None:
-    """A read, a write and a mask of 1 B of every adapter's inputs each way, in fp32 where adapters are."""
+    """A read, a write and a mask of 1 B of every adapter's inputs each way, in fp32 where adapters are; on a device
+    without a last cache, which would spare HBM a part of it.
+    """
+    cluster = load_cluster("dgx-h100")
     job = Job(
         model=load_model("llama3-8b"),
-        cluster=load_cluster("dgx-h100"),
+        cluster=replace(cluster, device=replace(cluster.device, l2_cache=0.0)),
         stack=load_stack("hf-2026"),
         gpus=1,
         seq_len=2048,
@@ -252,6 +255,6 @@ def test_dropout_of_adapters_costs_passes_and_masks() -> None:
     inputs = 2048 * job.model.hidden * job.model.layers
     passes = 2 * (4.0 + 4.0 + 1.0) * inputs * 4 / job.cluster.device.memory_bandwidth
     rate = job.stack["hbm_efficiency"] / job.stack["elementwise_passes"]
-    assert float((slower.step_time - plain.step_time)[0]) == pytest.approx(passes / rate, rel=0.5)
+    assert float((slower.step_time - plain.step_time)[0]) == pytest.approx(passes / rate)
     kept = float((slower.memory["activations"] - plain.memory["activations"])[0])
     assert kept == pytest.approx(inputs * job.stack["activation_factor"], rel=0.01)
