@@ -40,6 +40,7 @@ DATA = re.compile(
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
+IN_JSON = ("accelerator_config",)  # keys whose value is a section in JSON
 INLINE = re.compile(r"-[a-z]*c$")  # the option of a shell that runs a text
 VISIBLE, FACTORIES = "CUDA_VISIBLE_DEVICES", {"llamafactory-cli", "llamafactory.cli"}
 EACH, PYTHON = {"deepspeed", *FACTORIES}, re.compile(r"(?:.*/)?python[\d.]*$")
@@ -128,6 +129,11 @@ class CommandKeys(ConfigFile):
         path = path.removeprefix(self.section)
         if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
             raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
+        first, *inner = path.split(".")
+        if first in IN_JSON and inner and value is not None:
+            for name in reversed(inner):
+                value = {name: value}
+            path, value = first, json.dumps(value)
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]

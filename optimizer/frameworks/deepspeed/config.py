@@ -110,7 +110,11 @@ PLAIN = "transformers"  # what behaves as the Trainer does, by itself or in a pr
 STORED = (PLAIN, TRAINER, "ms-swift")
 # By a name of their own: the kernels that Transformers has anyway.
 FLASHES = ("use_flash_attention_2", "use_flash_attn")
-SYNCED = "sync_each_batch"  # of Accelerate's plugin, in whatever section: no gradient waits for the last micro-batch
+# Of Accelerate's plugin, in whatever section: no gradient waits for the last micro-batch. The Trainer takes it in
+# arguments of its own. Source: huggingface/transformers #34645 of November 2024, #43919 of February 2026.
+SYNCED, SYNCING = "sync_each_batch", "accelerator_config.gradient_accumulation_kwargs"
+HEEDED = "which Transformers of 4.46 to February 2026 do not heed"
+TRAINERS = {"bf16", "fp16", "optim", "logging_steps", "save_strategy", TRAINER_FSDP}  # arguments of the Trainer alone
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     PLAIN: (ALPACA,),
@@ -188,8 +192,8 @@ def read(launch: Launch, values: Values) -> None:
             settings["num_microbatches"] = accumulated(launch, values)
         launch.written.setdefault("num_microbatches", STEPS[0])
     note_sharding(launch, values)
-    if settings["fsdp"] and not any(path.endswith(SYNCED) and values[path] is True for path in values):
-        _note_whole_gradients(launch)
+    if settings["fsdp"]:
+        _note_whole_gradients(launch, values)
     # Whatever checkpoints layers: the Trainer, or FSDP where the Trainer is told not to.
     if path := _checkpointing(values):
         launch.say("recompute", "full" if values[path] else "none", path)
@@ -272,7 +276,10 @@ def read(launch: Launch, values: Values) -> None:
         method += ("quantization",)  # of the file that it saves
         if settings.get("adapter_dropout"):
             launch.unpriced.append("lora_dropout: Unsloth before 2026 then has no fast kernels of adapters")
-    if software := _software(values, written):
+    software = _software(values, written)
+    if "syncs_last" in settings and (not software or (software == PLAIN and not TRAINERS & values.keys())):
+        launch.fixed += ("syncs_last",)
+    if software:
         launch.settings["software"] = software
         _usual_optimizer(launch, values)
         _states(launch, values, software)
@@ -304,16 +311,20 @@ def read(launch: Launch, values: Values) -> None:
     rest(launch, written, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", DISTRIBUTED))
 
 
-def _note_whole_gradients(launch: Launch) -> None:
+def _note_whole_gradients(launch: Launch, values: Values) -> None:
     """Note that Accelerate's FSDP reduces gradients in the last micro-batch alone, as its `no_sync` has it."""
     settings = launch.settings
+    several = settings.get("num_microbatches", 1) > 1 and settings["zero_stage"]
+    if path := next((path for path in values if path.endswith(SYNCED) and values[path] is True), ""):
+        launch.assumed += [f"{path} true, {HEEDED}"] * bool(several and path.startswith(SYNCING))
+        return
     settings["syncs_last"] = True
-    if settings.get("num_microbatches", 1) > 1 and settings["zero_stage"]:
+    if several:
         whole = "gradients are whole on each GPU until the last micro-batch, as Accelerate's FSDP has them"
         if settings.get("hosted_weights"):
             launch.unpriced.append(f"{whole}, beside weights on the host")
         else:
-            launch.assumed.append(f"{whole}: accelerator_config's {SYNCED} shards them in each")
+            launch.assumed.append(f"{whole}: {SYNCING}.{SYNCED} shards them in each, {HEEDED}")
 
 
 def _checkpointing(values: Values) -> str:
@@ -469,6 +480,8 @@ def write(values: Values, job: Job, before: Plan, after: Plan, turned: Mapping[s
         wanted[BUCKET] = round(turned["bucket"] / 2.0)
     if "offload" in turned:
         wanted[first(values, DEVICE) or DEVICE[0]] = "cpu" if turned["offload"] else "none"
+    if "syncs_last" in turned:
+        wanted[f"{SYNCING}.{SYNCED}"] = not turned["syncs_last"]
     if "liger" in turned:
         own = next((name for name in LIGER_KEYS if any(mark in values for mark in TUNERS[name])), TRAINER)
         wanted[next((path for path in LIGER if path in values), LIGER_KEYS[own])] = True
