@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +22,9 @@ from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
 from optimizer.commands import request
-from optimizer.commands.buy import campaign, prices
+from optimizer.commands.buy import campaign, pareto, prices
 from optimizer.commands.pins import alternative, joined, merged, pins
-from optimizer.commands.plan import answering
+from optimizer.commands.plan import answering, command
 from optimizer.commands.study import batch
 from optimizer.commands.waiting import progress, waiting
 from optimizer.job.plan import Plan
@@ -396,3 +399,174 @@ def test_a_job_has_a_gpu_at_least() -> None:
     assert request.job_of(request.Request(model="llama3-8b", gpus=1, limits={}))[0].gpus == 1
     with pytest.raises(InputError, match="--gpus must be at least 1, but got 0"):
         request.job_of(request.Request(model="llama3-8b", gpus=0, limits={}))
+
+
+@pytest.mark.parametrize(
+    ("samples", "epochs", "lengths", "loss", "tokens"),
+    [
+        (1000.0, None, "", "", 1000 * 4096),
+        (1000.0, 3.0, "", "", 3 * 1000 * 4096),
+        (1000.0, 3.0, "512", "", 3 * 1000 * 512),
+        (1000.0, None, "", "dpo", 2 * 1000 * 4096),  # a sample is a pair
+        (None, None, "", "", 7e9),
+    ],
+)
+def test_a_run_of_so_many_samples_has_the_tokens_of_its_documents(
+    samples: float | None,
+    epochs: float | None,
+    lengths: str,
+    loss: str,
+    tokens: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optimizer.purchase.price.run_cost.whole_run", lambda job, tokens: tokens)
+    job = replace(small_job(), lengths=lengths, **({"train": "full", "loss": loss} if loss else {}))
+    assert command._budget(job, 7e9, samples, epochs) == tokens
+    assert command._budget(job, None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "seq_len", "gpus", "tuned", "batch", "why"),
+    [
+        ("llama3-8b", 8192, 8, 16, 128, "16 for each GPU, as torchtune's recipes of one GPU have it"),
+        # 1536 sequences of 2048 tokens are 3Mi; 125 is the odd factor of 1000, and 12 times it the nearest.
+        ("gpt3", 2048, 1024, 0, 1536, "the 3Mi tokens of arXiv 2104.04473, table 1"),
+        (
+            "gpt3",
+            2048,
+            1000,
+            0,
+            1500,
+            "the 3Mi tokens of arXiv 2104.04473, table 1 being 1,536, which 1,000 GPUs cannot share",
+        ),
+        ("qwen3-8b", 4096, 8, 0, 1024, "about 4Mi tokens per step"),
+        ("qwen3-8b", 4096, 4096, 0, 1024, "about 4Mi tokens per step"),
+        ("qwen3-8b", 4096, 8192, 0, 2048, "1,024 tokens for each of 8,192 GPUs, as the largest published runs took"),
+        ("qwen3-8b", 2**23, 8, 0, 1, "about 4Mi tokens per step"),
+        ("own", 2048, 8, 0, 2048, "about 4Mi tokens per step"),
+    ],
+)
+def test_a_step_has_the_tokens_that_runs_took(
+    model: str, seq_len: int, gpus: int, tuned: int, batch: int, why: str
+) -> None:
+    """A file's own model has no published run, even under the name of a preset."""
+    known = load_model("gpt3" if model == "own" else model)
+    if model == "own":
+        known = replace(known, provenance=replace(known.provenance, note="mine"))
+    assumed: list[str] = []
+    assert request._batch(known, seq_len, gpus, assumed, tuned) == batch
+    assert assumed == [f"global batch of {batch:,} sequences, {why} (--global-batch)"]
+
+
+ASKED: dict[str, Any] = {
+    "study": "",
+    "flex": None,
+    "within": None,
+    "seed": 7,
+    "time_limit": 60.0,
+    "trials": 5,
+    "gpus": (8, False),
+    "dtype": "",
+    "top": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "steps"),
+    [
+        ({}, True, []),
+        ({}, False, ["switched"]),
+        ({"time_limit": None}, True, ["hinted", "faster"]),
+        ({"time_limit": None}, False, ["switched", "hinted", "faster"]),
+        ({"time_limit": None, "gpus": (8, True)}, False, ["best use"]),
+        ({"time_limit": None, "flex": 0.1}, True, ["best use"]),
+    ],
+)
+def test_switches_and_counts_are_tried_where_nothing_was_left_open(
+    changes: dict[str, Any], plan: bool, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A switch that lets a plan fit where none does, hints without a limit of time, neither where counts may move."""
+    job, taken = small_job(), []
+    found = Answer(status="optimal", job=job, plan=Plan(dp=8) if plan else None)
+
+    def step(name: str, result: Any) -> Any:
+        taken.append(name)
+        return result
+
+    monkeypatch.setattr(answering, "request_of", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(answering, "job_of", lambda _: (job, ("an assumption",)))
+    monkeypatch.setattr(answering, "_best_use", lambda *_: step("best use", (job, ("a better use",), None)))
+    monkeypatch.setattr(answering, "_switched", lambda answer, assumed, *_: step("switched", (answer, assumed)))
+    monkeypatch.setattr(answering, "_hinted", lambda answer, _: step("hinted", answer))
+    monkeypatch.setattr(answering, "_faster_switched", lambda answer: step("faster", answer))
+    monkeypatch.setattr("optimizer.search.plan.precision.best_format", lambda *_: found)
+    answer = answering.answered(ASKED | changes)
+    assert taken == steps
+    assert answer.assumptions == (("a better use",) if "best use" in steps else ("an assumption",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "top", "within", "limit", "formats"),
+    [
+        ({}, 3, inf, 60.0, ("bf16",)),
+        ({"within": 0.02}, answering.EVERY_STRUCTURE, 0.02, 60.0, ("bf16",)),
+        ({"time_limit": None}, 3, inf, None, ("bf16",)),
+        ({"dtype": "bf16,fp8"}, 3, inf, 30.0, ("bf16", "fp8")),
+    ],
+)
+def test_formats_share_the_time_of_a_search(
+    changes: dict[str, Any],
+    top: int,
+    within: float,
+    limit: float | None,
+    formats: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, asked = small_job(), {}
+
+    def best_format(_: object, formats: tuple[str, ...], search: Any) -> Answer:
+        asked.update(search.keywords, formats=formats)
+        return Answer(status="optimal", job=job, plan=Plan(dp=8))
+
+    monkeypatch.setattr(answering, "request_of", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(answering, "job_of", lambda _: (job, ()))
+    for name in ("_hinted", "_faster_switched"):
+        monkeypatch.setattr(answering, name, lambda answer, *_: answer)
+    monkeypatch.setattr("optimizer.search.plan.precision.best_format", best_format)
+    answering.answered(ASKED | changes)
+    assert asked == {
+        "top": top,
+        "within": within,
+        "trials": 5,
+        "time_limit": limit,
+        "seed": 7,
+        "study": None,
+        "known": None,
+        "formats": formats,
+    }
+
+
+@pytest.mark.parametrize(("ranges", "trials", "steps"), [(None, 0, 2), (None, 5, 2), ({"nic": (1.0, 2.0)}, 5, 7)])
+def test_so_many_designs_and_trials_are_asked_for(
+    ranges: Any, trials: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    bars: list[tuple[str, int | None]] = []
+
+    @contextmanager
+    def bar(name: str, count: int | None) -> Iterator[None]:
+        bars.append((name, count))
+        yield
+
+    monkeypatch.setattr(pareto, "progress", bar)
+    monkeypatch.setattr("optimizer.purchase.designs.pareto.pareto", lambda *_, **options: asked.update(options))
+    monkeypatch.setattr("optimizer.purchase.dossier.dossier", lambda *_, **options: options["deadline_for_fewest"])
+    grid = SimpleNamespace(designs=lambda: iter("ab"))
+    question: Any = SimpleNamespace(campaign=None, grid=grid, ranges=ranges, kinds=(), deliveries=())
+    assert pareto.bought(question, trials=trials, seed=3, fewest_for=9.0, most=2) == 9.0
+    assert bars == [("designs", steps), ("weighing the choices", None)]
+    assert (asked["trials"], asked["sampler"], asked["seed"]) == (trials, "tpe", 3)
+    pareto.bought(question)
+    assert (asked["trials"], asked["seed"]) == (0, 0)
+    with pytest.raises(InputError, match="more than 1 designs"):
+        pareto.bought(question, most=1)
