@@ -48,7 +48,7 @@ def test_a_design_that_fills_the_memory_fits(over: float, fits: bool) -> None:
         assert lacking.priced
 
 
-@pytest.mark.parametrize(("tp", "dp"), [(1, 256), (8, 32), (512, 1)])
+@pytest.mark.parametrize(("tp", "dp"), [(1, 256), (2, 128), (8, 32), (512, 1)])
 def test_a_design_has_a_sample_a_micro_batch_in_every_replica(tp: int, dp: int) -> None:
     """1,024 GPUs / (TP x 4) replicas, one at the least, of 6 micro-batches each."""
     found = designed(LabDesign(tp=tp, pp=4, microbatches=6))
