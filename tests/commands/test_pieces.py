@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -33,6 +34,7 @@ from optimizer.purchase.wording import texts
 from tests.search.jobs import small_job
 
 TODAY = date(2026, 6, 1)
+FORMATS = ("as_json", "as_csv", "as_markdown")
 
 
 @pytest.mark.parametrize(
@@ -570,3 +572,12 @@ def test_so_many_designs_and_trials_are_asked_for(
     assert (asked["trials"], asked["seed"]) == (0, 0)
     with pytest.raises(InputError, match="more than 1 designs"):
         pareto.bought(question, most=1)
+
+
+@pytest.mark.parametrize(
+    "formats", [{"as_json", "as_csv"}, {"as_json", "as_markdown"}, {"as_csv", "as_markdown"}, set(FORMATS)]
+)
+def test_a_purchase_is_printed_in_one_form(formats: set[str]) -> None:
+    others: dict[str, Any] = {"html": None, "trials": 0, "sampler": "tpe", "seed": 0, "min_gpus_for": None}
+    with pytest.raises(click.UsageError, match="choose one of --json, --csv and --markdown"):
+        pareto.run_pareto(since=None, **others, **{name: name in formats for name in FORMATS})
