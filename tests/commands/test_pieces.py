@@ -22,7 +22,7 @@ from optimizer.base.units import DAY
 from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
-from optimizer.commands import request
+from optimizer.commands import defaults, output, request
 from optimizer.commands.buy import campaign, pareto, prices
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.plan import answering, command
@@ -31,6 +31,8 @@ from optimizer.commands.waiting import progress, waiting
 from optimizer.job.plan import Plan
 from optimizer.purchase.campaign import AUTO
 from optimizer.purchase.wording import texts
+from optimizer.studies.best_use import Use
+from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
 
 TODAY = date(2026, 6, 1)
@@ -581,3 +583,170 @@ def test_a_purchase_is_printed_in_one_form(formats: set[str]) -> None:
     others: dict[str, Any] = {"html": None, "trials": 0, "sampler": "tpe", "seed": 0, "min_gpus_for": None}
     with pytest.raises(click.UsageError, match="choose one of --json, --csv and --markdown"):
         pareto.run_pareto(since=None, **others, **{name: name in formats for name in FORMATS})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "worth", "tried", "told"),
+    [
+        (72, 1.02, 1, True),  # 8 x 9
+        (72, 1.01, 1, False),
+        (1000, 9.0, 2, True),  # of 960, 896 and 768 the first two
+        (56, 9.0, 0, False),  # 8 x 7
+        (16, 9.0, 0, False),
+        (18, 9.0, 1, True),  # 2 x 9, two nodes and two more
+        (9, 9.0, 0, False),  # a node and one
+        (15, 9.0, 0, False),
+    ],
+)
+def test_fewer_gpus_are_hinted_at_where_the_count_divides_badly(
+    gpus: int, worth: float, tried: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its odd part is 9 at the least, of two nodes; where they are worth more than a hundredth more."""
+    job = small_job(gpus)
+    asked: list[Any] = []
+
+    def best_use(jobs: list[Any]) -> Any:
+        asked.extend(jobs)
+        return SimpleNamespace(tried=[Use(job=other, worth=worth * job.tokens / 2.0) for other in jobs])
+
+    monkeypatch.setattr("optimizer.search.plan.alternatives.value_of", lambda *_: 2.0)
+    monkeypatch.setattr("optimizer.studies.best_use.best_use", best_use)
+    monkeypatch.setattr(answering, "_on", lambda request, count: replace(job, gpus=count))
+    estimate: Any = SimpleNamespace()
+    found = Answer(status="optimal", job=job, plan=Plan(dp=gpus), estimate=estimate, flags=("a flag",))
+    usual: Any = request.Request(model="gpt3", gpus=gpus, limits={})
+    flags = answering._hinted(found, usual).flags
+    assert len(asked) == tried
+    assert all(other.gpus < gpus for other in asked)
+    assert flags[0] == "a flag"
+    assert [flag.endswith(f"(--gpus at-most:{gpus})") for flag in flags[1:]] == [True] * told
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--like", "x.sh"], "give --export DIR too"),
+        (["--epochs", "3"], "a run is --tokens 300M, or --samples 50k"),
+        (["--tokens", "1M", "--samples", "50k"], "a run is --tokens 300M, or --samples 50k"),
+        (["--tokens", "1M", "--epochs", "3"], "a run is --tokens 300M, or --samples 50k"),
+    ],
+)
+def test_what_goes_with_what_is_told_before_a_plan(words: list[str], why: str, tmp_path: Path) -> None:
+    script = tmp_path / "x.sh"
+    script.write_text("torchrun")
+    words = [str(script) if word == "x.sh" else word for word in words]
+    done = CliRunner().invoke(cli, ["--model", "llama3-8b", "--gpus", "8", *words])
+    assert done.exit_code == 2
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize(("text", "part"), [("1/1", (1, 1)), ("2/8", (2, 8)), ("8/8", (8, 8))])
+def test_a_part_of_a_batch_is_counted_from_one(text: str, part: tuple[int, int]) -> None:
+    assert batch.part_of(text) == part
+
+
+@pytest.mark.parametrize("text", ["0/8", "9/8", "1", "1/", "/8", "a/8", "-1/8", "1/8/2"])
+def test_no_part_of_a_batch_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is not i/n with i from 1 to n"):
+        batch.part_of(text)
+
+
+@pytest.mark.parametrize(("tokens", "sequences"), [(None, 1024), (8192 * 48, 48), (8192 * 48 - 1, 47), (100, 1)])
+def test_a_batch_of_tokens_is_of_whole_sequences(tokens: int | None, sequences: int) -> None:
+    options = {"model": "llama3-8b", "gpus": 8, "global_batch": 1024, "seq_len": 8192, "tokens_per_batch": tokens}
+    made = batch.make_job(Combination(options=options))
+    assert (made.global_batch, made.seq_len) == (sequences, 8192)
+
+
+def test_workers_are_as_many_as_asked_for_or_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.sweep.local.processors", lambda: 5)
+    for asked, workers in ((None, 5), (2, 2)):
+        engine: Any = batch._engine("local", "", asked)
+        assert engine.workers == workers
+    engine = batch._engine("ray", "host:1", None)
+    assert engine.address == "host:1"
+
+
+def test_a_file_of_another_ending_and_one_that_is_there_is_left(tmp_path: Path) -> None:
+    there, free = tmp_path / "a.toml", tmp_path / "b.toml"
+    there.write_text("")
+    output.check_new(there, force=True, ending=".toml")
+    output.check_new(free, force=False, ending=".toml")
+    output.check_new(tmp_path / "c.py", force=False)
+    with pytest.raises(InputError, match="give --force"):
+        output.check_new(there, force=False, ending=".toml")
+    with pytest.raises(InputError, match=r"write c\.toml"):
+        output.check_new(tmp_path / "c.py", force=True, ending=".toml")
+
+
+def test_an_output_is_of_one_format() -> None:
+    for as_json, as_csv in ((True, False), (False, True), (False, False)):
+        options = {"as_json": as_json, "as_csv": as_csv, "html": None, "more": 1}
+        taken = output.Output.taken(options)
+        assert (taken.as_json, taken.as_csv, options) == (as_json, as_csv, {"more": 1})
+    with pytest.raises(click.UsageError, match="exclude each other"):
+        output.Output.taken({"as_json": True, "as_csv": True, "html": None})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "plain"),
+    [
+        *(
+            ("gpus", 8, True),
+            ("gpus", "8k", True),
+            ("oom_risk", 0.05, True),
+            ("gpus", True, False),
+            ("gpus", None, False),
+        ),
+        *(("gpus", [8, 16], True), ("gpus", [], False), ("gpus", [[8]], False), ("gpus", {"a": 1}, False)),
+        *(("fix", {"tp": 8}, True), ("fix", {"tp": [8]}, False), ("fix", ["tp=8"], True)),
+    ],
+)
+def test_a_default_is_a_number_a_text_or_a_list_of_them(key: str, value: object, plain: bool) -> None:
+    assert defaults._is_plain(key, value) is plain
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "texts"),
+    [
+        ("fix", {"tp": [2, 4], "sp": True}, ["tp=2,4", "sp=on"]),
+        ("fix", ["tp=2", "pp=4"], ["tp=2", "pp=4"]),
+        ("fix", "tp=2", ["tp=2"]),
+        ("hbm_limit", 75e9, ["75000000000.0 B"]),
+        ("hbm_limit", "75GB", ["75GB"]),
+        ("flex", 0.05, ["batch=0.05"]),
+        ("flex", "5%", ["batch=5%"]),
+        ("flex", "batch=5%", ["batch=5%"]),
+        ("gpus", 8, ["8"]),
+    ],
+)
+def test_a_value_is_typed_as_people_do(name: str, value: object, texts: list[str]) -> None:
+    assert list(defaults.option_texts(name, value)) == texts
+
+
+def test_a_sample_of_a_comparing_loss_needs_an_even_batch() -> None:
+    usual = request.Request(model="llama3-8b", gpus=8, limits={}, train="full", loss="dpo", global_batch=64)
+    assert request.job_of(usual)[0].global_batch == 64
+    with pytest.raises(InputError, match="multiple of 2, but got 65"):
+        request.job_of(replace(usual, global_batch=65))
+
+
+@pytest.mark.parametrize(
+    ("device", "stack", "told"),
+    [
+        ("h100", "", ["cluster dgx-h100 (--cluster)", "software stack megatron-core (--stack)"]),
+        ("h100", "megatron-core", ["cluster dgx-h100 (--cluster)"]),
+    ],
+)
+def test_what_nobody_said_is_told(device: str, stack: str, told: list[str]) -> None:
+    asked = request.Request(model="gpt3", gpus=8, limits={}, device=device, stack=stack, seq_len=2048, global_batch=8)
+    assert list(request.job_of(asked)[1]) == told
+    whole = replace(asked, device="", cluster="dgx-h100", stack="megatron-core")
+    assert request.job_of(whole)[1] == ()
+    with pytest.raises(InputError, match="give only one of them"):
+        request.job_of(replace(whole, device="a100-80"))
+    mixed = request.job_of(replace(whole, model="mixtral-8x7b"))[1]
+    assert [line.partition(",")[0] for line in mixed] == ["routing as even as in published runs"]
+    assert request.job_of(replace(whole, model="mixtral-8x7b", routing="1.3"))[1] == ()
+    idle = request.job_of(replace(whole, routing="trained"))[1]
+    assert idle == ("nothing of --routing trained: gpt3 has no experts to route to",)
