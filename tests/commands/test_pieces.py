@@ -24,6 +24,7 @@ from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
 from optimizer.commands import defaults, output, request
 from optimizer.commands.buy import campaign, pareto, prices
+from optimizer.commands.launch import improve
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.plan import answering, command
 from optimizer.commands.study import batch
@@ -750,3 +751,85 @@ def test_what_nobody_said_is_told(device: str, stack: str, told: list[str]) -> N
     assert request.job_of(replace(whole, model="mixtral-8x7b", routing="1.3"))[1] == ()
     idle = request.job_of(replace(whole, routing="trained"))[1]
     assert idle == ("nothing of --routing trained: gpt3 has no experts to route to",)
+
+
+@pytest.mark.parametrize("others", [["--json"], ["--html", "x.html"], ["--json", "--html", "x.html"]])
+def test_a_patch_is_printed_alone(others: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["improve", "run.sh", "--diff", *others])
+    assert done.exit_code == 2
+    assert "--diff prints a patch alone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["read", "a.log", "--plan", "p.json", "--script", "s.sh"], "give one of --plan and --script"),
+        (["read", "a.log", "--model", "gpt3"], "--model goes with --script"),
+        (["read", "a.log", "--cluster", "dgx-h100"], "--cluster goes with --script"),
+        (["check"], "give one plan: PLAN"),
+        (["check", "p.json", "--megatron-args", "a.sh"], "give one plan: PLAN"),
+        (["check", "p.json", "--gpus", "8"], "PLAN says what --gpus would"),
+        (["check", "--megatron-args", "a.sh"], "missing --model"),
+        (["trial", "--model", "gpt3", "--gpus", "8"], "missing --out"),
+        (["topology", "a.txt", "--out", "b.toml"], "--out and --device go together"),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(
+    words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.log", "p.json", "s.sh", "a.sh", "a.txt"):
+        (tmp_path / name).write_text("")
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert why in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("take", "best", "pair", "fits", "patch"),
+    [
+        ("one", "all", "two", True, "sure"),
+        ("two", "all", "two", True, "two"),
+        ("two", "all", None, True, "sure"),
+        ("all", "all", "two", True, "all"),
+        ("all", None, "two", True, "two"),
+        ("all", None, None, True, "sure"),
+        ("one", None, None, False, "unsure"),
+    ],
+)
+def test_a_patch_is_of_one_edit_two_or_all(
+    take: str, best: str | None, pair: str | None, fits: bool, patch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of edits that are sure to fit, unless what runs does not fit itself."""
+    edits = [SimpleNamespace(name="unsure", sure=False), SimpleNamespace(name="sure", sure=True)]
+    several = {name: SimpleNamespace(name=name) for name in ("two", "all")}
+    improvement: Any = SimpleNamespace(
+        edits=edits,
+        current=SimpleNamespace(fits=fits),
+        pair=several[pair] if pair else None,
+        best=several[best] if best else None,
+        beyond=None,
+        question=None,
+    )
+    monkeypatch.setattr("optimizer.frameworks.read.with_followed", lambda files, source: files)
+    monkeypatch.setattr("optimizer.improve.patch.patched", lambda source, question, edit, *_: edit.name)
+    monkeypatch.setattr("optimizer.improve.patch.unified", lambda files, text: text)
+    nothing: Any = None
+    assert improve.patch_of(improvement, nothing, (), nothing, take) == patch
+    improvement.edits, improvement.pair, improvement.best = [], None, None
+    with pytest.raises(InputError, match="nothing to patch"):
+        improve.patch_of(improvement, nothing, (), nothing, take)
+
+
+def test_a_run_of_a_launch_is_paid_by_the_price_that_is_typed() -> None:
+    question: Any = SimpleNamespace(job=small_job())
+    book = PriceBook()
+    assert improve.run_of(None, 3.6, book, question) is None
+    typed = improve.run_of(1e9, 3.6, book, question)
+    usual = improve.run_of(1e9, None, book, question)
+    assert typed is not None
+    assert usual is not None
+    assert typed.offer is not None
+    assert (typed.tokens, typed.offer.value, typed.offer.row) == (1e9, pytest.approx(1e-3), "--price 3.6")
+    assert usual.offer == book.rent("h100", "dgx-h100")
