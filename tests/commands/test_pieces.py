@@ -27,12 +27,15 @@ from optimizer.commands.buy import campaign, pareto, prices
 from optimizer.commands.launch import improve
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.plan import answering, command
-from optimizer.commands.study import batch
+from optimizer.commands.study import batch, fits
+from optimizer.commands.study.scaling import measured_mfu
 from optimizer.commands.waiting import progress, waiting
+from optimizer.job.method import WAYS
 from optimizer.job.plan import Plan
 from optimizer.purchase.campaign import AUTO
 from optimizer.purchase.wording import texts
 from optimizer.studies.best_use import Use
+from optimizer.studies.fits import LENGTHS
 from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
 
@@ -833,3 +836,70 @@ def test_a_run_of_a_launch_is_paid_by_the_price_that_is_typed() -> None:
     assert typed.offer is not None
     assert (typed.tokens, typed.offer.value, typed.offer.row) == (1e9, pytest.approx(1e-3), "--price 3.6")
     assert usual.offer == book.rent("h100", "dgx-h100")
+
+
+@pytest.mark.parametrize(("text", "read"), [("512=19%", (512, 0.19)), ("1=100%", (1, 1.0)), ("8=1", (8, 1.0))])
+def test_a_measured_mfu_is_a_share(text: str, read: tuple[int, float]) -> None:
+    assert measured_mfu(text) == read
+
+
+@pytest.mark.parametrize("text", ["512", "512=", "=19%", "512=0%", "512=-1%", "512=101%", "512=1.5", "0x8=19%", "8=x"])
+def test_no_measured_mfu_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no measured MFU"):
+        measured_mfu(text)
+
+
+@pytest.mark.parametrize("command", ["scaling", "fits", "timeline"])
+def test_a_study_is_of_one_number_format(command: str) -> None:
+    done = CliRunner().invoke(cli, [command, "--model", "llama3-8b", "--gpus", "8", "--dtype", "bf16,fp8"])
+    assert done.exit_code == 2
+    assert "'bf16,fp8' cannot be planned; write bf16, fp16, fp8 or fp4" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "length", "ways", "batch", "contexts"),
+    [
+        ({}, LENGTHS[0], WAYS, 16 * 2, LENGTHS),
+        ({"context": (1024, 4096)}, 1024, WAYS, 32, (1024, 4096)),
+        ({"seq_len": 2048}, 2048, WAYS, 32, (2048,)),
+        ({"global_batch": 8, "train": "lora"}, LENGTHS[0], (("lora", ""),), 8, LENGTHS),
+    ],
+)
+def test_what_fits_is_asked_of_every_method_and_length(
+    given: dict[str, Any],
+    length: int,
+    ways: Any,
+    batch: int,
+    contexts: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("optimizer.studies.fits.fits", lambda job, lengths, methods: (job, lengths, methods))
+    usual = dict.fromkeys(("context", "global_batch", "seq_len", "stack", "train"))
+    (job, lengths, methods), _ = fits.study_of_options({"model": "llama3-8b", "gpus": 2, **usual, **given})
+    assert (job.seq_len, job.global_batch, lengths, methods) == (length, batch, contexts, ways)
+
+
+def test_a_misspelt_command_is_told_and_a_file_is_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the letters of shwo and show 0.75 are alike, of those of mean and merge 0.44."""
+    monkeypatch.chdir(tmp_path)
+    assert "Did you mean 'show'?" in CliRunner().invoke(cli, ["batch", "shwo"]).stderr
+    assert "Did you mean" not in CliRunner().invoke(cli, ["batch", "mean"]).stderr
+    (tmp_path / "shwo").write_text("")
+    assert "Did you mean" not in CliRunner().invoke(cli, ["batch", "shwo"]).stderr
+
+
+def test_old_prices_and_those_without_a_date_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ages: list[int | None] = [OLD - 1, OLD, OLD + 1, OLD + 2, None]
+    offers = [
+        replace(
+            quote("h100", "on_demand", 1e-3, row=f"{number}"),
+            date="" if age is None else str(date.today() - timedelta(days=age)),
+        )
+        for number, age in enumerate(ages)
+    ]
+    monkeypatch.setattr("optimizer.catalog.offers.book_of", lambda *_: PriceBook(offers=tuple(offers)))
+    done = CliRunner().invoke(cli, ["prices", "--json"])
+    assert "2 of 5 prices are older" in done.stderr
+    assert "1 of 5 prices have no date" in done.stderr
+    monkeypatch.setattr("optimizer.catalog.offers.book_of", lambda *_: PriceBook(offers=tuple(offers[:2])))
+    assert CliRunner().invoke(cli, ["prices", "--json"]).stderr == ""
