@@ -26,7 +26,7 @@ from optimizer.page.learn.priced import (
     nearest,
     title,
 )
-from optimizer.studies.textbook import LabDesign
+from optimizer.studies.textbook import Constants, DataParallel, LabDesign
 
 
 def run(**changes: Any) -> Compared:
@@ -96,3 +96,21 @@ def test_runs_are_drawn_in_percent_up_to_five_above_the_highest() -> None:
     assert numbers.series["textbook"].y == pytest.approx([60.0, 10.0])
     assert (numbers.values["count"], numbers.values["refused"]) == (2, 1)
     assert [row["verdict"] for row in numbers.rows] == ["", ", too much"]
+
+
+def test_the_formula_of_act_1_has_the_constants_of_a_runs_own_hardware() -> None:
+    """Sequences for each GPU, the node's links and the network's, the peak of the format."""
+    job = replace(job_of(LARGE), gpus=64, global_batch=96)
+    node, network = job.cluster.tiers[0], job.cluster.tiers[-1]
+    constants = Constants(
+        name="own",
+        peak=job.peak_flops,
+        nvlink=node.bandwidth,
+        infiniband=network.bandwidth,
+        tokens_per_sequence=job.seq_len,
+        node=node.size,
+    )
+    assert module._alone(job) == DataParallel(gpus=64, batch=1.5, constants=constants).mfu
+    flat = replace(job, cluster=replace(job.cluster, tiers=(node,)))
+    alone = DataParallel(gpus=64, batch=1.5, constants=replace(constants, infiniband=node.bandwidth))
+    assert module._alone(flat) == alone.mfu
