@@ -191,7 +191,7 @@ def test_a_value_of_a_study_is_read(read: Any, item: object, value: object) -> N
     [
         *((share, 0, "in "), (share, 1.001, "in "), (share, True, "in "), (share, "much", "is not a share")),
         *((size, False, "no unit"), (size, "0", "no unit"), (size, "1.5", "no unit"), (size, 80, "no unit")),
-        *((size, "0 GB", "no size above 0"), (size, "-1 GB", "-1 GB"), (size, "1.5.5", "1.5.5")),
+        *((size, "0 GB", "no size above 0"), (size, "-1 GB", "-1 GB"), (size, "1.5.5", "unknown unit")),
         *((condition, True, "expected a number"), (condition, "x", "expected a number"), (condition, None, "expected")),
         *((pin_set, 8, "expected"), (pin_set, "tp", "not of the form"), (pin_set, {"tp": [2]}, "is no value")),
         (budget, "much", "much"),
