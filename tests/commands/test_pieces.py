@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,25 +18,26 @@ import pytest
 from click.testing import CliRunner
 
 from optimizer.answer.answer import Answer
-from optimizer.base.errors import InputError, InvalidFile
+from optimizer.base.errors import Infeasible, InputError, InvalidFile
 from optimizer.base.units import DAY
 from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
-from optimizer.commands import defaults, output, request
+from optimizer.commands import defaults, output, own_runs, request
 from optimizer.commands.buy import campaign, pareto, prices
-from optimizer.commands.launch import improve
+from optimizer.commands.launch import improve, trial
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.plan import answering, command
-from optimizer.commands.study import batch, fits
+from optimizer.commands.study import batch, communication, fits, pinned
 from optimizer.commands.study.scaling import measured_mfu
 from optimizer.commands.waiting import progress, waiting
 from optimizer.job.method import WAYS
-from optimizer.job.plan import Plan
+from optimizer.job.plan import Knobs, Plan
 from optimizer.purchase.campaign import AUTO
 from optimizer.purchase.wording import texts
 from optimizer.studies.best_use import Use
 from optimizer.studies.fits import LENGTHS
+from optimizer.studies.strategies import STRATEGIES
 from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
 
@@ -903,3 +905,141 @@ def test_old_prices_and_those_without_a_date_are_counted(monkeypatch: pytest.Mon
     assert "1 of 5 prices have no date" in done.stderr
     monkeypatch.setattr("optimizer.catalog.offers.book_of", lambda *_: PriceBook(offers=tuple(offers[:2])))
     assert CliRunner().invoke(cli, ["prices", "--json"]).stderr == ""
+
+
+@pytest.mark.parametrize("by", ["60", "0.5", "1.5", " 7 "])
+def test_a_date_without_a_unit_is_refused(by: str) -> None:
+    assert campaign._cell("by", "60d") == 60 * DAY
+    assert campaign._cell("start", "0") == 0.0
+    assert campaign._cell("by", "") == 0.0
+    with pytest.raises(InputError, match="has no unit; write the days after the start as 60d"):
+        campaign._cell("by", by)
+
+
+@pytest.mark.parametrize(("name", "text"), [("tokens", "0"), ("by", "0d"), ("start", "-1d"), ("by", "-1d")])
+def test_a_cell_is_above_zero_but_for_a_start(name: str, text: str) -> None:
+    with pytest.raises(InputError, match=f"^{name}"):
+        campaign._cell(name, text)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], ("compare", ())),
+        (["--strategy", "DP", "--strategy", "tp"], ("compare", ("DP", "tp"))),
+        (["--fix", "tp=8"], ("study", False)),
+        (["--best"], ("study", True)),
+        (["--network", "infiniband-ndr"], ("judge", False)),
+        (["--network", "infiniband-ndr", "--best"], ("judge", True)),
+        (["--strategy", "dp", "--best"], None),
+        (["--strategy", "dp", "--fix", "tp=8"], None),
+    ],
+)
+def test_communication_is_studied_compared_or_judged(
+    words: list[str], asked: tuple[str, object] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, object]] = []
+    monkeypatch.setattr(communication, "study_plan", lambda job, best: (best, None))
+    monkeypatch.setattr(communication, "_study", lambda job, best, *_: done.append(("study", best)))
+    monkeypatch.setattr(communication, "_judge", lambda job, best, *_: done.append(("judge", best)))
+    monkeypatch.setattr(communication, "_compare", lambda job, names, *_: done.append(("compare", names)))
+    found = CliRunner().invoke(cli, ["communication", "--model", "llama3-8b", "--gpus", "16", *words])
+    assert found.exit_code == (0 if asked else 2), found.output
+    assert done == ([asked] if asked else [])
+
+
+def test_strategies_are_those_named_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("optimizer.studies.strategies.compare", lambda job, names: asked.append(names) or ())
+    silent: Any = SimpleNamespace(show=lambda *_: None)
+    for names, compared in (((), STRATEGIES), (("DP", "tp"), ["dp", "tp"])):
+        communication._compare(small_job(), names, (), silent)
+        assert asked.pop() == compared
+
+
+def test_the_best_plan_of_a_study_is_searched_without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    found = Answer(status="optimal", job=small_job(), plan=Plan(dp=8), knobs=Knobs())
+
+    def plan(_: object, **how: Any) -> Answer:
+        asked.append(how)
+        return found
+
+    monkeypatch.setattr("optimizer.search.plan.planner.plan", plan)
+    assert pinned.study_plan(small_job(), True) == (Plan(dp=8), Knobs())
+    assert asked == [{"top": 1, "trials": 0, "priced_risk": False}]
+    found = replace(found, plan=None)
+    with pytest.raises(Infeasible, match="no plan satisfies every rule"):
+        pinned.study_plan(small_job(), True)
+    for limits in ({"ranges": {"tp": (1, 2)}}, {"choices": {"tp": (1, 2)}}):
+        with pytest.raises(InputError, match="a study needs one plan"):
+            pinned.study_plan(small_job(**limits), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("runs.csv", "anything", own_runs.TABLE),
+        ("runs.txt", 'id, "gpus" ,model\n1,8,gpt3', own_runs.TABLE),
+        ("run.sh", "torchrun --gpus 8", own_runs.LAUNCH),
+        ("run.sh", "gpus=8", own_runs.LAUNCH),
+    ],
+)
+def test_a_file_of_runs_is_told_by_its_name_or_its_first_line(name: str, text: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    (found,) = own_runs.own_files(str(path))
+    assert (found.path, found.kind, found.data) == (str(path), kind, text.encode())
+    with pytest.raises(InputError, match="a folder without"):
+        own_runs.own_files(str(tmp_path))
+
+
+def test_paths_with_commas_between_are_several_unless_one_has_that_name(tmp_path: Path) -> None:
+    odd = tmp_path / "a,b.csv"
+    odd.write_text("x")
+    assert own_runs._paths(str(odd)) == [str(odd)]
+    assert own_runs._paths("a.csv, b.csv,,") == ["a.csv", "b.csv"]
+    assert own_runs._paths(",") == [","]
+
+
+def test_what_a_dry_run_says_as_json(tmp_path: Path) -> None:
+    study: Any = SimpleNamespace(name="small")
+    tasks: Any = [SimpleNamespace(key="a", job=small_job()), SimpleNamespace(key="b", job=None)]
+    found = json.loads(batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=True))
+    assert (found["schema_version"], found["study"], found["jobs"], found["impossible"]) == (1, "small", 2, 1)
+    assert (found["workers"], found["answered"], found["measured"]) == (2, 0, 0)
+    lines = batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=False).splitlines()
+    assert lines[0] == "small: 2 jobs"
+
+
+def test_files_that_were_named_are_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("")
+    named = {"model": "./mine.toml", "cluster": "./none.toml", "stack": ""}
+    assert trial._places(named) == {"model": str(tmp_path.resolve() / "mine.toml")}
+    assert trial._places({"model": "llama3-8b"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "devices"),
+    [([], {"h100", "a100-80"}), (["--device", "h100"], {"h100"}), (["--device", "dgx-a100"], {"a100-80"})],
+)
+def test_prices_are_those_of_a_device(words: list[str], devices: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = tuple(quote(name, "on_demand", 1e-3, row=name) for name in ("h100", "a100-80"))
+    monkeypatch.setattr("optimizer.catalog.offers.book_of", lambda *_: PriceBook(offers=offers))
+    told = json.loads(CliRunner().invoke(cli, ["prices", "--json", *words]).stdout)
+    assert {offer["device"] for offer in told["offers"]} == devices
+    assert told["schema_version"] == 1
+    assert all(offer["taken"] for offer in told["offers"])
+
+
+@pytest.mark.parametrize(("option", "each"), [("rent", 3600.0), ("purchase", 1.0)])
+def test_a_typed_price_is_of_an_hour_or_for_good(option: str, each: float) -> None:
+    cluster = load_cluster("dgx-h100")
+    kinds: Any = (SimpleNamespace(kind="h100", cluster=cluster),)
+    asked = {"term": "", "provider": "", "prices_file": None, "buy": "cash", "rent": {}, "purchase": {}}
+    book = campaign._book({**asked, option: {"h100": "7200"}}, kinds)
+    (offer,) = [offer for offer in book.offers if offer.row == f"--{option} h100=7200"]
+    assert offer.value == pytest.approx(7200 / each)
+    with pytest.raises(InputError, match=f"--{option} h100=much: "):
+        campaign._book({**asked, option: {"h100": "much"}}, kinds)
