@@ -1,4 +1,4 @@
-"""What a validation report says, line by line, of scores that are known."""
+"""What a validation report says of scores that are known, and what rows measured, line by line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from optimizer.calibration import memory_fit
+from optimizer.calibration.memory_fit import _balance
+from optimizer.calibration.runs import _measured, chips, rate_alone, usual_micro_batches
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts
 from optimizer.calibration.validation import Score, Validation, worst
 from optimizer.calibration.validation_report import (
@@ -163,3 +167,71 @@ def test_the_plot_has_lines_a_fifth_to_either_side() -> None:
     ]
     assert [line["line"]["dash"] for line in guides] == ["solid", "dot", "dot"]
     assert [cells[:2] for cells in chart.rows] == [("mine", "3"), ("other", "1")]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "devices"),
+    [
+        *(("TPU v5p-1024", 1024, 512), ("TPU v5p-1024", 512, 512), ("TPU v4-8", 8, 4), ("TPU v3-7", 7, 7)),
+        *(("TPU v5e-16", 16, 16), ("H100", 8, 8), ("TPU v2-32", 32, 16)),
+    ],
+)
+def test_two_cores_that_a_slice_counts_are_one_chip(gpu: str, gpus: int, devices: int) -> None:
+    assumed: list[str] = []
+    assert chips({"gpu": gpu, "gpus": f"{gpus}"}, assumed) == devices
+    assert assumed == [f"{devices} chips of two cores each"] * (devices < gpus)
+
+
+@pytest.mark.parametrize(
+    ("cells", "step", "memory", "oom"),
+    [
+        ({"step_time_s": "2", "mem_gb": "8"}, 2.0, 8e9, False),
+        ({"step_time_s": "2", "status": "ok", "mem_gb": "8", "mem_gb_unit": "GiB"}, 2.0, 8 * 2**30, False),
+        ({"mem_gb": "8", "mem_unit": "GiB of 80"}, None, 8 * 2**30, None),
+        ({"mem_gb": "8", "mem_kind": "Sum over the GPUs"}, None, 2e9, None),
+        ({"status": "oom", "step_time_s": "2"}, 2.0, None, True),
+        ({"status": "failed", "step_time_s": "2"}, 2.0, None, None),
+    ],
+)
+def test_what_a_row_measured(cells: dict[str, str], step: float | None, memory: float | None, oom: bool | None) -> None:
+    found = _measured({"gpus": "4", **cells})
+    assert (found["step_time"], found["memory"], found["out_of_memory"]) == (step, memory, oom)
+    assert found["memory_kind"] == cells.get("mem_kind", "")
+
+
+@pytest.mark.parametrize(
+    ("cells", "pp", "count"), [({"micro_batch": "8"}, 1, 1), ({}, 1, 16), ({"micro_batch": "2"}, 4, 64), ({}, 2, 32)]
+)
+def test_a_rate_is_of_so_many_micro_batches(cells: dict[str, str], pp: int, count: int) -> None:
+    assert usual_micro_batches(cells, pp) == count
+    rated = {**cells, "tokens_per_s_per_gpu": "1000"}
+    assert rate_alone(rated)
+    for other in ({"global_batch": "8"}, {"step_time_s": "2"}, {"tokens_per_s_per_gpu": ""}):
+        assert not rate_alone({**rated, **other})
+
+
+@pytest.mark.parametrize(
+    ("failed", "weights"),
+    [
+        ([], []),
+        ([True, False, False], [0.5, 0.25, 0.25]),
+        ([True, True, False], [0.25, 0.25, 0.5]),
+        ([False, False], [0.25, 0.25]),
+        ([True], [0.5]),
+    ],
+)
+def test_runs_out_of_memory_count_as_much_as_those_that_fitted(failed: list[bool], weights: list[float]) -> None:
+    assert (_balance(np.array(failed, dtype=bool)) ** 2).tolist() == pytest.approx(weights)
+
+
+def test_the_excess_is_of_the_memory_left_by_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 GB or a limit of 60 GB, less 5 GB of the context."""
+    monkeypatch.setattr(memory_fit, "predicted_memory", lambda *_: (np.array([75e9, 110e9]),))
+    device = row().run.job.cluster.device  # type: ignore[union-attr]
+    runs = [row().run, replace(row().run, job=row().run.job.with_limits(hbm=60e9))]  # type: ignore[union-attr]
+    start = row().run.job.stack  # type: ignore[union-attr]
+    found = memory_fit._excess([], runs, start, {"context_memory": 5e9})
+    assert found.tolist() == pytest.approx([np.log(75e9 / (device.memory - 5e9)), np.log(2.0)])
+    assert memory_fit._excess([], [], start, {}).tolist() == []
+    usual = memory_fit._excess([], runs, start, {})
+    assert usual[1] == pytest.approx(np.log(110e9 / (60e9 - start["context_memory"])))
