@@ -100,6 +100,7 @@ def lacking(launch: Launch) -> str:
     """What of a launch is not in its price, for the end of a title; "" for nothing."""
     more = f" and {len(launch.unpriced) - NAMED} more" if len(launch.unpriced) > NAMED else ""
     guessed = f"; machine guessed: {launch.machine}" if launch.machine else ""
+    guessed += f"; GPUs guessed: {launch.gpus:,}" if launch.gpus else ""
     guessed += f"; length guessed: {launch.length:,} tokens" if launch.length else ""
     guessed += f"; vocabulary guessed: {launch.vocabulary:,} tokens" if launch.vocabulary else ""
     return guessed + (f"; not priced: {', '.join(launch.unpriced[:NAMED])}{more}" if launch.unpriced else "")

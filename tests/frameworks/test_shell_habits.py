@@ -110,6 +110,26 @@ trainer = SFTTrainer(model=m, args=TrainingArguments(per_device_train_batch_size
     assert (read.job.dtype, read.plan.micro_batch) == ("bf16", 2)
 
 
+def test_gpus_and_a_vocabulary_that_follow_from_nothing_told_are_guessed() -> None:
+    shape = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 --swiglu"
+    job = "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --bf16"
+    norm = "--normalization RMSNorm --use-rotary-position-embeddings --untie-embeddings-and-output-weights"
+    text = f"mpirun -np $((NHOSTS*8)) -npernode 8 python pretrain_gpt.py {shape} {job} {norm}"
+    open_count = question({"run.sh": text})
+    guessed = f"; GPUs guessed: 8; vocabulary guessed: {open_count.job.model.vocab:,} tokens"
+    assert lacking(open_count.launch).endswith(guessed)
+    told = text.replace("$((NHOSTS*8))", "64") + " --vocab-size 32000"
+    assert lacking(question({"run.sh": told}).launch) == "; machine guessed: dgx-h100"
+    titan = """# a preset for 64 A100 GPUs
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+seq_len = 8192"""
+    assert "; GPUs guessed: 64" in lacking(question({"run.toml": titan}).launch)
+    assert "guessed: 64" not in lacking(question({"run.toml": titan}, gpus=64).launch)
+
+
 def test_a_vocabulary_that_nobody_told_is_guessed() -> None:
     config = """{"num_layers": 23, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 2048,
         "max_position_embeddings": 2048, "train_micro_batch_size_per_gpu": 1, "pipe_parallel_size": 0,

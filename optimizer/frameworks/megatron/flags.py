@@ -162,7 +162,9 @@ def _stated_gpus(launch: Launch, last: Mapping[str, Flag]) -> int:
         launch.assumed.append(
             "one GPU: nothing starts more processes (--gpus)" if usual == 1 else "8 GPUs on a node (--gpus)"
         )
-    return int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
+    count = int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
+    launch.gpus = count if opened or ("gpus_per_node" not in settings and usual > 1) else 0
+    return count
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:

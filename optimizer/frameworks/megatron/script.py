@@ -35,13 +35,14 @@ from optimizer.frameworks.megatron.flag_names import (
     MEGATRON_DEEPSPEED,
     NAMED,
     SHAPE_COUNTS,
+    TABLES,
     left_open,
 )
 from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, own_layers, parser_of
 from optimizer.frameworks.megatron.software import LOCAL, note_own_layers
 from optimizer.frameworks.megatron.write import flag_changes
-from optimizer.frameworks.unpriced import costs, unpriced
+from optimizer.frameworks.unpriced import OFF, costs, free, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
@@ -229,8 +230,12 @@ def bash_launch(
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
-    if unknown := _own_flags(launch, command):
-        launch.assumed.append(f"no Megatron has {', '.join(unknown)}: taken to cost nothing")
+    unknown = _own_flags(launch, command)
+    if known := [name for name in unknown if free(launch.program, name)]:
+        launch.assumed.append(f"no Megatron has {', '.join(known)}: taken to cost nothing")
+    if unread := [name for name in unknown if name not in known]:
+        launch.unpriced.append(f"{', '.join(unread)}, which no Megatron has")
+        launch.ignored = [name for name in launch.ignored if name not in unread]
     own = next((word for word in programs if word.endswith(".py") and not word.startswith(OWN)), "")
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
@@ -402,6 +407,7 @@ def _own_flags(launch: Launch, command: Command) -> list[str]:
     """Flags of its program that no Megatron has of which the history is known, and that nothing here reads."""
     start = next((place for place, text in enumerate(command.texts) if text.endswith(".py")), len(command.texts))
     given = {text.partition("=")[0] for text in command.texts[start:]}
-    own = [flag for flag in command.flags if flag.written in launch.ignored and flag.written in given]
-    free = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
-    return [name for name in dict.fromkeys(free) if not history(name.replace("_", "-"))]
+    unread = [flag for flag in command.flags if flag.written in launch.ignored and flag.name not in TABLES["plain"]]
+    own = [flag for flag in unread if flag.written in given and (flag.value or "true").lower() not in OFF]
+    taken = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
+    return [name for name in dict.fromkeys(taken) if not history(name.replace("_", "-"))]
