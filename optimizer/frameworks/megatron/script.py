@@ -42,6 +42,7 @@ from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, own_layers, parser_of
 from optimizer.frameworks.megatron.software import LOCAL, note_own_layers
 from optimizer.frameworks.megatron.write import flag_changes
+from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import OFF, costs, free, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
@@ -74,6 +75,7 @@ NOTHING_TRAINS = (
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
 ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
+VARIABLE = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
 COMMENT = re.compile(r"\s#")
 GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
@@ -201,7 +203,8 @@ def bash_launch(
         words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
-        raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
+        named = refused(VARIABLE.findall(data.decode("utf-8", "replace")))
+        raise InvalidFile(name, [named or (f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS)])
     if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
         raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
@@ -231,11 +234,11 @@ def bash_launch(
         launch.settings |= {"gpus": gpus, "gpus_given": True}
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
     unknown = _own_flags(launch, command)
-    if known := [name for name in unknown if free(launch.program, name)]:
-        launch.assumed.append(f"no Megatron has {', '.join(known)}: taken to cost nothing")
-    if unread := [name for name in unknown if name not in known]:
-        launch.unpriced.append(f"{', '.join(unread)}, which no Megatron has")
-        launch.ignored = [name for name in launch.ignored if name not in unread]
+    if harmless := [name for name in unknown if free(launch.program, name)]:
+        launch.assumed.append(f"no Megatron has {', '.join(harmless)}: taken to cost nothing")
+    if others := [name for name in unknown if name not in harmless]:
+        launch.unpriced.append(f"{', '.join(others)}, which no Megatron has")
+        launch.ignored = [name for name in launch.ignored if name not in others]
     own = next((word for word in programs if word.endswith(".py") and not word.startswith(OWN)), "")
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
