@@ -502,16 +502,16 @@ def config_of(file: File) -> ConfigFile:
         return ConfigFile(file.name, file.text, kind, data=file.data)
     if is_program(file.text):
         return ConfigFile(file.name, file.text, NEMO, data=file.data)
+    imported = refused((), IMPORTED.findall(file.text))
     try:
-        functions = config_functions(file.text)
+        functions = [] if imported else config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:
-        why = refused((), IMPORTED.findall(file.text)) or f"not Python: {' '.join(str(error).split())}"
-        raise InvalidFile(file.name, [why]) from None
-    if file.part and file.part not in functions:
+        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+    if file.part and file.part not in functions and not imported:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
     if not functions and is_script(file.text):
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
-    if not functions and (why := refused(ASSIGNED.findall(file.text), IMPORTED.findall(file.text))):
+    if not functions and (why := imported or refused(ASSIGNED.findall(file.text))):
         raise InvalidFile(file.name, [why])
     if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
         why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"

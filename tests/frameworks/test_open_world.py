@@ -57,6 +57,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             "Megatron-Bridge: a recipe's own settings",
         ),
         (
+            {"r.py": "from megatron.bridge.training import Config\n" + "def a() -> Config:\n    return 1\n"},
+            "Megatron-Bridge: a recipe's own settings",
+        ),
+        (
             {"primus.yaml": "modules: {pre_trainer: {framework: torchtitan, overrides: {parallelism: {a: 1}}}}\n"},
             "Primus on torchtitan: its overrides",
         ),

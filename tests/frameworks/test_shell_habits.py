@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.cli import cli
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.report import lacking, understood
 from tests.frameworks.test_launches import question
 from tests.frameworks.test_words_of_commands import TRAINER
@@ -108,6 +108,24 @@ trainer = SFTTrainer(model=m, args=TrainingArguments(per_device_train_batch_size
 """
     read = question({"train.py": text}, gpus=1)
     assert (read.job.dtype, read.plan.micro_batch) == ("bf16", 2)
+
+
+def test_options_that_must_be_given_are_asked_for() -> None:
+    shape = "--num-layers $LAYERS --hidden-size 1024 --num-attention-heads 16 --seq-length 1024"
+    text = f"""LAYERS=0
+BATCH=4
+while getopts ":n:b:" opt; do
+  case $opt in
+    n) LAYERS="$OPTARG" ;;
+    b) BATCH=$OPTARG ;;
+  esac
+done
+torchrun --nproc_per_node 8 pretrain_gpt.py {shape} --max-position-embeddings 1024 --micro-batch-size $BATCH --bf16
+"""
+    with pytest.raises(InvalidFile, match="hangs on LAYERS, that the script does not set"):
+        question({"run.sh": text})
+    given = read_launch([File("run.sh", text.encode(), outside={"LAYERS": "24"})]).launch.settings
+    assert (given["layers"], given["micro_batch"]) == (24, 4)
 
 
 def test_gpus_and_a_vocabulary_that_follow_from_nothing_told_are_guessed() -> None:

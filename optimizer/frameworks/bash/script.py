@@ -27,6 +27,8 @@ PRINTING = ("echo", "printf")  # commands of which nothing is learned
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 MOST_ROUNDS = 200  # of a loop over the arguments
+GETOPTS, OPTION_GIVEN = re.compile(r"\W*getopts "), re.compile(r"\b(\w+)=[\"']?\$\{?OPTARG\b")
+UNSET = ("", "0")  # what an option's variable is before, where it must be given
 SOURCES = ("source", ".")
 OUTPUT = ("$(", "`")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
@@ -108,8 +110,7 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
     `broken` is the line of the first place that is no bash, 0 for none.
     """
     root = _parsed(data)
-    walker = _Walker(data, find)
-    walker.seen.variables |= {name: [word] for name, word in given.items()}
+    walker = _Walker(data, find, given)
     if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
         walker.seen.variables |= _placed(arguments)
     try:
@@ -181,8 +182,9 @@ def _first_error(root: Any) -> int:
 class _Walker(Words):
     """Statements one after the other, with the variables as they stand."""
 
-    def __init__(self, data: bytes, find: Find) -> None:
-        self.find, self.seen = find, ScriptRun()
+    def __init__(self, data: bytes, find: Find, given: Mapping[str, Word]) -> None:
+        self.find, self.given = find, {name: [word] for name, word in given.items()}
+        self.seen = ScriptRun(variables=dict(self.given))
         super().__init__(data, self.seen.variables)
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = self.depth = 0
@@ -443,8 +445,17 @@ class _Walker(Words):
         self.run(body)
 
     def while_loop(self, node: Any) -> None:
-        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
+        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out.
+
+        What nothing but options set, in `while getopts`, is as it was given.
+        """
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        if condition is not None and body is not None and GETOPTS.match(self.text(condition)):
+            for name in OPTION_GIVEN.findall(self.text(body)):
+                if text_of([piece for word in self.seen.variables.get(name, []) for piece in word]) in UNSET:
+                    self.seen.variables.pop(name, None)
+                    self.seen.variables |= {name: self.given[name]} if name in self.given else {}
+            return
         for _ in range(MOST_ROUNDS):
             before = self.seen.variables.get("@")
             if condition is None or body is None or not before or not self.holds(condition):

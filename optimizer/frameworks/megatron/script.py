@@ -409,7 +409,7 @@ def _evaluating(flags: Sequence[Flag]) -> str:
 def _own_flags(launch: Launch, command: Command) -> list[str]:
     """Flags of its program that no Megatron has of which the history is known, and that nothing here reads."""
     start = next((place for place, text in enumerate(command.texts) if text.endswith(".py")), len(command.texts))
-    given = {text.partition("=")[0] for text in command.texts[start:]}
+    given = {text.partition("=")[0] for text in command.texts[start:] if text.startswith("--")}
     unread = [flag for flag in command.flags if flag.written in launch.ignored and flag.name not in TABLES["plain"]]
     own = [flag for flag in unread if flag.written in given and (flag.value or "true").lower() not in OFF]
     taken = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
