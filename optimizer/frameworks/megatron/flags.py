@@ -93,7 +93,7 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     gpus = settings.get("gpus") or _stated_gpus(launch, last)
     if gpus % needs and not settings.get("gpus_given"):
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch {LACKING}")
-        gpus = needs
+        gpus = launch.gpus = needs
     settings["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
     launch.problems += [f"{flag.written} {flag.value}: {left_open(flag)}" for flag in opened]
