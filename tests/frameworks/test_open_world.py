@@ -93,6 +93,14 @@ def test_a_module_of_inference_trains_nothing() -> None:
         launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
     with pytest.raises(InvalidFile, match="no command that trains"):
         launch_of({"index.sh": f"python tools/create_doc_index.py {flags}\n"})
+    for other in (
+        "data/analyze_data.py",
+        "tools/retro/preprocess_data.py",
+        "tools/hf2mcore_qwen2.py",
+        "merge_mp_partitions.py",
+    ):
+        with pytest.raises(InvalidFile, match="no command that trains"):
+            launch_of({"run.sh": f"torchrun --nproc_per_node 8 {other} {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:

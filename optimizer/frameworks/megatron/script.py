@@ -49,7 +49,7 @@ from optimizer.job.plan import Plan
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 MCORE = "--use-mcore-models"  # whose layers are of Transformer Engine
-OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
+OTHER = re.compile(r"\w*(bert|t5|ict|esm|vision|mamba|hybrid|vlm|retro)\w*\.py$")
 STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
 OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
