@@ -110,6 +110,22 @@ trainer = SFTTrainer(model=m, args=TrainingArguments(per_device_train_batch_size
     assert (read.job.dtype, read.plan.micro_batch) == ("bf16", 2)
 
 
+@pytest.mark.parametrize(
+    ("command", "gpus", "tp"),
+    [
+        ("jsrun -n 16 -a 1 -g 1 -r 4 -c 7 {train} 2", 16, 2),
+        ("jsrun --nrs 4 --tasks_per_rs 6 --gpu_per_rs 6 {train} 4", 24, 4),
+        ("train() {{ {train} $1; }}; export -f train; srun -N 4 --gpus-per-node 8 bash -c 'train 8'", 32, 8),
+    ],
+)
+def test_what_starts_a_training_on_several_nodes_counts_its_gpus(command: str, gpus: int, tp: int) -> None:
+    shape = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --bf16"
+    job = "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 96 --vocab-size 50257"
+    train = f"python pretrain_gpt.py {shape} {job} --tensor-model-parallel-size"
+    read = question({"run.sh": command.format(train=train)})
+    assert (read.job.gpus, read.plan.tp) == (gpus, tp)
+
+
 def test_options_that_must_be_given_are_asked_for() -> None:
     shape = "--num-layers $LAYERS --hidden-size 1024 --num-attention-heads 16 --seq-length 1024"
     text = f"""LAYERS=0

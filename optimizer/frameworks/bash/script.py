@@ -284,6 +284,8 @@ class _Walker(Words):
             self.source(known_text(words[1]))
         elif (at := script_in(words)) is not None and not primus and self.started(words, at):
             return
+        elif inner := self.function_in(words):
+            self.by(words, *self.functions[inner[0]], [(Piece(argument),) for argument in inner[1:]])
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
         elif called == "read":
@@ -324,16 +326,28 @@ class _Walker(Words):
 
     def started(self, words: Sequence[Word], at: int) -> bool:
         """Read another script, one word of a command, as that starts it; False where nobody has it."""
-        path, commands = known_text(words[at]), self.seen.commands
+        path = known_text(words[at])
         self.seen.started.append(path)
         data = self.find(path) if len(self.seen.started) < DEEPEST else None
         if data is None:
             return False
-        before = len(commands)
-        self.call(data, _parsed(data), words[at + 1 :])
-        starter = tuple(map(text_of, words[:at]))
-        commands[before:] = [replace(each, starter=starter + each.starter) for each in commands[before:]]
+        self.by(words[:at], data, _parsed(data), words[at + 1 :])
         return True
+
+    def by(self, starter: Sequence[Word], data: bytes, body: Any, arguments: Sequence[Word]) -> None:
+        """Run a script or a function whose commands those words start."""
+        commands = self.seen.commands
+        before = len(commands)
+        self.call(data, body, arguments)
+        texts = tuple(map(text_of, starter))
+        commands[before:] = [replace(each, starter=texts + each.starter) for each in commands[before:]]
+
+    def function_in(self, words: Sequence[Word]) -> list[str]:
+        """A function that another shell runs, as in `srun bash -c "train 8"`, and its arguments; [] for none."""
+        texts = list(map(text_of, words))
+        said = texts[texts.index("-c") + 1 :] if "-c" in texts and {*texts} & {*SHELLS} else []
+        inner = said[0].split() if said else []
+        return inner if inner and inner[0] in self.functions else []
 
     @contextmanager
     def within(self, data: bytes) -> Iterator[None]:

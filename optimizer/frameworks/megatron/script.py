@@ -26,6 +26,7 @@ from optimizer.frameworks.machines import (
     batch_variables,
     device_in,
     included,
+    resource_sets,
     step_options,
 )
 from optimizer.frameworks.megatron.flag_names import (
@@ -50,7 +51,19 @@ from optimizer.job.plan import Plan
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 MCORE = "--use-mcore-models"  # whose layers are of Transformer Engine
 OTHER = re.compile(r"\w*(bert|t5|ict|esm|vision|mamba|hybrid|vlm|retro)\w*\.py$")
-STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+STARTERS = (
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "accelerate",
+    "sbatch",
+    "pdsh",
+    "horovodrun",
+    "jsrun",
+    "lrun",
+    "aprun",
+    "ibrun",
+)
 OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 TOP_K = "--moe-router-topk"
@@ -215,8 +228,9 @@ def bash_launch(
     }
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
-    for name, number in included(command.texts).items():
-        asked[name] = number, "--include", Piece(str(number))
+    sets = resource_sets((*command.starter, *command.texts))
+    for name, number in (included(command.texts) or sets).items():
+        asked[name] = number, "jsrun" if sets else "--include", Piece(str(number))
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one
