@@ -381,8 +381,10 @@ def read(
         f"{path} {values[path]}" for path, has in heads.items() if has and shown and not shown.mtp_layers
     ]
     mtp = [path for path, has in heads.items() if not has]
-    if shown and shown.mtp_layers and mtp:
+    if shown and shown.mtp_layers and mtp and asked:
         launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
+    elif shown and shown.mtp_layers and mtp:
+        launch.say("mtp_layers", 0, mtp[0])
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 
