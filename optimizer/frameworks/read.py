@@ -307,7 +307,7 @@ def _script_launch(
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
-        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
+        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
         place = _lying(script, source.engine) if not configs and not source.documents else None
         if place is not None and (engine := config_of(_file(str(place)))).whole and deepspeed.recognised(engine.values):
             source.launch.assumed.append(f"{place.name}, which {Path(script.name).name} names, was read")

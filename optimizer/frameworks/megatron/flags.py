@@ -8,6 +8,7 @@ from math import lcm, prod
 from typing import Any
 
 from optimizer.base.units import is_count
+from optimizer.catalog import load_model
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import LACKING, Launch
@@ -31,7 +32,7 @@ from optimizer.frameworks.megatron.flag_names import (
     left_open,
     whole_number,
 )
-from optimizer.frameworks.megatron.shape import read_shape
+from optimizer.frameworks.megatron.shape import OF_CHECKPOINT, read_shape
 from optimizer.frameworks.megatron.software import read_software
 from optimizer.frameworks.megatron.stated_plan import StatedPlan, plan_settings
 from optimizer.job.plan import Plan
@@ -125,8 +126,11 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.assumed.append(
             f"global batch of {micro * replicas:,}, one micro-batch of each replica, as Megatron does"
         )
+    if OF_CHECKPOINT in last and "model" in launch.settings:
+        numbers.setdefault("layers", load_model(launch.settings["model"]).layers)
     settings = plan_settings(stated, gpus)
-    launch.problems += stated.problems
+    from_there = ": the checkpoint has it; give --model" if OF_CHECKPOINT in last else ""
+    launch.problems += [f"{each}{from_there * each.startswith('--num-layers is')}" for each in stated.problems]
     if not stated.problems:
         _note(launch, last, settings)
     elif any(sentence.startswith("one node") for sentence in launch.assumed):

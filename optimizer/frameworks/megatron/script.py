@@ -201,10 +201,11 @@ def bash_launch(
     outside: Mapping[str, str] = NOTHING,
     sources: str = "",
     read: tuple[ScriptRun, Options] | None = None,
+    model: str = "",
 ) -> BashLaunch:
     """Read a script; `find` has the files that it sources, `outside` what it is started with, `sources` its parser.
 
-    `read` is what `read_script` made of it, where that is done.
+    `read` is what `read_script` made of it, where that is done, `model` one that goes before what it says.
 
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
@@ -246,6 +247,8 @@ def bash_launch(
         launch.program = MEGATRON_DEEPSPEED
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
+    if model:
+        launch.settings["model"] = model
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
     unknown = _own_flags(launch, command)
     if harmless := [name for name in unknown if free(launch.program, name)]:
