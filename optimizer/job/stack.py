@@ -189,6 +189,7 @@ class Features:
     keeps_gathered: bool = False
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits
+    fused_adapters: bool = False  # a function of autograd has them with the products of a module, where it can
     # products with weights that bitsandbytes quantised keep their inputs, frozen as they are: until its release 0.43.2
     keeps_quantised_inputs: bool = False
     wide_embedding: bool = False  # moments of embeddings are in fp32 where an optimizer has others in 8 bits

@@ -262,8 +262,13 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ("adapter: qlora\nload_in_4bit: true\n", KERNELS),
-        ("adapter: lora\n", KERNELS),
+        ("adapter: qlora\nload_in_4bit: true\n", ()),
+        ("adapter: lora\n", ()),
+        ("adapter: lora\nlora_target_modules: [q_proj, v_proj]\n", ()),
+        ("adapter: lora\nlora_target_modules: [q_proj, k_proj, v_proj]\n", KERNELS),
+        ("adapter: lora\npeft_use_dora: true\n", KERNELS),
+        ("adapter: lora\nlora_mlp_kernel: true\n", ("lora_mlp_kernel",)),
+        ("adapter: lora\nbase_model: Qwen/Qwen3-30B-A3B\n", KERNELS),
         ("adapter: lora\nload_in_8bit: true\n", ()),
         ("adapter: lora\nlora_qkv_kernel: false\n", ()),
         ("adapter: lora\nrl: dpo\n", ()),
@@ -278,6 +283,26 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
 )
 def test_what_axolotl_switches_on_is_named(more: str, named: tuple[str, ...]) -> None:
     assert question({"a.yaml": AXOLOTL + more}, gpus=8).launch.unpriced == [*named]
+
+
+@pytest.mark.parametrize(
+    ("more", "fused"),
+    [
+        ("adapter: qlora\nload_in_4bit: true\n", True),
+        ("adapter: lora\nlora_mlp_kernel: true\nlora_qkv_kernel: true\nlora_o_kernel: true\n", True),
+        ("adapter: lora\nlora_mlp_kernel: true\nlora_qkv_kernel: true\n", False),
+        ("adapter: lora\nload_in_8bit: true\n", False),
+        ("adapter: lora\nlora_target_modules: [q_proj, v_proj]\n", False),
+        ("adapter: lora\nbase_model: Qwen/Qwen3-30B-A3B\n", False),
+        ("flash_attention: true\n", False),
+    ],
+)
+def test_kernels_of_adapters_are_priced_where_axolotl_patches_all_of_a_layer(more: str, fused: bool) -> None:
+    """Adapters, whose inputs nobody casts then, and an MLP that keeps two of four activations."""
+    job = question(
+        {"a.yaml": AXOLOTL.replace("base_model: Qwen/Qwen2.5-7B\n" * ("base_model" in more), "") + more}, gpus=8
+    ).job
+    assert job.fused_adapters is fused
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.catalog import model_names, preset_model
 from optimizer.catalog.readers.text import shown
 from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.config.method import (
@@ -29,6 +30,7 @@ from optimizer.frameworks.deepspeed.defaults import (
     AXOLOTL,
     BUCKET,
     CHAT,
+    KERNELS,
     OVERLAP,
     PATHS,
     STORAGE,
@@ -69,7 +71,7 @@ from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
-from optimizer.job.method import ADAPTERS, NF4
+from optimizer.job.method import ADAPTERS, DORA, GROUPS, NF4, method_of
 from optimizer.job.plan import Plan
 
 BATCHES = {"per_device_train_batch_size", "per_gpu_train_batch_size"}  # of the Trainer, by its newer name and its older
@@ -98,6 +100,9 @@ PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of prefe
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
 # optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
 ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
+# What has an adapter where a kernel of Axolotl is: all of them. Source: axolotl-ai-cloud/axolotl v0.21.0,
+# src/axolotl/monkeypatch/lora_kernels.py, apply_lora_kernel_patches.
+PATCHED = dict(zip(KERNELS, ({*GROUPS["mlp"]}, {"q", "k", "v"}, {"o"}, {"embedding"}), strict=True))
 UNSLOTH, FACTORY = "unsloth", "llamafactory"  # what starts programs of their own
 COMPILED = "torch_compile"
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
@@ -266,9 +271,8 @@ def read(launch: Launch, values: Values) -> None:
         launch.unpriced.append(f"{COMPILED} auto")
     inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
     launch.unpriced += [f"{path} {values[path]}" for path in inline]
-    if kernels := switched_on(written):
-        launch.unpriced += kernels
-        launch.assumed.append(f"{', '.join(kernels)} true: Axolotl's own where nothing says otherwise")
+    if AXOLOTL[0] in values:
+        method += _note_kernels(launch, written)
     if path := _masked(values):
         launch.unpriced.append(f"{path} without flash attention: a mask over whole sequences")
     if UNSLOTH in values:
@@ -354,6 +358,28 @@ def _masked(values: Values) -> str:
         return "neat_packing" if values.get("neat_packing") is True else ""
     uncast = AXOLOTL[0] in values and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING[:-1]))
     return "sample_packing" if uncast and values.get("sample_packing") is True else ""
+
+
+def _note_kernels(launch: Launch, values: Values) -> tuple[str, ...]:
+    """Note whether adapters are fused with the products beside them; keys of kernels that are priced, or patch nothing.
+
+    Source: as Job.fused_adapters; modules of which not each matrix has an adapter stay as they are.
+    """
+    settings, on = launch.settings, switched_on(values)
+    if not str(settings.get("train", "")).startswith(ADAPTERS):
+        return () if on else KERNELS
+    if own := tuple(key for key in on if key not in values):
+        launch.assumed.append(f"{', '.join(own)} true: Axolotl's own where nothing says otherwise")
+    method, name = method_of(settings["train"]), str(settings.get("model", ""))
+    patched = {key for key in on if PATCHED[key] <= {*method.targets}}
+    model = preset_model(name) if name in model_names() and method.name != DORA else None
+    settings["fused_adapters"] = (
+        {*KERNELS[:3]} <= patched and model is not None and model.gated_mlp and not model.experts
+    )
+    if patched and not settings["fused_adapters"]:
+        launch.unpriced += own
+        return ()
+    return KERNELS
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from optimizer.objectives.kernels.adapters import (
 )
 from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.cost import activations_of
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.layer.trained import local_elements
@@ -258,3 +259,20 @@ def test_dropout_of_adapters_costs_passes_and_masks() -> None:
     assert float((slower.step_time - plain.step_time)[0]) == pytest.approx(passes / rate)
     kept = float((slower.memory["activations"] - plain.memory["activations"])[0])
     assert kept == pytest.approx(inputs * job.stack["activation_factor"], rel=0.01)
+
+
+def test_fused_adapters_cast_no_inputs_and_compute_the_activation_again() -> None:
+    """What one function of autograd has: no copies, and gate and up alone of four widths."""
+    stack, one = load_stack("axolotl"), Plans.of([Plan()])
+    job = replace(of("lora:8:all"), stack=stack)
+    apart = replace(job, stack=replace(stack, features=replace(stack.features, fused_adapters=False)))
+    down = product("mlp_down", 10, 4096, 14336)
+    moved = [
+        adapter_passes(each, down, [product("a", 10, 8, 14336), product("b", 10, 4096, 8)]) for each in (job, apart)
+    ]
+    assert [each.kernels for each in moved] == [5, 6]
+    assert float(moved[1].forward_bytes - moved[0].forward_bytes) == 2 * 6 * 10 * 14336
+    shapes = shapes_of(job, one)
+    kept = [float(activations_of(each, job.model, shapes, False).none[0]) for each in (apart, job)]
+    copies = 2 * (5 * 4096 + 4096 + 14336)  # of q, k, v, gate and up, of o and of down
+    assert kept[0] - kept[1] == float(shapes.tokens[0]) * (copies + 2 * 2 * 14336)
