@@ -271,7 +271,7 @@ def test_fused_adapters_cast_no_inputs_and_compute_the_activation_again() -> Non
         adapter_passes(each, down, [product("a", 10, 8, 14336), product("b", 10, 4096, 8)]) for each in (job, apart)
     ]
     assert [each.kernels for each in moved] == [5, 6]
-    assert float(moved[1].forward_bytes - moved[0].forward_bytes) == 2 * 6 * 10 * 14336
+    assert (moved[1].forward_bytes - moved[0].forward_bytes) == 2 * 6 * 10 * 14336
     shapes = shapes_of(job, one)
     kept = [float(activations_of(each, job.model, shapes, False).none[0]) for each in (apart, job)]
     copies = 2 * (5 * 4096 + 4096 + 14336)  # of q, k, v, gate and up, of o and of down
