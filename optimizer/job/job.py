@@ -376,6 +376,11 @@ class Job:
         return WIDE if self.wide_adapters else self.stack.features.grad_bytes
 
     @property
+    def wire_bytes(self) -> int:
+        """Of a trained element's gradient as it travels [B]."""
+        return self.stack.features.wire_bytes or self.grad_bytes
+
+    @property
     def sum_bytes(self) -> int:
         """Of a trained element's sum of gradients, where it lies beside them [B].
 

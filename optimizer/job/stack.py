@@ -172,6 +172,7 @@ class Features:
     # bytes of an element
     param_bytes: int = 2  # weights resident beside the master copy; 0: cast from it when they are gathered [B]
     grad_bytes: int = 4  # gradients, resident and as they travel [B]
+    wire_bytes: int = 0  # gradients as they travel, where that is another width [B]
     sum_bytes: int = 0  # beside gradients of weights in bf16, their sums over micro-batches [B]
     optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
     update_bytes: int = 0  # temporaries of an element while its weight is updated, by kernels over all tensors [B]

@@ -335,7 +335,7 @@ FSDP: list[Row] = [
      {"zero_stage": f"{F}reshard_after_forward", "hosted_weights": f"{F}offload_params"}, []),
     ({"fsdp": "full_shard", "bf16": True, "use_peft": False}, 8,
      {"zero_stage": 3, **FULLY, "dtype": "bf16", **TRL, "software": "trl", "optimizer": "adamw-fused",
-      "optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4, "param_bytes": 0,
+      "optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4, "param_bytes": 0, "wire_bytes": 2,
       "packing": False, "liger": "off", "hybrid": False}, {"zero_stage": "fsdp", "dtype": "bf16"},
      [OF_TRL, "bf16 True: Accelerate's FSDP then holds what it trains in fp32",
       "objective not given: no key is of one of TRL's trainers alone; taken as sft"]),

@@ -142,7 +142,9 @@ LIGER_KEYS: Mapping[str, str] = {
 # src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and accelerator.py for FSDP1.
 IN_DEEPSPEED: Mapping[str, float] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0, "update_group": 1e9}
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
-IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
+# Of Accelerate where formats are mixed: nothing beside them, and gradients are reduced in the format of products: its
+# src/accelerate/utils/dataclasses.py, set_mixed_precision.
+IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0, "wire_bytes": 2}
 PURE = "pure_bf16"
 # What has Axolotl cast embeddings and norms back from fp32 where weights are trained whole, and kernels of attention
 # beside which it does not. Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py,

@@ -126,6 +126,19 @@ def test_gathering_frozen_weights_takes_their_stored_bytes() -> None:
     assert sent[1] - sent[0] == pytest.approx(2 * (1 - 0.516) * linear)
 
 
+def test_gradients_travel_in_a_width_of_their_own() -> None:
+    """Accelerate's FSDP reduces them in bf16 and holds them in fp32."""
+    plan, sent = Plans.of([Plan(dp=8, zero_stage=3)]), []
+    for width in (0, 2):
+        stack = replace(JOB.stack, features=replace(JOB.stack.features, grad_bytes=4, wire_bytes=width))
+        job = replace(JOB, gpus=8, global_batch=8, stack=stack)
+        elements = layer_costs_of(job, plans=plan).by_kind[DENSE].elements
+        sent.append(
+            [float(each.size[0]) for each in sharded_messages(job, plan, elements) if each.purpose == "gradients"]
+        )
+    assert sent[0] == [2 * size for size in sent[1]]
+
+
 def of(train: str, stack: str = "hf-2026", **changes: Any) -> Job:
     return replace(JOB, train=train, stack=load_stack(stack), **changes)
 
