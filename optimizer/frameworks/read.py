@@ -83,6 +83,7 @@ KNOWN_BY, TRAINERS = (
     ("run_clm.py", "sft.py", "dpo.py"),
 )
 PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
+ADAPTED = re.compile(r"(?:^|[_-])(?:q?_?lora|peft|dora|adapter)(?:[_-]|$)")  # there too
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
 PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
@@ -411,6 +412,8 @@ def _keyed_launch(
     if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
         if PREFERENCES.search(Path(own).stem) and "loss" not in source.launch.settings:
             source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
+        if ADAPTED.search(Path(own).stem) and "train" not in source.launch.settings:
+            source.launch.unpriced.append(f"{own}, which trains adapters by its name: priced as whole training")
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)

@@ -486,3 +486,39 @@ def test_weights_of_4_bits_that_fsdp_leaves_whole_are_named() -> None:
     whole = ["weights of 4 bits that FSDP does not shard: bnb_4bit_quant_storage is no format of floats"]
     assert question({"a.yaml": text}, gpus=8).launch.unpriced == whole
     assert not question({"a.yaml": f"{text}bnb_4bit_quant_storage: bfloat16\n"}, gpus=8).launch.unpriced
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "named"),
+    [
+        ("train_lora.py", "", ["train_lora.py, which trains adapters by its name: priced as whole training"]),
+        ("train.py", "--lora_alpha 16", ["lora_alpha, which is of adapters"]),
+        ("train.py", "--lora_alpha 16 --use_lora False", []),
+        ("train.py", "--gradient_check True", ["gradient_check true, which may be short for gradient_checkpointing"]),
+        ("train.py", "", []),
+    ],
+)
+def test_what_an_unknown_program_may_mean_is_named(program: str, more: str, named: list[str]) -> None:
+    run = f"{LAUNCH} {BATCH} {more}".replace("train.py", program)
+    assert question({"a.sh": run}).launch.unpriced == named
+
+
+@pytest.mark.parametrize(
+    ("more", "train", "base", "drops"),
+    [
+        ("qlora.py --source_max_len 1024", "qlora:64", "nf4", False),
+        ("qlora.py --source_max_len 1024 --bits 8 --lora_r 8", "qlora:8", "int8", False),
+        ("train.py --use_peft_lora True", "lora:64:q_proj+k_proj+v_proj+o_proj+down_proj+up_proj+gate_proj", "", True),
+        ("run_lora_clm.py --use_habana --lora_rank 8 --lora_target_modules q_proj", "lora:8:q_proj", "", True),
+        (
+            "train_lora.py --lora_r 8 --lora_target_modules q_proj --lora_enable True --lora_dropout 0 --q_lora True",
+            "qlora:8:q_proj",
+            "nf4",
+            False,
+        ),
+    ],
+)
+def test_adapters_that_programs_have_by_themselves(more: str, train: str, base: str, drops: bool) -> None:
+    run = f"{LAUNCH} {BATCH}".replace("train.py", more)
+    job = question({"a.sh": run}).job
+    assert (job.train, job.base, job.stack.features.adapter_dropout) == (train, base, drops)

@@ -6,6 +6,7 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,6 +101,8 @@ PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of prefe
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
 # optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
 ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
+ABOUT = re.compile(r"(?:use_|peft_|enable_|q_?)*(?:lora|peft|adapter)")  # keys of adapters, those that cost nothing too
+SHORTENED = (*MICRO[:-1], *STEPS[:1], *CHECKPOINT[:1], *LENGTHS)  # which parsers of commands take by a beginning too
 # What has an adapter where a kernel of Axolotl is: all of them. Source: axolotl-ai-cloud/axolotl v0.21.0,
 # src/axolotl/monkeypatch/lora_kernels.py, apply_lora_kernel_patches.
 PATCHED = dict(zip(KERNELS, ({*GROUPS["mlp"]}, {"q", "k", "v"}, {"o"}, {"embedding"}), strict=True))
@@ -271,6 +274,14 @@ def read(launch: Launch, values: Values) -> None:
         )
     if values.get(COMPILED) == "auto" and AXOLOTL[0] in values:  # which compiles then
         launch.unpriced.append(f"{COMPILED} auto")
+    known = {*marks, *more, *method}
+    short = {
+        path: whole for path in {*written} - known for whole in SHORTENED if whole.startswith(path) and len(path) > 8
+    }
+    launch.unpriced += [
+        f"{path} {shown(written[path])}, which may be short for {short[path]}" for path in written if path in short
+    ]
+    method += (*short,)
     inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
     launch.unpriced += [f"{path} {values[path]}" for path in inline]
     if AXOLOTL[0] in values:
@@ -298,6 +309,9 @@ def read(launch: Launch, values: Values) -> None:
         none = "these files name no adapters, and are of no program known here"
         why = f"whatever {trained} may say, which no program known here has" if trained else none
         launch.assumed.append(f"all weights are trained: {why}")
+        about = [path for path in written if ABOUT.match(path.rpartition(".")[2])]
+        if about and not trained and not any(written[path] is False for path in about):
+            launch.unpriced.append(f"{', '.join(about)}, which {'is' if len(about) == 1 else 'are'} of adapters")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:
