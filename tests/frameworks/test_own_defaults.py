@@ -522,3 +522,39 @@ def test_adapters_that_programs_have_by_themselves(more: str, train: str, base: 
     run = f"{LAUNCH} {BATCH}".replace("train.py", more)
     job = question({"a.sh": run}).job
     assert (job.train, job.base, job.stack.features.adapter_dropout) == (train, base, drops)
+
+
+SUBMITTED = "python submit.py --num_nodes 8 --gpus 8 -- "
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        (f"{SUBMITTED}{LAUNCH} {BATCH}", ["--num_nodes 8, ahead of --: only its program says what starts on each"]),
+        (f"{SUBMITTED.replace(' 8 ', ' 1 ', 1)}{LAUNCH} {BATCH}", []),
+        (
+            f"{LAUNCH} {BATCH}".replace("train.py", "-m tools.train_unsloth"),
+            ["tools.train_unsloth, which trains adapters by its name: priced as whole training"],
+        ),
+        (
+            f"{LAUNCH} {BATCH}".replace("train.py", "run_reward_models.py").replace("model_name_or_path", "base_model"),
+            ["run_reward_models.py, which learns from preferences by its name: priced as supervised"],
+        ),
+        (f"{LAUNCH} {BATCH} --spectrum_config_path snr", ["spectrum_config_path snr"]),
+        (
+            f"{LAUNCH} train.py --model_name {MODEL} --max_length 512 --train_batch_size 2 --mixed_precision bf16",
+            ["train_batch_size 2, of one GPU or of all: only its program says"],
+        ),
+        (
+            f"{LAUNCH} {BATCH} --context_length 8".replace("--max_seq_length 2048 ", ""),
+            ["context_length, which may be the length"],
+        ),
+    ],
+)
+def test_what_stands_around_an_unknown_program_is_named(run: str, named: list[str]) -> None:
+    assert question({"a.sh": run}).launch.unpriced == named
+
+
+def test_the_shell_inside_of_a_container_says_how_many_processes_start() -> None:
+    run = f'docker exec box bash -lc "CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n{SWIFT} --max_length 64"'
+    assert question({"a.sh": run}).job.gpus == 4

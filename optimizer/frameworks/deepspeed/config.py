@@ -91,6 +91,15 @@ RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "s
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
 BATCH = "train_batch_size"
+ENGINE = (
+    "zero_optimization",
+    "train_micro_batch",
+    "optimizer.",
+    "scheduler.",
+    "fp16.",
+    "bf16.",
+    "steps_per_print",
+)  # of DeepSpeed's JSON
 WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
@@ -190,6 +199,9 @@ def read(launch: Launch, values: Values) -> None:
     for name, keys in reported.items():
         what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
         launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
+    if BATCH in values and not any(path.startswith(ENGINE) for path in values):
+        launch.unpriced.append(f"{BATCH} {shown(values[BATCH])}, of one GPU or of all: only its program says")
+        values = {path: value for path, value in values.items() if path != BATCH}
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
     if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
