@@ -518,7 +518,7 @@ def primus_section(texts: Sequence[str]) -> str:
 def _variables(command: Command, reading: ScriptRun) -> dict[str, str]:
     """What the variables say that a command finds."""
     known = {name: words[0] for name, words in reading.variables.items() if words}
-    within = dict(match.groups() for match in map(SET.fullmatch, command.texts) if match)
+    within = {match[1]: match[2] for match in map(SET.fullmatch, command.texts) if match}
     values = {name: text_of(word) for name, word in known.items() if not unknown_in(word)}
     return values | dict(command.environment) | within
 
