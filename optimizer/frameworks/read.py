@@ -75,15 +75,18 @@ TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Tra
 PYTHON_ALONE = re.compile(
     r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
 )
+STARTED = {"accelerate", "torchrun", "deepspeed"}
 ON_TRAINER = ("transformers", "trl")
 ASSIGNED = re.compile(r"^(\w+) *=", re.MULTILINE)  # settings of a file whose whole text is a config
 PART = re.compile(r"(.*\.py):(\w+)$")
+BASE_MODEL, MODEL_NAME, BATCH = "base_model", "model_name_or_path", "per_device_train_batch_size"
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
-    ("finetuning_type", "base_model", SUBCOMMAND, UNSLOTH_KEY, TRAINER),
+    ("finetuning_type", BASE_MODEL, SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
 PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
+ADAPTED = re.compile(r"(?:^|[_-])(?:q?lora|peft|dora|adapter|unsloth)(?:[_-]|$)")  # there too
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
 PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
@@ -390,7 +393,11 @@ def _keyed_launch(
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
     gpus = gpus or machines.get("gpus") or (machines["tasks"] if machines.get("tasks", 1) > 1 else None)
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
-    keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
+    keys = command.keys
+    if BATCH in keys.values:  # of the Trainer: its program is not Axolotl, whatever it calls the model
+        given = (replace(one, key=MODEL_NAME) if one.key == BASE_MODEL else one for one in keys.given)
+        keys = replace(keys, given=tuple(given))
+    absent = [path for path in command.hydra if not configs and not _lying(script, path)]
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
@@ -411,12 +418,21 @@ def _keyed_launch(
         )
     own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
     if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
-        if PREFERENCES.search(Path(own).stem) and "loss" not in source.launch.settings:
+        stem = Path(own).stem if own.endswith(".py") else own.rpartition(".")[2]
+        if PREFERENCES.search(stem) and "loss" not in source.launch.settings:
             source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
+        if ADAPTED.search(stem) and "train" not in source.launch.settings:
+            source.launch.unpriced.append(f"{own}, which trains adapters by its name: priced as whole training")
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
-    alone = bool(PYTHON_ALONE.match(" ".join(command.step))) and source.launch.settings.get("gpus", 1) > 1
+    if command.starts:
+        source.launch.unpriced.append(f"{command.starts}, ahead of --: only its program says what starts on each")
+    alone = (
+        not STARTED.intersection(command.step)
+        and bool(PYTHON_ALONE.match(" ".join(command.step)))
+        and source.launch.settings.get("gpus", 1) > 1
+    )
     if alone and source.launch.settings.get("software") in ON_TRAINER:
         source.launch.unpriced.append(
             "python starts one process: the Trainer spreads batches by DataParallel over GPUs"

@@ -21,7 +21,7 @@ FREE: Mapping[str, Sequence[str]] = TABLES["free"]
 MODEL = re.compile(r"(?:^|[._])model(?:_name)?(?:_or_path|_id|_path)?$")  # keys that name weights
 # What is trained of a model, as keys call it and as one word of a value does.
 PARTS = re.compile(
-    r"lora|peft|adapter|freeze|frozen|low_rank|tunable|trainable|(?:^|[._])tun(?:e|ing)(?:_|$)|tun\w*_(?:type|mode|method)$|only_train|train_only"
+    r"lora|peft|adapter|freeze|frozen|low_rank|spectrum|tunable|trainable|(?:^|[._])tun(?:e|ing)(?:_|$)|tun\w*_(?:type|mode|method)$|only_train|train_only"
 )
 ADAPTERS = re.compile(
     r"(?:\w+[-_])?(?:q?lora|[dv]ora|adalora|ia3|p_?tuning|adapters?|projector|frozen|freeze)(?:[-_]\w+)?", re.IGNORECASE

@@ -119,6 +119,7 @@ SOFTWARE = (
     "cuda_graphs",
     "compiled",
     "liger",
+    "syncs_last",
     "hosted_weights",
 )
 

@@ -23,6 +23,7 @@ SWITCHES: tuple[Mapping[str, Any], ...] = (
     {"cuda_graphs": True},
     {"compiled": True},
     {"liger": "on"},
+    {"syncs_last": False},
     {"hosted_weights": False, "offload": 0.0},
 )
 
@@ -38,9 +39,10 @@ def capturable(model: Model, plans: Plans) -> BoolArray:
 
 def useless(question: LaunchAsRead, plan: Plan) -> set[str]:
     """Settings that do nothing for a plan, or that it cannot have."""
+    once = {"syncs_last"} if plan.num_microbatches == 1 or plan.dp == 1 or plan.zero_stage < 2 else set()
     alone = {"reduce_overlap", "gather_overlap"} if plan.dp * plan.cp == 1 else set()
     whole = {"gather_overlap"} if plan.zero_stage == 0 else set()
-    return alone | whole | (set() if capturable(question.job.model, Plans.of([plan]))[0] else {"cuda_graphs"})
+    return once | alone | whole | (set() if capturable(question.job.model, Plans.of([plan]))[0] else {"cuda_graphs"})
 
 
 def switches(question: LaunchAsRead, plan: Plan) -> Iterator[Mapping[str, Any]]:

@@ -192,7 +192,11 @@ def test_settings_that_mean_nothing_to_a_plan_are_not_switched() -> None:
         ({"recompute": "full"}, {"cuda_graphs"}),
         ({"activation_offload": 1}, {"cuda_graphs"}),
     ):
-        assert useless(QUESTION, replace(plan, **changes)) == idle
+        assert useless(QUESTION, replace(plan, **changes)) == {"syncs_last", *idle}
+    several = replace(plan, zero_stage=3, num_microbatches=2)
+    for changes, idle in (({}, set()), ({"zero_stage": 2}, set()), ({"zero_stage": 1}, {"syncs_last"})):
+        assert useless(QUESTION, replace(several, **changes)) == idle
+    assert useless(QUESTION, replace(several, num_microbatches=1)) == {"syncs_last"}
     assert capturable(load_model("mixtral-8x7b"), Plans.of([plan])).tolist() == [False]
     both, graphs = {"reduce_overlap": True, "gather_overlap": True}, {"cuda_graphs": True}
     assert list(switches(QUESTION, plan)) == [both, graphs]

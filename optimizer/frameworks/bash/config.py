@@ -40,6 +40,7 @@ DATA = re.compile(
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.
 LISTS = ("fsdp", "recompute_modules", "offload_modules", *KEYS["targets"])
+IN_JSON = ("accelerator_config",)  # keys whose value is a section in JSON
 INLINE = re.compile(r"-[a-z]*c$")  # the option of a shell that runs a text
 VISIBLE, FACTORIES = "CUDA_VISIBLE_DEVICES", {"llamafactory-cli", "llamafactory.cli"}
 EACH, PYTHON = {"deepspeed", *FACTORIES}, re.compile(r"(?:.*/)?python[\d.]*$")
@@ -53,6 +54,11 @@ PROGRAM = re.compile(
 )
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
+GIVEN = re.compile(
+    r"--?[\w-]*(?:config|file|path|code|template|reward|function)"
+)  # options whose value is a file that no process starts with
+NODES = re.compile(r"--?(?:num[-_])?n?nodes|-N")
+SET = re.compile(r"([A-Z][A-Z0-9_]*)=(\S*)")  # before a command of another shell, or env's and a container's
 # Options of `accelerate launch` that say what its config says; machines are read apart.
 # Source: huggingface/accelerate v1.15.0, src/accelerate/commands/launch.py.
 ACCELERATE = re.compile(
@@ -129,6 +135,11 @@ class CommandKeys(ConfigFile):
         path = path.removeprefix(self.section)
         if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
             raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
+        first, *inner = path.split(".")
+        if first in IN_JSON and inner and value is not None:
+            for name in reversed(inner):
+                value = {name: value}
+            path, value = first, json.dumps(value)
         nothing = "None" if self.section else ""  # as Primus has it
         text = nothing if value is None else value if isinstance(value, str) else scalar(value)
         sites = [one.site for one in self.given if one.key == path and one.site]
@@ -311,8 +322,22 @@ class TrainingCommand:
 
     @property
     def program(self) -> str:
-        """The Python file that it runs, "" for none."""
-        return next((text for text in self.step if text.endswith(".py")), "")
+        """The Python file or the module that it runs, behind what starts it, "" for none."""
+        named = [
+            text
+            for before, text in pairwise(("", *self.step))
+            if (text.endswith(".py") and not GIVEN.match(before)) or (before == "-m" and not STARTING.match(text))
+        ]
+        return named[-1] if named else ""
+
+    @property
+    def starts(self) -> str:
+        """The option by which a program that starts the command behind a -- has it on several nodes, "" for none."""
+        ahead = self.step[: self.step.index("--")] if "--" in self.step else ()
+        nodes = (
+            f"{name} {value}" for name, value in _options(ahead) if NODES.fullmatch(name) and value not in ("", "1")
+        )
+        return next(nodes, "") if any(text.endswith(".py") for text in ahead) else ""
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
@@ -494,7 +519,9 @@ def primus_section(texts: Sequence[str]) -> str:
 def _variables(command: Command, reading: ScriptRun) -> dict[str, str]:
     """What the variables say that a command finds."""
     known = {name: words[0] for name, words in reading.variables.items() if words}
-    return {name: text_of(word) for name, word in known.items() if not unknown_in(word)} | dict(command.environment)
+    within = {match[1]: match[2] for match in map(SET.fullmatch, command.texts) if match}
+    values = {name: text_of(word) for name, word in known.items() if not unknown_in(word)}
+    return values | dict(command.environment) | within
 
 
 def _processes(command: Command, reading: ScriptRun, per_node: str, usual: str) -> dict[str, int]:

@@ -73,7 +73,7 @@ class ConfigLaunch:
         own = [config for config in self.configs if kind(config) != "engine"] or self.configs
         holding = holding or [config for config in own if path in config.values]
         near = [c for c in self.configs if any(other.rpartition(".")[0] == section for other in c.values)]
-        return (holding or near or [self.configs[0]])[-1]
+        return (holding or near or own[:1])[-1]
 
 
 def keyed_launch(

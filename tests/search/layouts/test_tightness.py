@@ -20,12 +20,22 @@ from optimizer.job.stack import BY_VIRTUAL_STAGE, Features
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.pipeline.stages import stages_of
+from optimizer.objectives.step.host_memory import OFFLOAD_STEP, most_offload
 from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.lattice.knobs import valued
 from optimizer.search.layouts.bounds.cuts import bounded, cut_bound
 from optimizer.search.layouts.bounds.shaped import shaped_bounds
-from optimizer.search.layouts.bounds.shares import Prospects, plan_floors, prospects_at, some_on_host
+from optimizer.search.layouts.bounds.shares import (
+    ROUNDS,
+    PlanFloors,
+    Prospects,
+    _cut,
+    least_share,
+    plan_floors,
+    prospects_at,
+    some_on_host,
+)
 from optimizer.search.layouts.bounds.stage_needs import needs_of
 from tests.search.jobs import DENSE, MIXTURE, ZERO_BUBBLE, small_job
 
@@ -113,3 +123,30 @@ def test_bounds_are_as_close_as_they_were(name: str) -> None:
 if __name__ == "__main__":
     for name, job in JOBS.items():
         print(f'    "{name}": "{tightness(job)}",')
+
+
+def every_part(floors: PlanFloors, plan: int, limit: float) -> tuple[float, float, float] | None:
+    """Lowest and highest share and least bound of a plan of which every part is cut as often as any."""
+    last = np.round(most_offload(floors.layer_costs)[[plan]] / OFFLOAD_STEP).astype(np.int64)
+    first = np.maximum(np.floor(least_share(floors)[[plan]] / OFFLOAD_STEP).astype(np.int64), 1)
+    open_, bounds = first <= last, np.zeros(1)
+    for _ in range(ROUNDS):
+        rows, first, last = _cut(np.full(open_.sum(), plan), first[open_], last[open_])
+        bounds = floors.bounds(rows, first * OFFLOAD_STEP, last * OFFLOAD_STEP, limit)
+        open_ = bounds < limit
+    return (first[open_].min() * OFFLOAD_STEP, last[open_].max() * OFFLOAD_STEP, bounds.min()) if open_.any() else None
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_shares_on_the_host_are_those_of_all_parts(name: str) -> None:
+    plans = Plans.joined(list(lattice(JOBS[name], structural(JOBS[name]))))
+    floors = plan_floors(layer_costs_of(JOBS[name], plans), Knobs())
+    for limit in (inf, float(np.median(some_on_host(floors, inf).bounds))):
+        found = some_on_host(floors, limit)
+        rows = dict(zip(found.plan.tolist(), zip(found.low, found.high, found.bounds, strict=True), strict=True))
+        assert rows
+        for plan in np.flatnonzero(floors.least < limit)[::31].tolist():
+            parts, shares = every_part(floors, plan, limit), rows.get(plan)
+            assert (shares and shares[:2]) == (parts and parts[:2])
+            # A bound of a whole part holds for its parts too, whose own may be lower.
+            assert not shares or not parts or parts[2] <= shares[2] <= parts[2] * 1.001

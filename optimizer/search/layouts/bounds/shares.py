@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,31 +126,71 @@ def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
     some = floors.take(plan)
     high = np.round(most_offload(some.layer_costs) / OFFLOAD_STEP).astype(np.int64)
     low = np.maximum(np.floor(least_share(some) / OFFLOAD_STEP).astype(np.int64), 1)
-    open_ = low <= high
-    for _ in range(ROUNDS):
+    open_, bounds = low <= high, nothing(len(plan))
+    for _ in range(ROUNDS - 1):
         plan, low, high = _cut(plan[open_], low[open_], high[open_])
         bounds = _between(floors, plan, low, high, limit)
         open_ = bounds < limit
-    plans, row = np.unique(plan, return_inverse=True)
-    least_bound, first, last = np.full(len(plans), np.inf), np.full(len(plans), np.inf), np.zeros(len(plans))
-    np.minimum.at(least_bound, row, bounds)
-    np.minimum.at(first, row[open_], low[open_])
-    np.maximum.at(last, row[open_], high[open_])
-    open_plans = np.flatnonzero(least_bound < limit)
+    plans, row = np.unique(plan[open_], return_inverse=True)
+    found = _ends(floors, plans, _Parts(row=row, low=low[open_], high=high[open_], bounds=bounds[open_]), limit)
+    open_plans = np.flatnonzero(found.bounds < limit)
     return Prospects(
         floors=floors,
         plan=plans[open_plans],
-        low=first[open_plans] * OFFLOAD_STEP,
-        high=last[open_plans] * OFFLOAD_STEP,
-        bounds=least_bound[open_plans],
+        low=_shares(found.low[open_plans]),
+        high=_shares(found.high[open_plans]),
+        bounds=found.bounds[open_plans],
     )
+
+
+class _Parts(NamedTuple):
+    """Ranges of shares on the host, each of a plan's, both ends in them [OFFLOAD_STEP], and their bounds [unit of the
+    objective].
+    """
+
+    row: IntArray
+    low: IntArray
+    high: IntArray
+    bounds: FloatArray
+
+
+def _ends(floors: PlanFloors, plans: IntArray, parts: _Parts, limit: float) -> _Parts:
+    """The lowest bound of each plan's parts, once more cut, and the lowest and the highest share that is open there.
+
+    Only those are cut of which a plan's result may be: the lowest and the highest, and that of the lowest bound.
+    """
+    count = len(plans)
+    least, first, last = np.full(count, np.inf), np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    whole = np.ones(len(parts.row), dtype=np.bool_)
+    while True:
+        chosen = np.zeros_like(whole)
+        for rank, better in (
+            (parts.low, parts.low < first[parts.row]),
+            (-parts.high, parts.high > last[parts.row]),
+            (parts.bounds, parts.bounds < least[parts.row]),
+        ):
+            able = np.flatnonzero(whole & better)
+            able = able[np.lexsort((rank[able], parts.row[able]))]
+            chosen[able[np.unique(parts.row[able], return_index=True)[1]]] = True
+        if not chosen.any():
+            return _Parts(row=np.arange(count), low=first, high=last, bounds=least)
+        whole &= ~chosen
+        row, low, high = _cut(parts.row[chosen], parts.low[chosen], parts.high[chosen])
+        bounds = _between(floors, plans[row], low, high, limit)
+        open_ = bounds < limit
+        np.minimum.at(least, row, bounds)
+        np.minimum.at(first, row[open_], low[open_])
+        np.maximum.at(last, row[open_], high[open_])
 
 
 def _between(floors: PlanFloors, plan: IntArray, low: IntArray, high: IntArray, limit: float) -> FloatArray:
     if not len(plan):
         return np.zeros(0)
-    first, last = (np.asarray(end * OFFLOAD_STEP, dtype=np.float64) for end in (low, high))
-    return floors.bounds(plan, first, last, limit)
+    return floors.bounds(plan, _shares(low), _shares(high), limit)
+
+
+def _shares(steps: IntArray) -> FloatArray:
+    return np.asarray(steps * OFFLOAD_STEP, dtype=np.float64)
 
 
 def _cut(plan: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, IntArray, IntArray]:
