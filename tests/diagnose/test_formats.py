@@ -227,6 +227,14 @@ def test_pieces_of_bars_are_no_training(row: str, tmp_path: Path) -> None:
     assert read(log).exit_code == 2
 
 
+def test_a_bar_faster_than_any_model_is_no_training(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(f" {at}%|#  | {at * 50}/5180 [00:{at // 4:02d}<00:09, 3502.10it/s]\n" for at in range(1, 99))
+    )
+    assert read(log).exit_code == 2
+
+
 def test_a_bar_without_losses_is_said_to_be_one(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     rows = [f" {step}%|#  | {step}/100 [00:{step:02d}<01:00,  1.00s/it]\n" for step in range(1, 40)]
