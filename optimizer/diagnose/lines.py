@@ -211,6 +211,7 @@ def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
 
 def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:
     """Text of the bytes of a log; bytes that are none are replaced, since one broken character spoils no number."""
+    data = re.sub(rb"\A\0{16,}(?=[^\0])", b"", data)  # where a log that is written to was emptied
     encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "")
     start = data[:4096]
     if not encoding and start.count(0) > MOSTLY * len(start):

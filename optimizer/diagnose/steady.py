@@ -46,6 +46,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
+        usual_gap = float(np.median([one.step - last.step for last, one in pairwise(attempt)] or [1]))
         for record in attempt[:: stride(attempt, sizes)]:
             reading = record.reading
             gap = record.step - before.step if before else 1
@@ -57,8 +58,12 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
                 if gap >= 1 and ends[0] is not None and ends[1] is not None:
                     seconds = (ends[1] - ends[0]) / gap
             if seconds is not None and isfinite(seconds) and seconds > 0:
-                several = reading.averaged or basis == CLOCK or reading.elapsed
-                timed.append(Timed(record.step, max(1, gap) if several else 1, seconds, basis, number))
+                several = 1
+                if basis == CLOCK or reading.elapsed:
+                    several = gap
+                elif reading.averaged:  # lines are missing where a gap is longer than usual
+                    several = min(gap, ceil(usual_gap))
+                timed.append(Timed(record.step, max(1, several), seconds, basis, number))
             before = record
     ways = [step.basis for step in timed]
     usual = max(set(ways), key=ways.count, default=PRINTED)
