@@ -37,7 +37,7 @@ LONGEST = 8192
 DRIVES = 1.6e9  # [B/s]
 # Names that nothing reads and that may say how long sequences are, but not those of what is generated or evaluated.
 LENGTH = re.compile(
-    r"^(?!.*(?:new|gen|eval|max_prompt|max_response|lora_ga)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|block_size)",
+    r"^(?!.*(?:new|gen|eval|max_prompt|max_response|lora_ga)).*(?:max_(?:\w+_)?(?:len|tokens)|seq_?len|context_len|block_size)",
     re.IGNORECASE,
 )
 MOST_LAYERS, MOST_SHARDED = 10_000, 3

@@ -36,6 +36,7 @@ from optimizer.frameworks.machines import device_in, family_in, site_in, step_op
 from optimizer.frameworks.maxtext.config import MAXTEXT, MEMORY_SHARES
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
+    NOTHING_TRAINS,
     BashLaunch,
     bash_launch,
     evaluation,
@@ -74,15 +75,18 @@ TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Tra
 PYTHON_ALONE = re.compile(
     r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
 )
+STARTED = {"accelerate", "torchrun", "deepspeed"}
 ON_TRAINER = ("transformers", "trl")
 ASSIGNED = re.compile(r"^(\w+) *=", re.MULTILINE)  # settings of a file whose whole text is a config
 PART = re.compile(r"(.*\.py):(\w+)$")
+BASE_MODEL, MODEL_NAME, BATCH = "base_model", "model_name_or_path", "per_device_train_batch_size"
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
-    ("finetuning_type", "base_model", SUBCOMMAND, UNSLOTH_KEY, TRAINER),
+    ("finetuning_type", BASE_MODEL, SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
 PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
+ADAPTED = re.compile(r"(?:^|[_-])(?:q?lora|peft|dora|adapter|unsloth)(?:[_-]|$)")  # there too
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
 PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "save_total_limit", "report_to", "tf32"}
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
@@ -245,7 +249,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
     except InvalidFile as error:
         problems = [*dict.fromkeys(error.problems)]
-        away += _unread(script, reading.missing) if any(map(UNTOLD.search, problems)) else []
+        lost = reading.started if NOTHING_TRAINS in problems else reading.missing
+        away += _unread(script, lost) if any(map(UNTOLD.search, problems)) or lost is reading.started else []
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
@@ -305,7 +310,7 @@ def _script_launch(
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
-        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
+        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
         place = _lying(script, source.engine) if not configs and not source.documents else None
         if place is not None and (engine := config_of(_file(str(place)))).whole and deepspeed.recognised(engine.values):
             source.launch.assumed.append(f"{place.name}, which {Path(script.name).name} names, was read")
@@ -388,7 +393,11 @@ def _keyed_launch(
         gpus = machines.get("nodes", 1) * machines["gpus_per_node"]
     gpus = gpus or machines.get("gpus") or (machines["tasks"] if machines.get("tasks", 1) > 1 else None)
     known = {path for config in configs if kind(config) != "engine" for path in config.values}
-    keys, absent = command.keys, [path for path in command.hydra if not configs and not _lying(script, path)]
+    keys = command.keys
+    if BATCH in keys.values:  # of the Trainer: its program is not Axolotl, whatever it calls the model
+        given = (replace(one, key=MODEL_NAME) if one.key == BASE_MODEL else one for one in keys.given)
+        keys = replace(keys, given=tuple(given))
+    absent = [path for path in command.hydra if not configs and not _lying(script, path)]
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
@@ -409,12 +418,21 @@ def _keyed_launch(
         )
     own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
     if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
-        if PREFERENCES.search(Path(own).stem) and "loss" not in source.launch.settings:
+        stem = Path(own).stem if own.endswith(".py") else own.rpartition(".")[2]
+        if PREFERENCES.search(stem) and "loss" not in source.launch.settings:
             source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
+        if ADAPTED.search(stem) and "train" not in source.launch.settings:
+            source.launch.unpriced.append(f"{own}, which trains adapters by its name: priced as whole training")
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
-    alone = bool(PYTHON_ALONE.match(" ".join(command.step))) and source.launch.settings.get("gpus", 1) > 1
+    if command.starts:
+        source.launch.unpriced.append(f"{command.starts}, ahead of --: only its program says what starts on each")
+    alone = (
+        not STARTED.intersection(command.step)
+        and bool(PYTHON_ALONE.match(" ".join(command.step)))
+        and source.launch.settings.get("gpus", 1) > 1
+    )
     if alone and source.launch.settings.get("software") in ON_TRAINER:
         source.launch.unpriced.append(
             "python starts one process: the Trainer spreads batches by DataParallel over GPUs"
@@ -440,10 +458,10 @@ def _away(script: File, paths: Sequence[str]) -> list[str]:
 
 
 def _unread(script: File, paths: Sequence[str]) -> list[str]:
-    """A sentence for the files that a script sources and that are not here."""
+    """A sentence for the files that a script sources or starts and that are not here."""
     names = dict.fromkeys(Path(path).name for path in paths if not any(_named(script, path)))
     advice = "not found here: give what it lies in by --root FOLDER, or each file after the script"
-    return [f"it sources {', '.join(names)}, {advice}"] if names else []
+    return [f"it runs {', '.join(names)}, {advice}"] if names else []
 
 
 def _lying(script: File, path: str) -> Path | None:
@@ -458,7 +476,8 @@ def _named(script: File, path: str) -> Iterator[Path]:
     name = Path(path).name
     rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
     places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
-    yield from (place for place in places if name and place.is_file())
+    own = Path(script.name).resolve()
+    yield from (place for place in places if name and place.is_file() and place.resolve() != own)
 
 
 def main_script(scripts: Sequence[File]) -> File:
@@ -482,7 +501,7 @@ def sources(script: File, scripts: Sequence[File]) -> Find:
         if given is not None:
             return given.data
         place = _lying(script, path)
-        if place is None or place.resolve() == Path(script.name).resolve():
+        if place is None:
             return None
         try:
             return read_bytes(place, LARGEST)
@@ -499,16 +518,16 @@ def config_of(file: File) -> ConfigFile:
         return ConfigFile(file.name, file.text, kind, data=file.data)
     if is_program(file.text):
         return ConfigFile(file.name, file.text, NEMO, data=file.data)
+    imported = refused((), IMPORTED.findall(file.text))
     try:
-        functions = config_functions(file.text)
+        functions = [] if imported else config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:
-        why = refused((), IMPORTED.findall(file.text)) or f"not Python: {' '.join(str(error).split())}"
-        raise InvalidFile(file.name, [why]) from None
-    if file.part and file.part not in functions:
+        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+    if file.part and file.part not in functions and not imported:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
     if not functions and is_script(file.text):
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
-    if not functions and (why := refused(ASSIGNED.findall(file.text), IMPORTED.findall(file.text))):
+    if not functions and (why := imported or refused(ASSIGNED.findall(file.text))):
         raise InvalidFile(file.name, [why])
     if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
         why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
@@ -516,7 +535,10 @@ def config_of(file: File) -> ConfigFile:
     if not functions:
         raise InvalidFile(
             file.name,
-            ["no function that makes a config, as torchtitan has them: expected `def name() -> Trainer.Config`"],
+            [
+                "a program, whose Python is not read: give the script that starts it; a config of torchtitan has a "
+                "`def name() -> Trainer.Config`"
+            ],
         )
     chosen = file.part or (functions[0] if len(functions) == 1 else "")
     return ConfigFile(file.name, file.text, kind, chosen, file.data)

@@ -17,7 +17,10 @@ from optimizer.job.method import (
     DEQUANTISED,
     FROZEN,
     FULL,
+    GROUPS,
+    LORA,
     PARTS,
+    QLORA,
     VISION,
     Method,
     Optimizer,
@@ -340,6 +343,21 @@ class Job:
         return self.method.adapts and features.wide_adapters and not narrow
 
     @property
+    def fused_adapters(self) -> bool:
+        """Whether functions of autograd have adapters with the products of a dense layer, all of which have one.
+
+        Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/monkeypatch/lora_kernels.py, apply_lora_kernel_patches.
+        """
+        method, every = self.method, {*GROUPS["all"]}
+        able = method.name in (LORA, QLORA) and method.base != "int8" and every <= {*method.targets}
+        return self.stack.features.fused_adapters and able and self.model.gated_mlp and not self.model.experts
+
+    @property
+    def eager_adapters(self) -> bool:
+        """Whether each adapter is operations of its own."""
+        return self.stack.features.eager and not self.fused_adapters
+
+    @property
     def wide_rest(self) -> bool:
         """Whether all but the quantised weights, and the residual stream, are in single precision.
 
@@ -356,6 +374,11 @@ class Job:
     def grad_bytes(self) -> int:
         """Of a trained element's gradient [B]."""
         return WIDE if self.wide_adapters else self.stack.features.grad_bytes
+
+    @property
+    def wire_bytes(self) -> int:
+        """Of a trained element's gradient as it travels [B]."""
+        return self.stack.features.wire_bytes or self.grad_bytes
 
     @property
     def sum_bytes(self) -> int:

@@ -172,6 +172,7 @@ class Features:
     # bytes of an element
     param_bytes: int = 2  # weights resident beside the master copy; 0: cast from it when they are gathered [B]
     grad_bytes: int = 4  # gradients, resident and as they travel [B]
+    wire_bytes: int = 0  # gradients as they travel, where that is another width [B]
     sum_bytes: int = 0  # beside gradients of weights in bf16, their sums over micro-batches [B]
     optimizer_bytes: int = 12  # master weights and Adam's two moments; 12 in fp32, 8 with moments of two bytes [B]
     update_bytes: int = 0  # temporaries of an element while its weight is updated, by kernels over all tensors [B]
@@ -189,6 +190,7 @@ class Features:
     keeps_gathered: bool = False
     wide_adapters: bool = False  # adapters, their gradients and moments are in fp32, whatever the weights are in
     narrow_qlora: bool = False  # but not beside a base of few bits
+    fused_adapters: bool = False  # a function of autograd has them with the products of a module, where it can
     # products with weights that bitsandbytes quantised keep their inputs, frozen as they are: until its release 0.43.2
     keeps_quantised_inputs: bool = False
     wide_embedding: bool = False  # moments of embeddings are in fp32 where an optimizer has others in 8 bits

@@ -41,7 +41,7 @@ CUTOFF = "cutoff_len 2048: LLaMA-Factory's own where nothing says otherwise"
 ACCUMULATED = "gradient_accumulation_steps 1: ms-swift's own for 8 GPUs"
 DROPS = "lora_dropout 0.05, its program's default: no key says it"
 SHORT = "sequence_len 512: Axolotl's own where nothing says otherwise"
-SWITCHED = [*KERNELS, SHORT, f"{', '.join(KERNELS)} true: Axolotl's own where nothing says otherwise"]
+SWITCHED = [SHORT, f"{', '.join(KERNELS)} true: Axolotl's own where nothing says otherwise"]
 UNCAST = "embeddings, norms and the residual stream in fp32, as Axolotl has them without flash attention"
 OF_BASE = (
     "base_emb_dim 2,048, base_mlp_dim 7,168, base_num_query_heads 16, base_num_kv_heads 16, "
@@ -335,7 +335,7 @@ FSDP: list[Row] = [
      {"zero_stage": f"{F}reshard_after_forward", "hosted_weights": f"{F}offload_params"}, []),
     ({"fsdp": "full_shard", "bf16": True, "use_peft": False}, 8,
      {"zero_stage": 3, **FULLY, "dtype": "bf16", **TRL, "software": "trl", "optimizer": "adamw-fused",
-      "optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4, "param_bytes": 0,
+      "optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4, "param_bytes": 0, "wire_bytes": 2,
       "packing": False, "liger": "off", "hybrid": False}, {"zero_stage": "fsdp", "dtype": "bf16"},
      [OF_TRL, "bf16 True: Accelerate's FSDP then holds what it trains in fp32",
       "objective not given: no key is of one of TRL's trainers alone; taken as sft"]),
@@ -347,7 +347,7 @@ FSDP: list[Row] = [
     ({"base_model": "llama3-8b", "fsdp": "full_shard", "bf16": True, "adapter": "lora", "lora_r": 8,
       "activation_offloading": True}, 8,
      {"zero_stage": 3, **FULLY, "model": "llama3-8b", "dtype": "bf16", "train": "lora:8", "software": "axolotl",
-      "optimizer": "adamw-fused", "packing": False, "seq_len": 512, "hybrid": False},
+      "optimizer": "adamw-fused", "packing": False, "seq_len": 512, "hybrid": False, "fused_adapters": True},
      {"zero_stage": "fsdp", "model": "base_model", "dtype": "bf16", "train": "adapter"}, SWITCHED),
     ({"base_model": "llama3-8b", "bf16": True, "activation_offloading": True}, 8,
      {"activation_offload": 100, "model": "llama3-8b", "dtype": "bf16", "software": "axolotl",

@@ -262,8 +262,13 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ("adapter: qlora\nload_in_4bit: true\n", KERNELS),
-        ("adapter: lora\n", KERNELS),
+        ("adapter: qlora\nload_in_4bit: true\n", ()),
+        ("adapter: lora\n", ()),
+        ("adapter: lora\nlora_target_modules: [q_proj, v_proj]\n", ()),
+        ("adapter: lora\nlora_target_modules: [q_proj, k_proj, v_proj]\n", KERNELS),
+        ("adapter: lora\npeft_use_dora: true\n", KERNELS),
+        ("adapter: lora\nlora_mlp_kernel: true\n", ("lora_mlp_kernel",)),
+        ("adapter: lora\nbase_model: Qwen/Qwen3-30B-A3B\n", KERNELS),
         ("adapter: lora\nload_in_8bit: true\n", ()),
         ("adapter: lora\nlora_qkv_kernel: false\n", ()),
         ("adapter: lora\nrl: dpo\n", ()),
@@ -278,6 +283,26 @@ def test_formats_and_passes_that_are_not_priced_are_named(more: str, named: str)
 )
 def test_what_axolotl_switches_on_is_named(more: str, named: tuple[str, ...]) -> None:
     assert question({"a.yaml": AXOLOTL + more}, gpus=8).launch.unpriced == [*named]
+
+
+@pytest.mark.parametrize(
+    ("more", "fused"),
+    [
+        ("adapter: qlora\nload_in_4bit: true\n", True),
+        ("adapter: lora\nlora_mlp_kernel: true\nlora_qkv_kernel: true\nlora_o_kernel: true\n", True),
+        ("adapter: lora\nlora_mlp_kernel: true\nlora_qkv_kernel: true\n", False),
+        ("adapter: lora\nload_in_8bit: true\n", False),
+        ("adapter: lora\nlora_target_modules: [q_proj, v_proj]\n", False),
+        ("adapter: lora\nbase_model: Qwen/Qwen3-30B-A3B\n", False),
+        ("flash_attention: true\n", False),
+    ],
+)
+def test_kernels_of_adapters_are_priced_where_axolotl_patches_all_of_a_layer(more: str, fused: bool) -> None:
+    """Adapters, whose inputs nobody casts then, and an MLP that keeps two of four activations."""
+    job = question(
+        {"a.yaml": AXOLOTL.replace("base_model: Qwen/Qwen2.5-7B\n" * ("base_model" in more), "") + more}, gpus=8
+    ).job
+    assert job.fused_adapters is fused
 
 
 @pytest.mark.parametrize(
@@ -461,3 +486,75 @@ def test_weights_of_4_bits_that_fsdp_leaves_whole_are_named() -> None:
     whole = ["weights of 4 bits that FSDP does not shard: bnb_4bit_quant_storage is no format of floats"]
     assert question({"a.yaml": text}, gpus=8).launch.unpriced == whole
     assert not question({"a.yaml": f"{text}bnb_4bit_quant_storage: bfloat16\n"}, gpus=8).launch.unpriced
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "named"),
+    [
+        ("train_lora.py", "", ["train_lora.py, which trains adapters by its name: priced as whole training"]),
+        ("train.py", "--lora_alpha 16", ["lora_alpha, which is of adapters"]),
+        ("train.py", "--lora_alpha 16 --use_lora False", []),
+        ("train.py", "--gradient_check True", ["gradient_check true, which may be short for gradient_checkpointing"]),
+        ("train.py", "", []),
+    ],
+)
+def test_what_an_unknown_program_may_mean_is_named(program: str, more: str, named: list[str]) -> None:
+    run = f"{LAUNCH} {BATCH} {more}".replace("train.py", program)
+    assert question({"a.sh": run}).launch.unpriced == named
+
+
+@pytest.mark.parametrize(
+    ("more", "train", "base", "drops"),
+    [
+        ("qlora.py --source_max_len 1024", "qlora:64", "nf4", False),
+        ("qlora.py --source_max_len 1024 --bits 8 --lora_r 8", "qlora:8", "int8", False),
+        ("train.py --use_peft_lora True", "lora:64:q_proj+k_proj+v_proj+o_proj+down_proj+up_proj+gate_proj", "", True),
+        ("run_lora_clm.py --use_habana --lora_rank 8 --lora_target_modules q_proj", "lora:8:q_proj", "", True),
+        (
+            "train_lora.py --lora_r 8 --lora_target_modules q_proj --lora_enable True --lora_dropout 0 --q_lora True",
+            "qlora:8:q_proj",
+            "nf4",
+            False,
+        ),
+    ],
+)
+def test_adapters_that_programs_have_by_themselves(more: str, train: str, base: str, drops: bool) -> None:
+    run = f"{LAUNCH} {BATCH}".replace("train.py", more)
+    job = question({"a.sh": run}).job
+    assert (job.train, job.base, job.stack.features.adapter_dropout) == (train, base, drops)
+
+
+SUBMITTED = "python submit.py --num_nodes 8 --gpus 8 -- "
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        (f"{SUBMITTED}{LAUNCH} {BATCH}", ["--num_nodes 8, ahead of --: only its program says what starts on each"]),
+        (f"{SUBMITTED.replace(' 8 ', ' 1 ', 1)}{LAUNCH} {BATCH}", []),
+        (
+            f"{LAUNCH} {BATCH}".replace("train.py", "-m tools.train_unsloth"),
+            ["tools.train_unsloth, which trains adapters by its name: priced as whole training"],
+        ),
+        (
+            f"{LAUNCH} {BATCH}".replace("train.py", "run_reward_models.py").replace("model_name_or_path", "base_model"),
+            ["run_reward_models.py, which learns from preferences by its name: priced as supervised"],
+        ),
+        (f"{LAUNCH} {BATCH} --spectrum_config_path snr", ["spectrum_config_path snr"]),
+        (
+            f"{LAUNCH} train.py --model_name {MODEL} --max_length 512 --train_batch_size 2 --mixed_precision bf16",
+            ["train_batch_size 2, of one GPU or of all: only its program says"],
+        ),
+        (
+            f"{LAUNCH} {BATCH} --context_length 8".replace("--max_seq_length 2048 ", ""),
+            ["context_length, which may be the length"],
+        ),
+    ],
+)
+def test_what_stands_around_an_unknown_program_is_named(run: str, named: list[str]) -> None:
+    assert question({"a.sh": run}).launch.unpriced == named
+
+
+def test_the_shell_inside_of_a_container_says_how_many_processes_start() -> None:
+    run = f'docker exec box bash -lc "CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n{SWIFT} --max_length 64"'
+    assert question({"a.sh": run}).job.gpus == 4

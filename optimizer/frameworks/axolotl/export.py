@@ -47,7 +47,12 @@ def axolotl_yaml(job: Job, plan: Plan, own: tuning.TuningProgram) -> str:
     }
     targets = {"lora_target_linear": True} if tuning.every_module(job) else {"lora_target_modules": tuning.modules(job)}
     dora = {"peft_use_dora": True} if method.name == "dora" else {}
-    others = {"adapter": "qlora" if base == "nf4" else "lora", **targets, **dora, **dict.fromkeys(KERNELS, False)}
+    others = {
+        "adapter": "qlora" if base == "nf4" else "lora",
+        **targets,
+        **dora,
+        **dict.fromkeys(KERNELS, job.fused_adapters),
+    }
     values |= tuning.adapters(job, "lora_r", **others)
     if method.name == FROZEN:
         outside = {

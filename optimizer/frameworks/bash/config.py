@@ -54,6 +54,11 @@ PROGRAM = re.compile(
 )
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
+GIVEN = re.compile(
+    r"--?[\w-]*(?:config|file|path|code|template|reward|function)"
+)  # options whose value is a file that no process starts with
+NODES = re.compile(r"--?(?:num[-_])?n?nodes|-N")
+SET = re.compile(r"([A-Z][A-Z0-9_]*)=(\S*)")  # before a command of another shell, or env's and a container's
 # Options of `accelerate launch` that say what its config says; machines are read apart.
 # Source: huggingface/accelerate v1.15.0, src/accelerate/commands/launch.py.
 ACCELERATE = re.compile(
@@ -75,7 +80,8 @@ LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index"
+    r"|analyze_data|merge_mp|preprocess|hf2\w*core|core2hf)"
     r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
 # Flags that are no spelling of a key.
@@ -316,8 +322,22 @@ class TrainingCommand:
 
     @property
     def program(self) -> str:
-        """The Python file that it runs, "" for none."""
-        return next((text for text in self.step if text.endswith(".py")), "")
+        """The Python file or the module that it runs, behind what starts it, "" for none."""
+        named = [
+            text
+            for before, text in pairwise(("", *self.step))
+            if (text.endswith(".py") and not GIVEN.match(before)) or (before == "-m" and not STARTING.match(text))
+        ]
+        return named[-1] if named else ""
+
+    @property
+    def starts(self) -> str:
+        """The option by which a program that starts the command behind a -- has it on several nodes, "" for none."""
+        ahead = self.step[: self.step.index("--")] if "--" in self.step else ()
+        nodes = (
+            f"{name} {value}" for name, value in _options(ahead) if NODES.fullmatch(name) and value not in ("", "1")
+        )
+        return next(nodes, "") if any(text.endswith(".py") for text in ahead) else ""
 
 
 def training_with_config(name: str, data: bytes, reading: ScriptRun) -> TrainingCommand | None:
@@ -499,7 +519,9 @@ def primus_section(texts: Sequence[str]) -> str:
 def _variables(command: Command, reading: ScriptRun) -> dict[str, str]:
     """What the variables say that a command finds."""
     known = {name: words[0] for name, words in reading.variables.items() if words}
-    return {name: text_of(word) for name, word in known.items() if not unknown_in(word)} | dict(command.environment)
+    within = {match[1]: match[2] for match in map(SET.fullmatch, command.texts) if match}
+    values = {name: text_of(word) for name, word in known.items() if not unknown_in(word)}
+    return values | dict(command.environment) | within
 
 
 def _processes(command: Command, reading: ScriptRun, per_node: str, usual: str) -> dict[str, int]:

@@ -6,9 +6,11 @@ huggingface/transformers, training_args.py; huggingface/accelerate, utils/datacl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from optimizer.catalog import model_names, preset_model
 from optimizer.catalog.readers.text import shown
 from optimizer.frameworks.config.launch import Values, rest, take, whole
 from optimizer.frameworks.config.method import (
@@ -29,6 +31,8 @@ from optimizer.frameworks.deepspeed.defaults import (
     AXOLOTL,
     BUCKET,
     CHAT,
+    DEFAULTS,
+    KERNELS,
     OVERLAP,
     PATHS,
     STORAGE,
@@ -69,7 +73,7 @@ from optimizer.frameworks.launch import LARGEST_COUNT, Launch
 from optimizer.frameworks.shape import named
 from optimizer.frameworks.unpriced import trains
 from optimizer.job.job import Job
-from optimizer.job.method import ADAPTERS, NF4
+from optimizer.job.method import ADAPTERS, DORA, GROUPS, NF4, method_of
 from optimizer.job.plan import Plan
 
 BATCHES = {"per_device_train_batch_size", "per_gpu_train_batch_size"}  # of the Trainer, by its newer name and its older
@@ -88,6 +92,15 @@ RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "s
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
 BATCH = "train_batch_size"
+ENGINE = (
+    "zero_optimization",
+    "train_micro_batch",
+    "optimizer.",
+    "scheduler.",
+    "fp16.",
+    "bf16.",
+    "steps_per_print",
+)  # of DeepSpeed's JSON
 WIRE, SUMMED = "communication_data_type", "data_types.grad_accum_dtype"
 # LLaMA-Factory recomputes unless it is told not to: its src/llamafactory/hparams/model_args.py; ms-swift too.
 LLAMA_FACTORY, UNCHECKED = ("stage", "finetuning_type"), "disable_gradient_checkpointing"
@@ -98,6 +111,11 @@ PREFERENCES = ("beta", "loss_type", "max_prompt_length")  # what a loss of prefe
 # What has attention in blocks on Gaudi. Source: huggingface/optimum-habana, examples/trl/sft.py,
 # optimum/habana/transformers/training_args.py (attn_implementation, "eager" by default).
 ATTENTION, FUSED, FLASH = "attn_implementation", "gaudi_fused_sdpa", "use_flash_attention"
+ABOUT = re.compile(r"(?:use_|peft_|enable_|q_?)*(?:lora|peft|adapter)")  # keys of adapters, those that cost nothing too
+SHORTENED = (*MICRO[:-1], *STEPS[:1], *CHECKPOINT[:1], *LENGTHS)  # which parsers of commands take by a beginning too
+# What has an adapter where a kernel of Axolotl is: all of them. Source: axolotl-ai-cloud/axolotl v0.21.0,
+# src/axolotl/monkeypatch/lora_kernels.py, apply_lora_kernel_patches.
+PATCHED = dict(zip(KERNELS, ({*GROUPS["mlp"]}, {"q", "k", "v"}, {"o"}, {"embedding"}), strict=True))
 UNSLOTH, FACTORY = "unsloth", "llamafactory"  # what starts programs of their own
 COMPILED = "torch_compile"
 # The optimizer of such programs where none is named. Source: huggingface/transformers v5.17.0, training_args.py
@@ -114,7 +132,7 @@ FLASHES = ("use_flash_attention_2", "use_flash_attn")
 # arguments of its own. Source: huggingface/transformers #34645 of November 2024, #43919 of February 2026.
 SYNCED, SYNCING = "sync_each_batch", "accelerator_config.gradient_accumulation_kwargs"
 HEEDED = "which Transformers of 4.46 to February 2026 do not heed"
-TRAINERS = {"bf16", "fp16", "optim", "logging_steps", "save_strategy", TRAINER_FSDP}  # arguments of the Trainer alone
+TRAINERS = {*DEFAULTS["trainer"]["any"]}  # arguments of the Trainer alone
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     PLAIN: (ALPACA,),
@@ -137,7 +155,9 @@ LIGER_KEYS: Mapping[str, str] = {
 # src/accelerate/utils/fsdp_utils.py, fsdp2_prepare_model, and accelerator.py for FSDP1.
 IN_DEEPSPEED: Mapping[str, float] = {"optimizer_bytes": 12, "master_bytes": 4, "update_bytes": 0, "update_group": 1e9}
 UPCAST: Mapping[str, int] = {"optimizer_bytes": 12, "master_bytes": 4, "grad_bytes": 4, "update_bytes": 4}
-IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0}  # of Accelerate where formats are mixed: nothing beside them
+# Of Accelerate where formats are mixed: nothing beside them, and gradients are reduced in the format of products: its
+# src/accelerate/utils/dataclasses.py, set_mixed_precision.
+IN_FSDP: Mapping[str, int] = {**UPCAST, "param_bytes": 0, "wire_bytes": 2}
 PURE = "pure_bf16"
 # What has Axolotl cast embeddings and norms back from fp32 where weights are trained whole, and kernels of attention
 # beside which it does not. Source: axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/loaders/model.py,
@@ -180,6 +200,9 @@ def read(launch: Launch, values: Values) -> None:
     for name, keys in reported.items():
         what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
         launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
+    if BATCH in values and not any(path.startswith(ENGINE) for path in values):
+        launch.unpriced.append(f"{BATCH} {shown(values[BATCH])}, of one GPU or of all: only its program says")
+        values = {path: value for path, value in values.items() if path != BATCH}
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
     if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
@@ -264,11 +287,18 @@ def read(launch: Launch, values: Values) -> None:
         )
     if values.get(COMPILED) == "auto" and AXOLOTL[0] in values:  # which compiles then
         launch.unpriced.append(f"{COMPILED} auto")
+    known = {*marks, *more, *method}
+    short = {
+        path: whole for path in {*written} - known for whole in SHORTENED if whole.startswith(path) and len(path) > 8
+    }
+    launch.unpriced += [
+        f"{path} {shown(written[path])}, which may be short for {short[path]}" for path in written if path in short
+    ]
+    method += (*short,)
     inline = (path for path in INLINE if str(values.get(path)).startswith("{"))
     launch.unpriced += [f"{path} {values[path]}" for path in inline]
-    if kernels := switched_on(written):
-        launch.unpriced += kernels
-        launch.assumed.append(f"{', '.join(kernels)} true: Axolotl's own where nothing says otherwise")
+    if AXOLOTL[0] in values:
+        method += _note_kernels(launch, written)
     if path := _masked(values):
         launch.unpriced.append(f"{path} without flash attention: a mask over whole sequences")
     if UNSLOTH in values:
@@ -292,6 +322,9 @@ def read(launch: Launch, values: Values) -> None:
         none = "these files name no adapters, and are of no program known here"
         why = f"whatever {trained} may say, which no program known here has" if trained else none
         launch.assumed.append(f"all weights are trained: {why}")
+        about = [path for path in written if ABOUT.match(path.rpartition(".")[2])]
+        if about and not trained and not any(written[path] is False for path in about):
+            launch.unpriced.append(f"{', '.join(about)}, which {'is' if len(about) == 1 else 'are'} of adapters")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)
     if "loss" in launch.settings:
@@ -354,6 +387,28 @@ def _masked(values: Values) -> str:
         return "neat_packing" if values.get("neat_packing") is True else ""
     uncast = AXOLOTL[0] in values and values.get(ATTENTION) in UNCAST and not any(map(values.get, CASTING[:-1]))
     return "sample_packing" if uncast and values.get("sample_packing") is True else ""
+
+
+def _note_kernels(launch: Launch, values: Values) -> tuple[str, ...]:
+    """Note whether adapters are fused with the products beside them; keys of kernels that are priced, or patch nothing.
+
+    Source: as Job.fused_adapters; modules of which not each matrix has an adapter stay as they are.
+    """
+    settings, on = launch.settings, switched_on(values)
+    if not str(settings.get("train", "")).startswith(ADAPTERS):
+        return () if on else KERNELS
+    if own := tuple(key for key in on if key not in values):
+        launch.assumed.append(f"{', '.join(own)} true: Axolotl's own where nothing says otherwise")
+    method, name = method_of(settings["train"]), str(settings.get("model", ""))
+    patched = {key for key in on if PATCHED[key] <= {*method.targets}}
+    model = preset_model(name) if name in model_names() and method.name != DORA else None
+    settings["fused_adapters"] = (
+        {*KERNELS[:3]} <= patched and model is not None and model.gated_mlp and not model.experts
+    )
+    if patched and not settings["fused_adapters"]:
+        launch.unpriced += own
+        return ()
+    return KERNELS
 
 
 def _hosting_words(values: Values, path: str) -> tuple[Any, ...]:

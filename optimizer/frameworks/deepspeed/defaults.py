@@ -70,16 +70,17 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
 
 
 def switched_on(values: Values) -> tuple[str, ...]:
-    """Keys of kernels that a program switches on by itself.
+    """Keys of kernels of adapters that are on, by themselves where none of them is there.
 
     >>> switched_on({"base_model": "Qwen/Qwen3-4B", "adapter": "qlora"})[:2]
     ('lora_mlp_kernel', 'lora_qkv_kernel')
     >>> switched_on({"base_model": "Qwen/Qwen3-4B", "adapter": "lora", "load_in_8bit": True})
     ()
     """
+    if any(values.get(key) is not None for key in KERNELS):
+        return tuple(key for key in KERNELS if values.get(key) is True)
     adapts = AXOLOTL[0] in values and values.get("adapter") in ("lora", "qlora")
-    stated = any(values.get(key) is not None for key in KERNELS) or any(values.get(key) for key in WITHOUT_KERNELS)
-    return KERNELS if adapts and not stated else ()
+    return KERNELS if adapts and not any(values.get(key) for key in WITHOUT_KERNELS) else ()
 
 
 def _stated(values: Values, key: str) -> bool:

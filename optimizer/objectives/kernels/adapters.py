@@ -105,7 +105,7 @@ def dropped_bytes(job: Job, model: Model, products: Sequence[Gemm]) -> FloatArra
     Source: PyTorch, aten/src/ATen/native/cuda/Dropout.cu (native_dropout keeps its mask); huggingface/peft v0.21.0,
     src/peft/tuners/lora/layer.py (Linear.forward: lora_A of the dropped inputs of each matrix).
     """
-    resident, eager = np.zeros(1), job.stack.features.eager
+    resident, eager = np.zeros(1), job.eager_adapters
     if not job.stack.features.adapter_dropout:
         return resident
     for product in products:
@@ -203,7 +203,7 @@ def adapter_passes(job: Job, product: Gemm, small: Sequence[Gemm]) -> Elementwis
     >>> [float(moved) / (2048 * 4096 * ELEMENT) for moved in (passes.forward_bytes, passes.backward_bytes)]
     [5.0, 12.5]
     """
-    eager, dora = job.stack.features.eager, job.method.name == DORA
+    eager, dora = job.eager_adapters, job.method.name == DORA
     wide = eager and job.wide_adapters
     count = len(adapted(job.model, job.method, product.name)) if eager else 1
     inputs = np.asarray(count * product.m * product.k * product.batch)
@@ -227,10 +227,12 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, F
     """Inputs of frozen products without adapters, per micro-batch and rank, which no gradient needs, by part [B].
 
     Outputs of norms, t h i / sp, before queries, keys and values and before a dense MLP, and of its activation,
-    t f i / tp; i: bytes of an operand. Attention keeps its output for its own backward pass.
+    t f i / tp; i: bytes of an operand. Attention keeps its output for its own backward pass. Fused adapters have the
+    gate's activation and its product with the other half computed again.
 
     Source: PyTorch, torch/csrc/autograd, whose products keep an input where the weight has a gradient alone;
-    bitsandbytes 0.42.0, autograd/_functions.py, MatMul4Bit, which keeps it anyway until 9e753741 of July 2024.
+    bitsandbytes 0.42.0, autograd/_functions.py, MatMul4Bit, which keeps it anyway until 9e753741 of July 2024;
+    axolotl-ai-cloud/axolotl v0.21.0, src/axolotl/kernels/lora.py, LoRA_MLP.
 
     >>> from optimizer.catalog import load_cluster, load_model, load_stack
     >>> from optimizer.job.plan import Plan, Plans
@@ -259,8 +261,10 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, F
     if not moe and model.feed_forwards != NOTHING:
         if unused("mlp", ("gate", "up")) and not model.parallel_block:
             idle["mlp"] = stream
-        if unused("mlp", ("down",)):
-            idle["mlp"] = idle["mlp"] + size * shapes.tokens * model.ffn_hidden / shapes.tp
+        again = job.fused_adapters * (1 if job.stack.features.fused_norm else 2)
+        idle["mlp"] = (
+            idle["mlp"] + (unused("mlp", ("down",)) or again) * size * shapes.tokens * model.ffn_hidden / shapes.tp
+        )
     return idle
 
 

@@ -344,7 +344,7 @@ def activations_of(job: Job, model: Model, shapes: Shapes, moe: bool) -> Activat
     every = sum(idle.values(), np.zeros_like(shapes.tp))
     added, passing = np.zeros_like(shapes.tp), table.passing
     products = layer_operators(model, shapes, stack, moe).gemms if job.method.adapts else ()
-    if job.wide_adapters and stack.features.eager:
+    if job.wide_adapters and job.eager_adapters:
         added = copied_bytes(job, model, shapes, products)
     added = added + dropped_bytes(job, model, products)
     if job.method.name == DORA:

@@ -132,7 +132,7 @@ def copied_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[F
     """What copies of a layer's weights and gradients take in a forward and in a backward pass of ZeRO-3 [s].
 
     Gathered weights are read from the buffer and written to their tensors, 2 + 2 B an element, before each pass that
-    gathers them; gradients are read in half precision and written as they travel, 2 + grad_bytes B.
+    gathers them; gradients are read in half precision and written as they travel, 2 + wire_bytes B.
 
     Source: pytorch/pytorch v2.7, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py (split_with_sizes_copy in
     foreach_all_gather_copy_out, chunk_cat in foreach_reduce_scatter_copy_in, both on the stream that computes).
@@ -153,7 +153,7 @@ def copied_seconds(job: Job, plans: Plans, elements: LocalParameters) -> tuple[F
     for part, ranks, _ in groups(plans):
         sharded = (plans.zero_stage == 3) & (shard_ranks(plans, ranks) > 1)
         gathered = np.where(sharded, 2.0 * ELEMENT * getattr(elements, part), 0.0)
-        scattered = np.where(sharded, (ELEMENT + job.grad_bytes) * getattr(elements, f"trained_{part}"), 0.0)
+        scattered = np.where(sharded, (ELEMENT + job.wire_bytes) * getattr(elements, f"trained_{part}"), 0.0)
         forward = forward + gathered * each * job.forward_passes
         backward = backward + gathered * behind + scattered * each
     rate = job.cluster.device.memory_bandwidth * job.stack["hbm_efficiency"]
@@ -183,7 +183,7 @@ def sharded_messages(job: Job, plans: Plans, elements: LocalParameters) -> tuple
         for purpose, kind, size, times, phase in (
             ("weights", "all_gather", ELEMENT * local, gathers * each * job.forward_passes, FORWARD),
             ("weights", "all_gather", ELEMENT * local, gathers * behind, BACKWARD),
-            ("gradients", "reduce_scatter", job.grad_bytes * trained, scatters * summed, BACKWARD),
+            ("gradients", "reduce_scatter", job.wire_bytes * trained, scatters * summed, BACKWARD),
         ):
             messages.append(
                 Message(

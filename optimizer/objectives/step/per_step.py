@@ -327,7 +327,7 @@ def bucket_messages(job: Job, plans: Plans, groups: tuple[Group, ...], knobs: Kn
 
 
 def gradient_messages(job: Job, plans: Plans, group: Group, buckets: FloatArray) -> Iterator[Message]:
-    """Gradients, reduced in the type in which they are kept.
+    """Gradients, reduced in the type in which they travel.
 
     ZeRO-0: all-reduce, ZeRO-1 and what is `reduced_once` or `synced_last`: reduce-scatter, or an all-reduce where the
     software `reduces_whole`; ZeRO-3 in groups (HSDP): all-reduce of the group's shards among the groups. In buckets of
@@ -338,7 +338,7 @@ def gradient_messages(job: Job, plans: Plans, group: Group, buckets: FloatArray)
     arXiv 2006.15704, section 3.2 (buckets); NVIDIA/Megatron-LM
     megatron/core/distributed/distributed_data_parallel.py (1e6 elements per rank).
     """
-    width, whole = float(job.grad_bytes), reduced_whole(job, plans)
+    width, whole = float(job.wire_bytes), reduced_whole(job, plans)
     yield from _bucketed(group, buckets, "gradients", "all_reduce", width, (plans.zero_stage == 0) | whole)
     scattered = (plans.zero_stage == 1) & ~whole | reduced_once(job, plans) | synced_last(job, plans)
     yield from _bucketed(group, buckets, "gradients", "reduce_scatter", width, scattered)
@@ -386,7 +386,7 @@ def _bucketed(
 
 def buckets_of(job: Job, plans: Plans, group: Group, knobs: Knobs | KnobColumns) -> FloatArray:
     """Buckets into which the gradients of the mean stage are cut, whole or not, at least one [1]."""
-    volume = np.where(reduced_whole(job, plans), 0.0, group.reduced * job.grad_bytes)
+    volume = np.where(reduced_whole(job, plans), 0.0, group.reduced * job.wire_bytes)
     least = job.stack.features.bucket_per_rank * group.ranks
     return np.maximum(1.0, volume / np.maximum(knobs.bucket, least))
 

@@ -73,7 +73,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "lora_dropout": 0.0,
         "adapter": "lora",
         "lora_target_linear": True,
-        **dict.fromkeys(KERNELS, False),
+        **dict.fromkeys(KERNELS, True),
         **SYNCED,
         "fsdp_version": 2,
         "fsdp_config": {
@@ -186,6 +186,7 @@ CHANGES: list[tuple[str, str, dict[str, Any]]] = [
             "lora_target_linear": None,
             "lora_target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
             "peft_use_dora": True,
+            **dict.fromkeys(KERNELS, False),
         },
     ),
     ("axolotl", "qlora:32", {"lora_r": 32, "lora_alpha": 64, "adapter": "qlora", "load_in_4bit": True}),

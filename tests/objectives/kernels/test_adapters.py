@@ -26,6 +26,7 @@ from optimizer.objectives.kernels.adapters import (
 )
 from optimizer.objectives.kernels.operators import Gemm, Layer, layer_operators
 from optimizer.objectives.kernels.shapes import shapes_of
+from optimizer.objectives.layer.cost import activations_of
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.layer.trained import local_elements
@@ -123,6 +124,19 @@ def test_gathering_frozen_weights_takes_their_stored_bytes() -> None:
         sent.append(sum(float(message.size[0] * message.times[0]) for message in messages))
     linear = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
     assert sent[1] - sent[0] == pytest.approx(2 * (1 - 0.516) * linear)
+
+
+def test_gradients_travel_in_a_width_of_their_own() -> None:
+    """Accelerate's FSDP reduces them in bf16 and holds them in fp32."""
+    plan, sent = Plans.of([Plan(dp=8, zero_stage=3)]), []
+    for width in (0, 2):
+        stack = replace(JOB.stack, features=replace(JOB.stack.features, grad_bytes=4, wire_bytes=width))
+        job = replace(JOB, gpus=8, global_batch=8, stack=stack)
+        elements = layer_costs_of(job, plans=plan).by_kind[DENSE].elements
+        sent.append(
+            [float(each.size[0]) for each in sharded_messages(job, plan, elements) if each.purpose == "gradients"]
+        )
+    assert sent[0] == [2 * size for size in sent[1]]
 
 
 def of(train: str, stack: str = "hf-2026", **changes: Any) -> Job:
@@ -258,3 +272,20 @@ def test_dropout_of_adapters_costs_passes_and_masks() -> None:
     assert float((slower.step_time - plain.step_time)[0]) == pytest.approx(passes / rate)
     kept = float((slower.memory["activations"] - plain.memory["activations"])[0])
     assert kept == pytest.approx(inputs * job.stack["activation_factor"], rel=0.01)
+
+
+def test_fused_adapters_cast_no_inputs_and_compute_the_activation_again() -> None:
+    """What one function of autograd has: no copies, and gate and up alone of four widths."""
+    stack, one = load_stack("axolotl"), Plans.of([Plan()])
+    job = replace(of("lora:8:all"), stack=stack)
+    apart = replace(job, stack=replace(stack, features=replace(stack.features, fused_adapters=False)))
+    down = product("mlp_down", 10, 4096, 14336)
+    moved = [
+        adapter_passes(each, down, [product("a", 10, 8, 14336), product("b", 10, 4096, 8)]) for each in (job, apart)
+    ]
+    assert [each.kernels for each in moved] == [5, 6]
+    assert (moved[1].forward_bytes - moved[0].forward_bytes) == 2 * 6 * 10 * 14336
+    shapes = shapes_of(job, one)
+    kept = [float(activations_of(each, job.model, shapes, False).none[0]) for each in (apart, job)]
+    copies = 2 * (5 * 4096 + 4096 + 14336)  # of q, k, v, gate and up, of o and of down
+    assert kept[0] - kept[1] == float(shapes.tokens[0]) * (copies + 2 * 2 * 14336)
