@@ -579,3 +579,12 @@ def test_narrow_formats_and_matrices_that_a_model_has_as_one_are_named(more: str
         + "bf16: true\ndtype: bfloat16\n"
     )
     assert question({"a.yaml": text + more}, gpus=8).launch.unpriced == named
+
+
+def test_a_file_of_training_arguments_is_a_config() -> None:
+    """Firefly's, whose option has a word of data in its name."""
+    files = {"a.sh": "deepspeed --num_gpus=8 train.py --train_args_file args/q.json", "q.json": ARGS}
+    assert (question(files).plan.micro_batch, question(files).job.gpus) == (3, 8)
+
+
+ARGS = '{"model_name_or_path": "Qwen/Qwen2.5-7B", "per_device_train_batch_size": 3, "max_seq_length": 64}'
