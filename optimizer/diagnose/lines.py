@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,8 +77,8 @@ class LogText:
 
 
 def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> LogText:
-    """The lines of a log file, plain or packed by gzip, in UTF-8 or UTF-16, that have one of the marks, or of the
-    signals in whatever case; all others of a large log are passed over quickly.
+    """The lines of a log file, plain or packed by gzip, in UTF-8 or UTF-16, or of a notebook's outputs, that have one
+    of the marks, or of the signals in whatever case; all others of a large log are passed over quickly.
 
     Raises InvalidFile when it cannot be read or is no text.
     """
@@ -88,7 +89,7 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
         raise InvalidFile(path, [f"cannot be read: {error.strerror}; give the path of a training log"]) from None
     if data.startswith(GZIP):
         data = _unpacked(path, data, remarks)
-    whole = plain(io.StringIO(_decoded(path, data, remarks), newline=None).read())
+    whole = plain(io.StringIO(_outputs(_decoded(path, data, remarks), remarks), newline=None).read())
     unfinished = bool(whole) and not whole.endswith("\n")
     lower = whole.lower()
     suspects = _with(lower if len(lower) == len(whole) else whole, signals, [1] * len(signals))
@@ -219,3 +220,28 @@ def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:
     if broken:
         remarks.append(f"{broken:,} characters could not be decoded")
     return text.replace("\0", "")
+
+
+def _outputs(text: str, remarks: list[str]) -> str:
+    r"""What the cells of a notebook printed, and any other text as it is.
+
+    Source: jupyter/nbformat, docs/format_description.rst (code cell outputs).
+
+    >>> printed = {"output_type": "stream", "name": "stdout", "text": ["step 1\n", "step 2"]}
+    >>> _outputs(json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "outputs": [printed]}]}), [])
+    'step 1\nstep 2\n'
+    >>> _outputs('{"nbformat"', [])
+    '{"nbformat"'
+    """
+    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
+        return text
+    printed: list[str] = []
+    try:
+        for cell in json.loads(text)["cells"]:
+            for output in cell.get("outputs", ()):
+                shown = output.get("text") or output.get("data", {}).get("text/plain") or output.get("traceback", ())
+                printed.append(shown if isinstance(shown, str) else "".join(shown))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return text
+    remarks.append("of the notebook what its cells printed was read, and lines are counted there")
+    return "".join(f"{each}\n" for each in printed)

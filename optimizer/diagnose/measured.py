@@ -216,6 +216,8 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield f"the mean of the whole run, with its first steps, evaluations and saves{digits}"
     elif run.program and run.program.remark:
         yield run.program.remark
+        if run.bare and any(record.reading.bar for record in run.records):
+            yield "no loss was printed beside the bar: it may be one of an evaluation, or of texts that a model writes"
     yield from _tokens(run, steady, {**facts, **run.stream.facts})
     if steps[0].basis == CLOCK:
         yield "step times are differences of the times of lines: checkpoints and evaluations are in them"

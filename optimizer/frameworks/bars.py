@@ -14,6 +14,8 @@ SMOOTHING = 0.3  # weight of the last step in a bar's running mean
 FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
 STALL = 1.5  # times the mean, from which a step moves it for long
 DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
+MANY = 10  # steps from one state to the next, of which its mean has the last 97 %, and those half of it two
+TICKS = 20  # of a bar's clock, from which on they tell a time to 5 % [s]
 OPEN = 8  # bars of one length that may go on side by side, as those of ranks
 LEAST, MOST, DRAWN_BY = 0.5, 1.1, 2.0  # shares of a run's time that its bar may show, to some seconds [s]
 SEVERAL = 3  # losses between states of a bar, which tell that it is training's
@@ -57,7 +59,7 @@ def bars_in(readings: Sequence[LogLine]) -> list[Bar]:
         alike = of_length.setdefault(length, [])
         bar = None
         for one in alike[-OPEN:]:
-            mine = one.state <= state and one.elapsed <= elapsed and (one.state < length or one is last)
+            mine = one.state <= state and one.elapsed <= elapsed and (one.state < length or one is last or one.around)
             if mine and (bar is None or (one.state, one.elapsed) >= (bar.state, bar.elapsed)):
                 bar = one
         if bar is None:
@@ -97,9 +99,7 @@ def training_bars(readings: Sequence[LogLine]) -> list[Bar]:
     trains = any(reading.loss is not None or reading.alone for reading in readings)
     begun = max((bar.length for bar in bars if not bar.state), default=0)
     runtimes = [reading.elapsed for reading in readings if reading.alone and reading.elapsed]
-    left = [
-        bar for bar in bars if (bar.around or bar.length not in nested) and (trains or not _closed_alone(bar, readings))
-    ]
+    left = [bar for bar in bars if (bar.around or bar.length not in nested) and (trains or not _untold(bar, readings))]
     left = [bar for bar in left if not (lossy or around) or bar.length in lossy | around]
     if not lossy | around:  # a bar that ended before a longer one began to move, or took another time than the run
         left = [
@@ -120,10 +120,12 @@ def _lasts(bar: Bar, runtime: float) -> bool:
     return LEAST * runtime - DRAWN_BY <= bar.elapsed <= MOST * runtime + DRAWN_BY
 
 
-def _closed_alone(bar: Bar, readings: Sequence[LogLine]) -> bool:
-    """Whether a bar shows its end alone, as what is done before and after training does."""
-    begun = [state for place in bar.places if (one := readings[place].bar) and (state := one[0])]
-    return begun == [bar.length]
+def _untold(bar: Bar, readings: Sequence[LogLine]) -> bool:
+    """Whether a bar shows its end alone, as what is done before and after training does, or one state that has the
+    first step in its mean, as a piece of a line that ranks tore does.
+    """
+    begun = {state for place in bar.places if (one := readings[place].bar) and (state := one[0])}
+    return begun == {bar.length} or (len(begun) == 1 and max(begun) <= FORGOTTEN)
 
 
 def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
@@ -144,10 +146,28 @@ def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
     for bar in training_bars(readings):
         states = [readings[place] for place in bar.places]
         ways = [_unmixed(states, corrected) for corrected in (True, False)]
-        for place, reading, seconds in zip(bar.places, states, min(ways, key=lambda way: way[1])[0], strict=True):
+        steps = min(ways, key=lambda way: way[1])[0]
+        for at, (place, reading, seconds) in enumerate(zip(bar.places, states, steps, strict=True)):
             if reading.bar and reading.bar[0]:
+                before = bar.places[max(0, at - 1)]
+                again = timed[before] if states[at - 1].bar == reading.bar else None  # drawn once more
+                seconds = seconds or (again and again.seconds) or _by_clock(readings[before : place + 1])
                 timed[place] = reading._replace(seconds=seconds) if seconds else reading
     return timed
+
+
+def _by_clock(readings: Sequence[LogLine]) -> float:
+    """The seconds of a step from the first to the last state of a bar, where no other bar stands between them and its
+    running mean has forgotten most of their steps, 0 else [s].
+
+    >>> states = [LogLine(bar=(200, 900), elapsed=81.0), LogLine(loss=1.0), LogLine(bar=(300, 900), elapsed=113.0)]
+    >>> _by_clock(states), _by_clock(states[1:])
+    (0.32, 0.0)
+    """
+    bars = [(reading.bar[0], reading.elapsed or 0.0) for reading in readings if reading.bar]
+    (before, begun), (state, end) = bars[0], bars[-1]
+    told = len(bars) == 2 and state >= before + MANY and end >= begun + TICKS
+    return (end - begun) / (state - before) if told else 0.0
 
 
 def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from optimizer.base.content import content
@@ -17,6 +18,11 @@ BATCH = (b"#SBATCH", b"#PBS", b"#$")
 PBS = re.compile(rb"^#PBS[ \t]+-l[ \t]+select=(\d+)(?:\S*?:ngpus=(\d+))?", re.MULTILINE)
 OPTION = re.compile(rb"(--?[A-Za-z][\w-]*)(?:[=\s]\s*|(?<=-N)|(?<=-n)|(?<=-G))([^\s-]\S*)")
 STEPS, STEP_OPTION = ("sbatch", "srun"), re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])(?:=?(.+))?$", re.DOTALL)
+SETS = {
+    **dict.fromkeys(("-n", "--nrs"), "sets"),
+    **dict.fromkeys(("-g", "--gpu_per_rs"), "each"),
+    **dict.fromkeys(("-r", "--rs_per_host"), "of_host"),
+}
 # Options without a value.
 ALONE = (
     "-l",
@@ -169,6 +175,33 @@ def included(texts: Sequence[str]) -> dict[str, int]:
     if not all(all(map(is_count, each)) for each in slots) or len({*map(len, slots)}) != 1:
         return {}
     return {"nodes": len(slots), "gpus_per_node": len(slots[0])}
+
+
+def resource_sets(texts: Sequence[str]) -> dict[str, int]:
+    """GPUs, and nodes where a host's sets are counted, of the resource sets that LSF's jsrun starts; {} without it.
+
+    Source: https://docs.olcf.ornl.gov/systems/summit_user_guide.html (jsrun).
+
+    >>> resource_sets("jsrun -n 96 -a1 -g1 -r 6 python train.py -n 3".split()), resource_sets(["srun", "-n", "8"])
+    ({'nodes': 16, 'gpus_per_node': 6}, {})
+    >>> resource_sets("/opt/bin/jsrun --nrs=16 --gpu_per_rs 6 bash run.sh".split())
+    {'gpus': 96}
+    """
+    names = [text.rpartition("/")[2] for text in texts]
+    asked: dict[str, int] = {}
+    start = names.index("jsrun") + 1 if "jsrun" in names else len(texts)
+    for text, after in pairwise((*texts[start:], "")):
+        match = STEP_OPTION.match(text)
+        if match is None and not is_count(text):
+            break
+        option, value = match.groups() if match else ("", "")
+        if option in SETS and is_count(number := value or after):
+            asked[SETS[option]] = int(number)
+    if not {"sets", "each"} <= asked.keys():
+        return {}
+    if count := asked.get("of_host", 0):
+        return {"nodes": -(-asked["sets"] // count), "gpus_per_node": count * asked["each"]}
+    return {"gpus": asked["sets"] * asked["each"]}
 
 
 def device_in(text: str) -> str:

@@ -36,6 +36,7 @@ from optimizer.frameworks.machines import device_in, family_in, site_in, step_op
 from optimizer.frameworks.maxtext.config import MAXTEXT, MEMORY_SHARES
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
+    NOTHING_TRAINS,
     BashLaunch,
     bash_launch,
     evaluation,
@@ -248,7 +249,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
     except InvalidFile as error:
         problems = [*dict.fromkeys(error.problems)]
-        away += _unread(script, reading.missing) if any(map(UNTOLD.search, problems)) else []
+        lost = reading.started if NOTHING_TRAINS in problems else reading.missing
+        away += _unread(script, lost) if any(map(UNTOLD.search, problems)) or lost is reading.started else []
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
@@ -308,7 +310,7 @@ def _script_launch(
         if trains is None and with_config is not None and with_config.configs and not configs:
             raise InvalidFile(script.name, [_absent(script, with_config.configs)])
         sources = sources_near(script.name, script.root)
-        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options))
+        source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
         place = _lying(script, source.engine) if not configs and not source.documents else None
         if place is not None and (engine := config_of(_file(str(place)))).whole and deepspeed.recognised(engine.values):
             source.launch.assumed.append(f"{place.name}, which {Path(script.name).name} names, was read")
@@ -456,10 +458,10 @@ def _away(script: File, paths: Sequence[str]) -> list[str]:
 
 
 def _unread(script: File, paths: Sequence[str]) -> list[str]:
-    """A sentence for the files that a script sources and that are not here."""
+    """A sentence for the files that a script sources or starts and that are not here."""
     names = dict.fromkeys(Path(path).name for path in paths if not any(_named(script, path)))
     advice = "not found here: give what it lies in by --root FOLDER, or each file after the script"
-    return [f"it sources {', '.join(names)}, {advice}"] if names else []
+    return [f"it runs {', '.join(names)}, {advice}"] if names else []
 
 
 def _lying(script: File, path: str) -> Path | None:
@@ -474,7 +476,8 @@ def _named(script: File, path: str) -> Iterator[Path]:
     name = Path(path).name
     rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
     places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
-    yield from (place for place in places if name and place.is_file())
+    own = Path(script.name).resolve()
+    yield from (place for place in places if name and place.is_file() and place.resolve() != own)
 
 
 def main_script(scripts: Sequence[File]) -> File:
@@ -498,7 +501,7 @@ def sources(script: File, scripts: Sequence[File]) -> Find:
         if given is not None:
             return given.data
         place = _lying(script, path)
-        if place is None or place.resolve() == Path(script.name).resolve():
+        if place is None:
             return None
         try:
             return read_bytes(place, LARGEST)
@@ -515,16 +518,16 @@ def config_of(file: File) -> ConfigFile:
         return ConfigFile(file.name, file.text, kind, data=file.data)
     if is_program(file.text):
         return ConfigFile(file.name, file.text, NEMO, data=file.data)
+    imported = refused((), IMPORTED.findall(file.text))
     try:
-        functions = config_functions(file.text)
+        functions = [] if imported else config_functions(file.text)
     except (SyntaxError, RecursionError, ValueError) as error:
-        why = refused((), IMPORTED.findall(file.text)) or f"not Python: {' '.join(str(error).split())}"
-        raise InvalidFile(file.name, [why]) from None
-    if file.part and file.part not in functions:
+        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
+    if file.part and file.part not in functions and not imported:
         raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
     if not functions and is_script(file.text):
         return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
-    if not functions and (why := refused(ASSIGNED.findall(file.text), IMPORTED.findall(file.text))):
+    if not functions and (why := imported or refused(ASSIGNED.findall(file.text))):
         raise InvalidFile(file.name, [why])
     if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
         why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
@@ -532,7 +535,10 @@ def config_of(file: File) -> ConfigFile:
     if not functions:
         raise InvalidFile(
             file.name,
-            ["no function that makes a config, as torchtitan has them: expected `def name() -> Trainer.Config`"],
+            [
+                "a program, whose Python is not read: give the script that starts it; a config of torchtitan has a "
+                "`def name() -> Trainer.Config`"
+            ],
         )
     chosen = file.part or (functions[0] if len(functions) == 1 else "")
     return ConfigFile(file.name, file.text, kind, chosen, file.data)

@@ -67,6 +67,7 @@ def model_of(launch: Launch, asked: str = "") -> Model | None:
             ),
         )
         if "vocab" not in settings:
+            launch.vocabulary = model.vocab
             launch.assumed.append(f"vocabulary of {model.vocab:,} tokens, that of {model.name} (--model)")
         launch.assumed.append(f"model {model.name}, which has this shape (--model)")
         if model.experts and model.experts.shared_ffn_hidden and "shared_ffn" not in values:

@@ -90,8 +90,7 @@ def costs(program: str, name: str, value: str) -> bool:
         return among(NEEDED)
     if among(pattern for pattern, usual in USUAL.items() if value.lower() in usual):
         return False
-    programs = f"every {program} {LIKE.get(program, '')}"
-    own = [patterns for family, patterns in FREE.items() if family in programs and family != "every"]
+    own = list(_own_free(program))
     if key in NAMES or path in NAMES:  # whole names, whatever patterns they fit
         return not any(map(among, own))
     if any(fnmatchcase(path, pattern) for pattern in NAMES if "." in pattern):
@@ -102,6 +101,22 @@ def costs(program: str, name: str, value: str) -> bool:
     if not among(NAMES) and not any(word in key for word in WORDS) and not telling:
         return False
     return not among(FREE["every"]) and not any(map(among, own))
+
+
+def free(program: str, name: str) -> bool:
+    """Whether a setting is known to cost nothing, whatever its value.
+
+    >>> free("Megatron-LM", "--wandb-name"), free("Megatron-LM", "--use-te")
+    (True, False)
+    """
+    key = name.lstrip("-").replace("-", "_").lower()
+    return any(fnmatchcase(key, pattern) for patterns in (FREE["every"], *_own_free(program)) for pattern in patterns)
+
+
+def _own_free(program: str) -> Iterator[Sequence[str]]:
+    """Names that cost nothing in a program and in the one that it takes its settings from."""
+    programs = f"every {program} {LIKE.get(program, '')}"
+    return (patterns for family, patterns in FREE.items() if family in programs and family != "every")
 
 
 def trains(program: str, values: Mapping[str, Any]) -> Iterator[str]:

@@ -57,9 +57,8 @@ def patched(
         reason = reason or (f"the files would contradict each other: {more[0]}" if more else "")
         if not reason:
             return {file.name: file.data for file in written}
-    if note := next((note for note in question.launch.assumed if note.endswith(LACKING)), ""):
-        gpus = note.split()[0].replace(",", "")
-        reason = f"the files do not say how many GPUs run them; give --gpus {gpus}"
+    if any(note.endswith(LACKING) for note in question.launch.assumed):
+        reason = f"the files do not say how many GPUs run them; give --gpus {question.launch.gpus}"
     raise InputError(f"no patch: {reason}")
 
 

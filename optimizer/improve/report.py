@@ -54,7 +54,7 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
         run: The run whose days and dollars are shown, if one is known.
     """
     question, current = improvement.question, improvement.current
-    launch, rows = question.launch, list(_rows(improvement))
+    launch, rows = question.launch, list(told_edits(improvement))
     unsure = [edit for edit in improvement.edits if not edit.sure and improvement.current.fits]
     risky = [(f"risk {place}", edit) for place, edit in enumerate(unsure[:RISKIER], 1)]
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
@@ -100,6 +100,7 @@ def lacking(launch: Launch) -> str:
     """What of a launch is not in its price, for the end of a title; "" for nothing."""
     more = f" and {len(launch.unpriced) - NAMED} more" if len(launch.unpriced) > NAMED else ""
     guessed = f"; machine guessed: {launch.machine}" if launch.machine else ""
+    guessed += f"; GPUs guessed: {launch.gpus:,}" if launch.gpus else ""
     guessed += f"; length guessed: {launch.length:,} tokens" if launch.length else ""
     guessed += f"; vocabulary guessed: {launch.vocabulary:,} tokens" if launch.vocabulary else ""
     return guessed + (f"; not priced: {', '.join(launch.unpriced[:NAMED])}{more}" if launch.unpriced else "")
@@ -161,7 +162,8 @@ def binding(state: State) -> Table:
     return Table(BARS, [(name, value, f"{share:.1%}", share) for name, value, share in shares])
 
 
-def _rows(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
+def told_edits(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
+    """The edits that a report shows, each with its name there."""
     sure = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits][:SHOWN]
     for place, edit in enumerate(sure, 1):
         yield f"one {place}", edit

@@ -23,7 +23,7 @@ REASONS = 12  # listed at most
 LONGEST = 150  # characters of a reason
 
 
-def batch_report(name: str, wholes: Sequence[Mapping[str, Any]], *, rows: int = 0) -> Report:
+def batch_report(name: str, wholes: Sequence[Mapping[str, Any]], *, rows: int) -> Report:
     """The summary, then up to `rows` jobs."""
     whole = summary(name, wholes)
     counts = ", ".join(f"{count:,} {status}" for status, count in whole["statuses"].items())

@@ -128,5 +128,5 @@ def sources() -> list[Path]:
     from optimizer.catalog.files import presets_folder
 
     package = Path(__file__).resolve().parents[1]
-    code = [path for part in PARTS for path in sorted((package / part).rglob("*.py")) or [package / part]]
+    code = [path for part in PARTS for path in sorted((package / part).rglob("*.py"))]
     return code + [path for name in DATA if (path := presets_folder() / name).exists()]

@@ -59,6 +59,17 @@ def test_topology_tells_the_domain_and_its_bandwidth() -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "gpus", "links"), [("topo_a100.txt", 8, "NV12 to all 7 others"), ("topo_bridge.txt", 2, "GPU1 NV2")]
+)
+def test_topology_tells_the_links_of_every_gpu_to_the_others(file: str, gpus: int, links: str) -> None:
+    lines = CliRunner().invoke(cli, ["topology", str(DATA / file)]).output.splitlines()
+    told = dict(line.split(": ", 1) for line in lines if line.startswith("GPU"))
+    assert list(told) == [f"GPU{number}" for number in range(gpus)]
+    assert told["GPU0"].startswith(f"{links}; nearest NIC")
+    assert all("NV" in line for line in told.values())
+
+
+@pytest.mark.parametrize(
     ("file", "device", "names", "sizes"),
     [
         ("topo_h100.txt", "h100", ["nvlink", "network"], [8]),

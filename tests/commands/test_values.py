@@ -11,7 +11,7 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.settings import Asked, with_settings
 from optimizer.cli import cli
-from optimizer.commands import options
+from optimizer.commands import options, values
 from optimizer.commands.pins import merged
 from optimizer.commands.values import COUNT, SECONDS, SIZE, TOKENS, TextType, formats, storage_url
 from optimizer.constraints.pin_text import KNOBS, SHORT_NAMES, pinned
@@ -208,3 +208,83 @@ def test_zero_is_refused_where_it_means_nothing() -> None:
         command = click.command(options.option(name)(lambda **given: given))
         with pytest.raises(click.BadParameter, match="0 is not a whole number from 1"):
             command.main([fields.FIELDS[name].option, "0"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (values.share, "0.1", 0.1),
+        (values.share, "100%", 1.0),
+        (values.share, "1", 1.0),
+        (values.size, "1 MB", 1e6),
+        (values.size, "75GiB", 75 * 2**30),
+        (values.size_or_none, " 0 ", 0.0),
+        (values.size_or_none, "2MB", 2e6),
+        (values.flex, "batch=50%", 0.5),
+        (values.flex, " batch =0.01", 0.01),
+        (values.counts, "8:64,3", (8, 16, 32, 64, 3)),
+        (values.counts, "8:63", (8, 16, 32)),
+        (values.counts, "4..4", (4,)),
+        (values.counts, "1..200", tuple(range(1, 201))),
+        (values.money, "$ 999,999.5B USD", 999_999.5e9),
+        (values.money, "2.5k", 2500.0),
+        (values.money, "3m", 3e6),
+        (values.money, "3G", 3e9),
+        (values.whole_number(-8, 8).read, "-8", -8),
+        (values.whole_number(-8, 8).read, "+8", 8),
+        (values.whole_number(-8, 8).read, " 0 ", 0),
+        (values.real_number(1e18).read, "1e18", 1e18),
+        (values.quantity("s", "90d").read, "2h", 7200.0),
+        (values.gpus_or_fewer, "AT-MOST:1000", (1000, True)),
+        (values.gpus_or_fewer, "1000", (1000, False)),
+        (values.shell_variable, "NNODES=", ("NNODES", "")),
+        (values.shell_variable, "A=b=c", ("A", "b=c")),
+        (values.named, " h100 = 2 ", ("h100", "2")),
+        (values.shortened, "x" * 40, "x" * 40),
+        (values.shortened, "x" * 41, "x" * 37 + "..."),
+    ],
+)
+def test_what_is_written_is_read(read: Any, text: str, value: object) -> None:
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "why"),
+    [
+        (values.share, "0", r"is not in \(0, 1\]$"),
+        (values.share, "-0.1", r"is not in \(0, 1\]$"),
+        (values.share, "1.5", "did you mean 1.5%"),
+        (values.share, "100", "did you mean 100%"),
+        (values.share, "101", r"is not in \(0, 1\]$"),
+        (values.share, "much", "is not a share"),
+        (values.size, "80", "has no unit; write 80GB or 80GiB"),
+        (values.size, "0 GB", "is not a positive size"),
+        (values.size, "999 kB", "less than a megabyte"),
+        (values.flex, "batch=51%", "how far the batch may move"),
+        (values.flex, "batch=0%", "how far the batch may move"),
+        (values.flex, "gpus=5%", "how far the batch may move"),
+        (values.flex, "batch=x", "how far the batch may move"),
+        (values.counts, "1..201", "201 numbers are more than the 200"),
+        (values.counts, "4..3", "is no list of whole numbers"),
+        (values.counts, "8,x", "is no list of whole numbers"),
+        (values.money, "0", "is no amount of money"),
+        (values.money, "1,000,000B", "is no amount of money"),
+        (values.money, "2,10", "is no amount of money"),
+        (values.whole_number(-8, 8).read, "-9", "-9 is not a whole number from -8 to 8"),
+        (values.whole_number(-8, 8).read, "9", "9 is not a whole number from -8 to 8"),
+        (values.real_number(1e18).read, "1.1e18", "is not in the range"),
+        (values.real_number(1e18).read, "0", "is not in the range"),
+        (values.real_number(1e400).read, "inf", "is not in the range"),
+        (values.quantity("s", "90d").read, "0d", "must be positive"),
+        (values.quantity("s", "90d").read, "90", "must be positive and carry its unit"),
+        (values.shell_variable, "NNODES", "is not of the form"),
+        (values.shell_variable, "1A=b", "is not of the form"),
+        (values.shell_variable, "Ä=b", "is not of the form"),
+        (values.named, "=b", "is not of the form"),
+        (values.named, "a= ", "is not of the form"),
+        (values.named, "a", "is not of the form"),
+    ],
+)
+def test_what_means_nothing_is_refused(read: Any, text: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        read(text)

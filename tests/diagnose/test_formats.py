@@ -21,7 +21,7 @@ from tests.diagnose import written
 
 PACE = 2.0
 FORMATS = {log.name: log for log in LOGS}
-DAMAGE = ("plain", "crlf", "utf-16", "gzip", "coloured", "srun", "cut", "noise")
+DAMAGE = ("plain", "crlf", "utf-16", "gzip", "notebook", "coloured", "srun", "cut", "noise")
 
 
 def times(count: int = 60, pace: float = PACE, seed: int = 0) -> list[float]:
@@ -68,6 +68,10 @@ def test_a_log_in_any_dress_reads_the_same(program: str, damage: str, tmp_path: 
         data = plain.encode("utf-16")
     elif damage == "gzip":
         data = gzip.compress(data)
+    elif damage == "notebook":
+        shown = {"output_type": "stream", "text": [f"\x1b[1m{line}" for line in plain.splitlines(keepends=True)]}
+        cells = [{"source": "!train"}, {"outputs": [shown, {"data": {"text/plain": "0"}}]}]
+        data = json.dumps({"cells": cells, "nbformat": 4}).encode()
     elif damage == "coloured":
         data = written.text([f"\x1b[1;32m{line}\x1b[0m" for line in lines]).encode()
     elif damage == "srun":
@@ -177,6 +181,8 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     assert not any("three decimals" in str(warning) for warning in found["warnings"])
     log.write_text("{'train_runtime': 23100.0, 'train_steps_per_second': 0.012, 'train_loss': 2.0}\n")
     assert any("three decimals: exact to 4%" in str(warning) for warning in first(log)["warnings"])
+    log.write_text(f"{log.read_text()}{{'loss': 2.0}}\n" * 3)  # as a notebook shows it again
+    assert first(log)["steps_used"] == 1
 
 
 @pytest.mark.parametrize(
@@ -212,6 +218,22 @@ def test_the_end_of_a_bar_alone_is_no_training(tmp_path: Path) -> None:
     assert "tells of a training step" in refused.output
     log.write_text(f"{log.read_text()}{{'loss': 2.5, 'epoch': 1.0}}\n")
     assert first(log)["last_step"] == 2210
+
+
+@pytest.mark.parametrize("row", [" 75%|###  | 3/4 [00:04<00:01,  1.55s/it]", "100%|#####| 7/7 [00:00<00:00, 21.9it/s]"])
+def test_pieces_of_bars_are_no_training(row: str, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"0: {row}\n{row}\n")
+    assert read(log).exit_code == 2
+
+
+def test_a_bar_without_losses_is_said_to_be_one(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    rows = [f" {step}%|#  | {step}/100 [00:{step:02d}<01:00,  1.00s/it]\n" for step in range(1, 40)]
+    log.write_text("".join(rows))
+    assert any("no loss was printed beside the bar" in str(warning) for warning in first(log)["warnings"])
+    log.write_text("{'loss': 2.5, 'epoch': 1.0}\n".join(rows))
+    assert not any("no loss" in str(warning) for warning in first(log)["warnings"])
 
 
 # Lines as public logs and documents show them.
@@ -338,6 +360,30 @@ MORE: list[tuple[str, str, Callable[[int, float], str]]] = [
         "nanoGPT",
         lambda step, clock: (
             f"step {step:4d} | loss: 9.123456 | lr 6.0000e-05 | norm: 27.0145 | dt: 2000.00ms | tok/sec: 143130.26"
+        ),
+    ),
+    (
+        "build-nanogpt with commas",
+        "nanoGPT",
+        lambda step, clock: f"step {step}, loss: 1.87, norm: 2.34, lr: 3.3e-04, time: 2000.00ms, tokens/sec: 32355.9",
+    ),
+    (
+        "build-nanogpt without colons",
+        "nanoGPT",
+        lambda step, clock: f"Step {step} | loss: 10.9 | lr:8.4e-07 | norm 15.3 | dt 2000.00ms | 1563963.40 tokens/sec",
+    ),
+    (
+        "nanoGPT of rich",
+        "nanoGPT",
+        lambda step, clock: (
+            f"iter \x1b[1;36m{step}\x1b[0m: loss \x1b[1m3.4\x1b[0m, time \x1b[1m2000.0\x1b[0m ms, mfu 7%"
+        ),
+    ),
+    (
+        "Kithara",
+        "Hugging Face Trainer",
+        lambda step, clock: (
+            f"{{'step': {step}, 'loss': 1.5, 'step_time': 2.0, 'epoch': 1, 'train_steps_per_second': 0.5}}"
         ),
     ),
     (

@@ -1,6 +1,7 @@
 """Restarts, several runs in a file, ranks side by side, files of ranks and failures are told apart."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,32 @@ def test_a_bar_that_is_drawn_once_more_after_an_evaluation_is_no_restart(tmp_pat
     )
     assert (found["restarts"], found["last_step"]) == (0, 100)
     assert found["step_time_s"] == pytest.approx(PACE, rel=0.01)
+
+
+def test_bars_whose_states_lie_far_apart_are_timed_by_their_clock(tmp_path: Path) -> None:
+    """A notebook keeps a bar's states beside evaluations, of which the running mean knows the last few steps."""
+    rows = [
+        bar(step, 900, 32.0 * step / 100 + 7 * step / 100 - 7 * late, 0.28)
+        for step in range(100, 901, 100)
+        for late in (1, 0)
+    ]
+    lines = [line for row in rows for line in (row, "{'loss': 2.0}")]
+    assert first(write(tmp_path / "a.log", lines))["step_time_s"] == pytest.approx(0.32, rel=0.01)
+
+
+def test_a_bar_that_ends_before_the_last_evaluation_is_trainings(tmp_path: Path) -> None:
+    check = [bar(state, 24, 0.9 * state, 0.9) for state in range(25)]
+    halves = [[bar(at, 1000, 1.2 * at + 25 * part, 1.2) for part in (0, 1)] for at in (500, 1000)]
+    lines = [line for before, after in halves for line in (before, *check[:-1], after, check[-1])]
+    found = first(write(tmp_path / "a.log", ["{'loss': 2.0}", *lines]))
+    assert (found["last_step"], found["step_time_s"]) == (1000, pytest.approx(1.2, rel=0.05))
+
+
+def test_stages_without_a_loss_print_none(tmp_path: Path) -> None:
+    rows = [row for row in written.torchtitan(times()) if "step:" in row]
+    lines = [line for row in rows for line in (row, re.sub(r"loss: +[\d.]+", "loss: -16.0000", row))]
+    found = first(write(tmp_path / "a.log", lines))
+    assert found["loss"] > 0
 
 
 def test_a_bar_whose_clock_begins_anew_is_a_restart(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def test_kinds_of_files(name: str, text: str, kind: str) -> None:
         (
             "x = 1",
             "",
-            "no function that makes a config, as torchtitan has them: expected `def name() -> Trainer.Config`",
+            "a program, whose Python is not read: give the script that starts it; a config of torchtitan has a "
+            "`def name() -> Trainer.Config`",
         ),
         ("x = 1", "a", "no function a makes a config: none does"),
         ("def a() -> Trainer.Config:\n    return 1\n", "b", "no function b makes a config: a"),

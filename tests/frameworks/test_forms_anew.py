@@ -255,10 +255,11 @@ def test_a_command_that_evaluates_alone_is_refused(flag: str) -> None:
 
 
 def test_flags_that_no_megatron_has_are_told() -> None:
-    more = "--use-dpp --workload 8 --outer-optimizer sgd --tensorboard-dir logs"
+    more = "--use-dpp --workload 8 --use-te false --wandb-name a -a --outer-optimizer sgd --tensorboard-dir logs"
     launch = asked({"run.sh": SCRIPT.format(program="pretrain_gpt.py", more=more)}).launch
-    assert "no Megatron has --use-dpp, --workload: taken to cost nothing" in launch.assumed
-    assert launch.unpriced == ["--outer-optimizer sgd"]
+    assert "no Megatron has --wandb-name: taken to cost nothing" in launch.assumed
+    assert launch.unpriced == ["--use-dpp, --workload, which no Megatron has", "--outer-optimizer sgd"]
+    assert "--use-dpp" not in launch.ignored
 
 
 def test_ranks_of_trls_older_words() -> None:

@@ -284,3 +284,13 @@ deepspeed --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size $TP --num-la
     assert "MICRO=8\n" in made
     assert "TP=4\n" in made
     assert "--tensor-model-parallel-size 2" in made
+
+
+def test_what_a_checkpoint_says_alone_is_asked_for_and_taken() -> None:
+    sizes = "--seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 --tensor-model-parallel-size 2"
+    text = f"torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --use-checkpoint-args --load ckpt/{{name}} {sizes}"
+    with pytest.raises(InvalidFile, match="--num-layers is missing: the checkpoint has it; give --model"):
+        read("run.sh", text.format(name="mine"))
+    assert question({"run.sh": text.format(name="llama2-7b")}).job.model.name == "llama2-7b"
+    asked = question({"run.sh": text.format(name="mine")}, model="mistral-7b")
+    assert (asked.job.model.name, asked.plan.tp, asked.launch.unpriced) == ("mistral-7b", 2, [])

@@ -280,6 +280,14 @@ def test_heads_of_further_tokens_that_a_config_leaves_out_are_said(value: str, s
     assert any("further tokens" in each for each in launch.unpriced) == said
 
 
+@pytest.mark.parametrize(("said", "layers"), [("use_mtp=True", 1), ("use_mtp=False", 0)])
+def test_a_recipe_without_heads_of_further_tokens_is_priced_without(said: str, layers: int) -> None:
+    called = f'llm.deepseek_v3.pretrain_recipe(name="a", dir="x", num_nodes=128, num_gpus_per_node=8, {said})'
+    text = f"from nemo.collections import llm\nimport nemo_run as run\nrecipe = {called}\nrun.run(recipe)\n"
+    read = question({"pretrain.py": text})
+    assert (read.job.model.mtp_layers, read.launch.unpriced) == (layers, [])
+
+
 BRIDGED = (
     "torchrun --nproc_per_node 8 pretrain_llama3_8b.py model.tensor_model_parallel_size=1 train.micro_batch_size=1 "
 )

@@ -57,6 +57,10 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             "Megatron-Bridge: a recipe's own settings",
         ),
         (
+            {"r.py": "from megatron.bridge.training import Config\n" + "def a() -> Config:\n    return 1\n"},
+            "Megatron-Bridge: a recipe's own settings",
+        ),
+        (
             {"primus.yaml": "modules: {pre_trainer: {framework: torchtitan, overrides: {parallelism: {a: 1}}}}\n"},
             "Primus on torchtitan: its overrides",
         ),
@@ -65,6 +69,16 @@ def launch_of(texts: Mapping[str, str], gpus: int | None = 8, model: str = "") -
             "expected FastModel's from_pretrained and an SFTTrainer",
         ),
         ({"v1.yaml": "model: a\npeft_config: {name: lora}\nmicro_batch_size: 1\n"}, "LLaMA-Factory v1: configs of"),
+        (
+            {"config.yaml": "_wandb: {value: {cli_version: 1}}\nmodel: {value: {a: 1}}\n"},
+            "Weights & Biases: what it saves",
+        ),
+        ({"job.yaml": "apiVersion: batch/v1\nkind: Job\nspec: {a: 1}\n"}, "Kubernetes: a manifest is not read"),
+        ({"t.yaml": "resources: {accelerators: H100:8}\nrun: torchrun a.py\n"}, "SkyPilot: a task is not read"),
+        ({"chart.yaml": "{{- $name := .Values.name }}\nkind: Job\n"}, "not YAML, as templates are before they are"),
+        ({"config_h100.sh": "export DGXNNODES=64\nexport MINIBS=128\n"}, "MLPerf: a submission's settings"),
+        ({"run.sh": "torchrun $PROGRAM --factory 'recipe()' trainer.devices=8\n"}, "NeMo-Run's command line: a recipe"),
+        ({"run.sh": "python scripts/performance/run_script.py --model_name llama3\n"}, "Megatron-Bridge: a recipe's"),
         ({"ppo.yaml": "actor_rollout_ref: {actor: {ppo_mini_batch_size: 4}}\n"}, "verl: reinforcement learning"),
     ],
 )
@@ -79,6 +93,14 @@ def test_a_module_of_inference_trains_nothing() -> None:
         launch_of({"infer.sh": f"torchrun --nproc-per-node 8 -m examples.inference.offline_inference {flags}\n"})
     with pytest.raises(InvalidFile, match="no command that trains"):
         launch_of({"index.sh": f"python tools/create_doc_index.py {flags}\n"})
+    for other in (
+        "data/analyze_data.py",
+        "tools/retro/preprocess_data.py",
+        "tools/hf2mcore_qwen2.py",
+        "merge_mp_partitions.py",
+    ):
+        with pytest.raises(InvalidFile, match="no command that trains"):
+            launch_of({"run.sh": f"torchrun --nproc_per_node 8 {other} {flags}\n"})
 
 
 def test_sections_that_disagree_are_no_launch() -> None:
@@ -767,10 +789,20 @@ def test_what_a_script_sources_by_the_path_of_its_own_machine_is_found_below_the
     (path := tmp_path / "jobs" / "train.sh").write_text(
         launches.SOURCING.replace('"$(dirname "$0")/', '"/scratch/$USER/repo/configs/')
     )
-    with pytest.raises(InvalidFile, match=r"it sources cluster\.env, not found here: .*--root FOLDER") as raised:
+    with pytest.raises(InvalidFile, match=r"it runs cluster\.env, not found here: .*--root FOLDER") as raised:
         read_launch(read_files([str(path)]))
     assert len(raised.value.problems) == 2  # each once
     assert read_launch(read_files([str(path)], root=str(tmp_path))).launch.settings["tp"] == 4
+
+
+def test_what_a_script_starts_under_its_own_name_is_not_itself(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "shells").mkdir()
+    (tmp_path / "shells" / "train.sh").write_text(launches.ARRAYS)
+    (path := tmp_path / "jobs" / "train.sh").write_text("cd /scratch/repo\nsh shells/train.sh\n")
+    with pytest.raises(InvalidFile, match=r"it runs train\.sh, not found here"):
+        read_launch(read_files([str(path)]))
+    assert read_launch(read_files([str(path)], root=str(tmp_path))).launch.settings["tp"] == 8
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from optimizer.base.errors import InputError
+from optimizer.base.errors import InputError, InvalidFile
 from optimizer.cli import cli
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.report import lacking, understood
 from tests.frameworks.test_launches import question
 from tests.frameworks.test_words_of_commands import TRAINER
@@ -108,6 +108,60 @@ trainer = SFTTrainer(model=m, args=TrainingArguments(per_device_train_batch_size
 """
     read = question({"train.py": text}, gpus=1)
     assert (read.job.dtype, read.plan.micro_batch) == ("bf16", 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus", "tp"),
+    [
+        ("jsrun -n 16 -a 1 -g 1 -r 4 -c 7 {train} 2", 16, 2),
+        ("jsrun --nrs 4 --tasks_per_rs 6 --gpu_per_rs 6 {train} 4", 24, 4),
+        ("train() {{ {train} $1; }}; export -f train; srun -N 4 --gpus-per-node 8 bash -c 'train 8'", 32, 8),
+    ],
+)
+def test_what_starts_a_training_on_several_nodes_counts_its_gpus(command: str, gpus: int, tp: int) -> None:
+    shape = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --bf16"
+    job = "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 96 --vocab-size 50257"
+    train = f"python pretrain_gpt.py {shape} {job} --tensor-model-parallel-size"
+    read = question({"run.sh": command.format(train=train)})
+    assert (read.job.gpus, read.plan.tp) == (gpus, tp)
+
+
+def test_options_that_must_be_given_are_asked_for() -> None:
+    shape = "--num-layers $LAYERS --hidden-size 1024 --num-attention-heads 16 --seq-length 1024"
+    text = f"""LAYERS=0
+BATCH=4
+while getopts ":n:b:" opt; do
+  case $opt in
+    n) LAYERS="$OPTARG" ;;
+    b) BATCH=$OPTARG ;;
+  esac
+done
+torchrun --nproc_per_node 8 pretrain_gpt.py {shape} --max-position-embeddings 1024 --micro-batch-size $BATCH --bf16
+"""
+    with pytest.raises(InvalidFile, match="hangs on LAYERS, that the script does not set"):
+        question({"run.sh": text})
+    given = read_launch([File("run.sh", text.encode(), outside={"LAYERS": "24"})]).launch.settings
+    assert (given["layers"], given["micro_batch"]) == (24, 4)
+
+
+def test_gpus_and_a_vocabulary_that_follow_from_nothing_told_are_guessed() -> None:
+    shape = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 11008 --num-attention-heads 32 --swiglu"
+    job = "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --bf16"
+    norm = "--normalization RMSNorm --use-rotary-position-embeddings --untie-embeddings-and-output-weights"
+    text = f"mpirun -np $((NHOSTS*8)) -npernode 8 python pretrain_gpt.py {shape} {job} {norm}"
+    open_count = question({"run.sh": text})
+    guessed = f"; GPUs guessed: 8; vocabulary guessed: {open_count.job.model.vocab:,} tokens"
+    assert lacking(open_count.launch).endswith(guessed)
+    told = text.replace("$((NHOSTS*8))", "64") + " --vocab-size 32000"
+    assert lacking(question({"run.sh": told}).launch) == "; machine guessed: dgx-h100"
+    titan = """# a preset for 64 A100 GPUs
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+seq_len = 8192"""
+    assert "; GPUs guessed: 64" in lacking(question({"run.toml": titan}).launch)
+    assert "guessed: 64" not in lacking(question({"run.toml": titan}, gpus=64).launch)
 
 
 def test_a_vocabulary_that_nobody_told_is_guessed() -> None:

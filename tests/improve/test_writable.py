@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from optimizer.cli import cli
 from optimizer.commands.launch.improve import beyond_of, flags_of
 from optimizer.frameworks.launch import FlagChange, Launch, Source
+from optimizer.frameworks.launch_as_read import Controls
 from optimizer.improve import writable
 from optimizer.improve.patch import changes_of, patched
 from optimizer.improve.state import NOTICEABLE, current_state
@@ -89,8 +90,34 @@ def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> N
     assert "--recompute-granularity" in told
     assert f"{whole.best.gain:.1%} more is in reach, not {improvement.best.gain:.1%}: " in told
     assert "recompute" in told
-    assert flags_of(improvement, source).keys() == {id(edit) for edit in improvement.every}
+    flags = flags_of(improvement, source, FILES["slurm"], Controls())
+    assert flags.keys() == {id(edit) for edit in improvement.every}
     assert told in source.launch.unwritten
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "told", "refused"),
+    [
+        ("--nproc_per_node 8 --nnodes 2", "", "", ""),
+        ("--nproc_per_node 8", "", "the files do not say how many GPUs run them; give --gpus 16", "give --gpus 16"),
+        ("--nproc_per_node 8 --nnodes 2", "--use-te", "--diff writes none: something is not priced", "--use-te"),
+    ],
+)
+def test_what_no_patch_has_is_told_beside_the_edits(
+    start: str, more: str, told: str, refused: str, tmp_path: Path
+) -> None:
+    shape = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 50257 --bf16"
+    job = "--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 64"
+    plan = "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2"
+    (path := tmp_path / "train.sh").write_text(
+        f"export CUDA_DEVICE_MAX_CONNECTIONS=1\ntorchrun {start} pretrain_gpt.py {shape} {job} {plan} {more}\n"
+    )
+    shown = CliRunner().invoke(cli, ["improve", str(path)])
+    assert shown.exit_code == 0
+    assert told in " ".join(shown.output.split())
+    assert told or "no patch" not in shown.output
+    printed = CliRunner().invoke(cli, ["improve", str(path), "--diff"])
+    assert (printed.exit_code, refused in printed.output) == (2 if refused else 0, True)
 
 
 def test_a_patch_is_printed_alone_and_what_is_better_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -168,6 +171,66 @@ def test_an_owner_on_another_machine_is_dead_when_its_beat_stands_still(
     run_batch(store, tasks(3), Here(), lambda statuses: None)
     assert set(store.statuses([task.key for task in tasks(3)]).values()) == {"optimal"}
     store.close()
+
+
+class Stopped:
+    """An event that is set after some waits, each of which it keeps."""
+
+    waits: list[float]
+    after = 99
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        return len(self.waits) > self.after
+
+    def set(self) -> None:
+        self.after = 0
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    monkeypatch.setattr(Stopped, "waits", [], raising=False)
+    monkeypatch.setattr(batch, "threading", SimpleNamespace(Event=Stopped, Thread=threading.Thread))
+    return Stopped.waits
+
+
+def test_a_beat_may_stand_still_for_a_minute_of_our_clock(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stands still from the first look on, the other from the second, when it went on."""
+    clock, left = iter([0.0, 60.0, 60.1, 120.0, 120.1]), list[str]()
+    beats = iter([{"one": 1, "two": 1}, *[{"one": 1, "two": 2}] * 2, *[{"two": 2}] * 2])
+    monkeypatch.setattr(batch, "monotonic", lambda: next(clock))
+    store: Any = SimpleNamespace(free_dead=lambda: None, beats=lambda: next(beats), leave=left.append)
+    patience, dead = batch.Patience(), []
+    for _ in range(5):
+        patience.wait(store)
+        dead.append(tuple(left))
+    assert dead == [(), (), ("one",), ("one",), ("one", "two")]
+    assert waits == [0.5] * 5
+
+
+def test_a_sign_of_life_is_shown_every_five_seconds(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stopped, "after", 3)
+    monkeypatch.setattr(Stopped, "set", lambda _: None)
+    shown: list[object] = []
+    store: Any = SimpleNamespace(beat=shown.append)
+    owner: Any = "me"
+    with batch._alive(store, owner):
+        pass
+    assert (shown, waits) == (["me"] * 3, [5.0] * 4)
+
+
+def test_eight_jobs_are_claimed_at_once_and_those_of_others_left() -> None:
+    asked: list[int] = []
+
+    def claim(keys: list[str], owner: Owner) -> set[str]:
+        asked.append(len(keys))
+        return set(keys) - {"job-0003"}
+
+    store: Any = SimpleNamespace(claim=claim)
+    owner: Any = "me"
+    given = list(batch._claimed(store, tasks(20), owner))
+    assert asked == [8, 8, 4]
+    assert given == [task for task in tasks(20) if task.key != "job-0003"]
 
 
 def test_interruption_keeps_answers_and_gives_claims_back(place: str) -> None:

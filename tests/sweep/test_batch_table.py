@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.reports.render.screen import screen_text
 from optimizer.sweep.progress import GUESSED, Forecast, forecast, outlook_lines
-from optimizer.sweep.report import _listed, batch_report, summary
+from optimizer.sweep.report import _family, _listed, batch_report, family_rows, summary
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 
@@ -22,6 +22,32 @@ def test_the_summary_counts_by_family_and_reason() -> None:
     assert (llama["jobs"], llama["planned"], llama["infeasible"], llama["failed"]) == (4, 2, 1, 1)
     assert llama["best_mfu"] == max(whole["estimate"]["mfu"] for whole in results()[:2])
     assert (found["infeasible"], found["failures"]) == ({"memory": 1}, {"bad luck": 1})
+
+
+def test_a_family_is_told_by_its_best_for_a_dollar_and_its_fastest() -> None:
+    def whole(gpus: int, mfu: float, tokens: float | None, usd: float | None, status: str = "optimal") -> Any:
+        return {
+            "status": status,
+            "job": {"model": "m", "gpus": gpus, "device": "h100", "family": "f"},
+            "estimate": {"mfu": mfu},
+            "costs": {"tokens_per_usd": tokens, "usd_per_mtoken": usd, "tokens_per_joule": gpus / 1e3},
+        }
+
+    fast, cheap, small = whole(2048, 0.5, 1e6, 0.3), whole(8, 0.4, 4e6, 0.2), whole(1, 0.3, None, None, "feasible")
+    rest = [whole(4, 0.9, 9e9, 0.1, status) for status in ("failed", "failed", "infeasible")]
+    found = _family([fast, cheap, small, *rest])
+    assert found == {
+        **{"jobs": 6, "planned": 3, "infeasible": 1, "failed": 2, "best_mfu": 0.5, "best_at": "m, 2,048 x h100"},
+        **{"most_tokens_per_usd": 4e6, "most_tokens_at": "m, 8 x h100", "mfu_there": 0.4, "tokens_per_joule": 8e-3},
+        "cheapest_usd_per_mtoken": 0.2,
+    }
+    assert family_rows({"f": found}) == [
+        ("f", "6", "3", "1", "2", "4,000,000", "m, 8 x h100", "0.01", "40.0%"),
+    ]
+    (line,) = family_rows({"f": _family([small])})
+    assert line == ("f", "1", "1", "0", "0", "", "m, 1 x h100", "", "30.0%")
+    (line,) = family_rows({"f": _family(rest)})
+    assert line == ("f", "3", "0", "1", "2", "", "", "", "")
 
 
 def test_the_screen_shows_jobs_plans_and_reasons() -> None:

@@ -142,6 +142,23 @@ class TestStore:
         mine.close()
         theirs.close()
 
+    def test_only_another_answer_is_in_conflict_with_ours(self, place: str, tmp_path: Path) -> None:
+        """The same answer, another one, and one of a job that runs here, or failed here and is taken."""
+        mine, theirs, owner = Store(place), Store(str(tmp_path / "theirs.db")), myself()
+        every = [f"job-{number:04}" for number in range(4)]
+        other = replace(outcome("job-0001"), result=answer("job-0000"))
+        failure = replace(outcome("job-0003"), status="failed", result="", error="why")
+        for store, said in ((mine, [outcome("job-0000"), other, failure]), (theirs, [outcome(key) for key in every])):
+            store.register(tasks(4))
+            store.claim(every, owner)
+            store.save(said, owner)
+        taken = mine.take_from(theirs)
+        assert (taken.count, taken.conflicts) == (1, ("job-0001",))
+        assert statuses(mine) == ["optimal", "optimal", "running", "optimal"]
+        assert theirs.take_from(mine).count == 0
+        mine.close()
+        theirs.close()
+
     def test_two_processes_may_open_a_new_store_at_once(self, place: str) -> None:
         with ThreadPoolExecutor(4) as pool:
             for store in pool.map(lambda _: Store(place), range(4)):

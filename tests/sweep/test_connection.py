@@ -87,6 +87,7 @@ def test_a_file_that_another_switches_is_asked_again_for_a_minute(
 
     def execute(words: str) -> None:
         asked.append(words)
+        assert len(asked) <= tries
         if refused or len(asked) < tries:
             raise sqlite3.OperationalError(message)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from optimizer.sweep import progress as module
-from optimizer.sweep.progress import duration, progress
+from optimizer.sweep.progress import Lines, duration, progress
 
 
 class Terminal(io.StringIO):
@@ -45,11 +45,40 @@ def test_a_bar_on_a_terminal() -> None:
     assert "1 failed" in text
 
 
-def test_durations() -> None:
-    assert [duration(seconds) for seconds in (0.4, 99, 100, 5399, 86400)] == [
-        "0 s",
-        "99 s",
-        "2 min",
-        "90 min",
-        "24.0 h",
+@pytest.mark.parametrize(("seconds", "rate"), [(1.0, ""), (2.0, "5.0 jobs/s")])
+def test_a_bar_has_a_rate_after_a_second(seconds: float, rate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten jobs since it began; the 40 of earlier runs are none of them."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    stream = Terminal()
+    with progress(100, "one", stream) as watch:
+        watch(["optimal"] * 40)
+        now[0] = seconds
+        watch(["optimal"] * 10)
+    assert ("jobs/s" in stream.getvalue()) is bool(rate)
+    assert rate in stream.getvalue()
+    assert "50/100" in stream.getvalue()
+    assert "failed" not in stream.getvalue()
+
+
+def test_a_line_has_no_rate_where_nothing_was_done_or_no_time_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    lines = Lines(10, "one", stream)
+    for seconds, statuses in ((60.0, []), (60.0, ["optimal"] * 3), (0.0, ["failed"])):
+        now[0] = seconds
+        lines.count(statuses)
+        lines.say()
+    assert stream.getvalue().splitlines() == [
+        "0 of 10 jobs on one",
+        "3 of 10 jobs on one, 0.1 jobs/s, 2 min left",
+        "4 of 10 jobs on one, 1 failed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.4, "0 s"), (99.4, "99 s"), (99.5, "2 min"), (5399.0, "90 min"), (5400.0, "1.5 h"), (86400.0, "24.0 h")],
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert duration(seconds) == told

@@ -167,3 +167,15 @@ def test_a_cluster_is_asked_for_by_its_address_and_kept_where_there_is_one(ray: 
     ray.initialized = True
     list(RayEngine(work=work).run(iter(tasks(1))))
     assert len(ray.begun) == 1
+
+
+@pytest.mark.parametrize(("said", "told"), [("nobody there\nat all", "nobody there"), (" ", "RuntimeError")])
+def test_a_cluster_that_refuses_is_told_in_a_line(
+    said: str, told: str, ray: Ray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**_: Any) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(InputError, match=f"no Ray cluster at 'auto': {told}; start one"):
+        next(RayEngine().run(iter(tasks(1))))

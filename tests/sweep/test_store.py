@@ -13,7 +13,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 
 from optimizer.sweep.connection import StoreError, advice
-from optimizer.sweep.store import PENDING, Store
+from optimizer.sweep.store import PENDING, Store, chunks
 from optimizer.sweep.tables import JOBS, SUMS
 from tests.sweep.fakes import bytes_of, tasks
 
@@ -109,6 +109,11 @@ def test_a_password_never_shows_in_a_message() -> None:
 )
 def test_what_databases_complain_about_becomes_advice(reason: str, words: str) -> None:
     assert words in advice(reason)
+
+
+def test_a_statement_takes_five_hundred_keys() -> None:
+    assert [len(some) for some in chunks(range(1001))] == [500, 500, 1]
+    assert list(chunks([])) == []
 
 
 def test_reading_needs_no_right_to_write(tmp_path: Path) -> None:

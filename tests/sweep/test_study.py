@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.sweep.study import Study, holds
-from optimizer.sweep.study_file import counts, read_study
+from optimizer.sweep.study_file import budget, condition, counts, pin_set, read_study, share, size
 
 SMALL = """
 models = "llama3-8b"
@@ -64,6 +65,29 @@ def test_files_are_found_from_the_folder_of_the_study(tmp_path: Path) -> None:
 def test_ranges_double(tmp_path: Path) -> None:
     assert read(tmp_path, SMALL.replace("64", '[8, "64:1024"]')).scenarios[""]["gpus"] == (8, 64, 128, 256, 512, 1024)
     assert counts("3:20") == [3, 6, 12]
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [
+        ("1:1", [1]),
+        ("3:20", [3, 6, 12]),
+        ("8:64", [8, 16, 32, 64]),
+        (64.0, [64]),
+        ("8k", [8192]),
+        ([1, "2:4"], [1, 2, 4]),
+    ],
+)
+def test_whole_numbers_are_one_or_doublings(value: object, numbers: list[int]) -> None:
+    assert counts(value) == numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "why"), [("0:8", "expected a whole"), ("8:4", "go upwards"), (True, "expected a whole")]
+)
+def test_other_numbers_are_refused(value: object, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        counts(value)
 
 
 def test_scenarios_override_the_keys_above_them(tmp_path: Path) -> None:
@@ -146,3 +170,33 @@ def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
 
 def test_comparisons_exclude_ranges() -> None:
     assert [holds(64, ["< 64"]), holds(64, ["<= 64"]), holds(64, [32, ">= 128"])] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("read", "item", "value"),
+    [
+        *((share, 0.1, 0.1), (share, "10%", 0.1), (share, 1, 1.0)),
+        *((size, 0, 0.0), (size, "75 GB", 75e9), (size, "0.5 GiB", 2**29)),
+        *((condition, 4096, 4096), (condition, 0.5, 0.5), (condition, ">= 4096", ">= 4096")),
+        *((pin_set, {"tp": 8}, {"tp": 8}), (pin_set, " tp = 8,pp=4", {"tp": "8", "pp": "4"}), (pin_set, "", {})),
+        *((pin_set, "tp=2,4,pp=8", {"tp": "2,4", "pp": "8"}), (budget, "15T", 15e12), (budget, 5, 5)),
+    ],
+)
+def test_a_value_of_a_study_is_read(read: Any, item: object, value: object) -> None:
+    assert read(item) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "item", "why"),
+    [
+        *((share, 0, "in "), (share, 1.001, "in "), (share, True, "in "), (share, "much", "is not a share")),
+        *((size, False, "no unit"), (size, "0", "no unit"), (size, "1.5", "no unit"), (size, 80, "no unit")),
+        *((size, "0 GB", "no size above 0"), (size, "-1 GB", "-1 GB"), (size, "1.5.5", "unknown unit")),
+        *((condition, True, "expected a number"), (condition, "x", "expected a number"), (condition, None, "expected")),
+        *((pin_set, 8, "expected"), (pin_set, "tp", "not of the form"), (pin_set, {"tp": [2]}, "is no value")),
+        (budget, "much", "much"),
+    ],
+)
+def test_a_value_of_a_study_that_means_nothing_is_refused(read: Any, item: object, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read(item)

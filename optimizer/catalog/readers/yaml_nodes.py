@@ -40,7 +40,8 @@ def yaml_nodes(text: str, where: object) -> list[Node]:
         mark = getattr(error, "problem_mark", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InvalidFile(where, [f"{place}not YAML: {reason}"]) from None
+        template = ", as templates are before they are filled in" * ("{{" in text)
+        raise InvalidFile(where, [f"{place}not YAML{template}: {reason}"]) from None
     if count > MOST:
         raise InvalidFile(where, [f"not a config: it holds more than {MOST:,} values, every alias spelt out"])
     return roots

@@ -257,7 +257,12 @@ def _portfolio(path: Path, cluster: str) -> tuple[TrainingRun, ...]:
     runs, problems = [], []
     for number, line in enumerate(lines, start=2):
         wrong = [f"{name} is missing" for name in ("model", "tokens") if not line[name]]
-        values = {name: _cell(name, line.get(name) or "", wrong) for name in PORTFOLIO_COLUMNS[1:]}
+        values = {}
+        for name in PORTFOLIO_COLUMNS[1:]:
+            try:
+                values[name] = _cell(name, line.get(name) or "")
+            except InputError as error:
+                wrong.append(str(error))
         problems += [f"line {number}: {problem}" for problem in wrong]
         if wrong:
             continue
@@ -274,19 +279,18 @@ def _portfolio(path: Path, cluster: str) -> tuple[TrainingRun, ...]:
     return tuple(runs)
 
 
-def _cell(name: str, text: str, problems: list[str]) -> float:
-    """The number in a cell, 0 where it is blank; what is none is added to the problems."""
+def _cell(name: str, text: str) -> float:
+    """The number in a cell, 0 where it is blank. Raises InputError for what is none."""
     if not text:
         return 0.0
     try:
         number = parse(text, "s") if name in DATES else amount(text) if name == "tokens" else float(whole(text))
     except InputError as error:
-        problems.append(f"{name}: {error}")
-        return 0.0
+        raise InputError(f"{name}: {error}") from None
     if name in DATES and text.strip()[-1:].isdigit() and number:
-        problems.append(f"{name} {text!r} has no unit; write the days after the start as 60d")
-    elif number < 0 or (number == 0 and name != "start"):
-        problems.append(f"{name} must be above 0, but got {text!r}")
+        raise InputError(f"{name} {text!r} has no unit; write the days after the start as 60d")
+    if number < 0 or (number == 0 and name != "start"):
+        raise InputError(f"{name} must be above 0, but got {text!r}")
     return number
 
 

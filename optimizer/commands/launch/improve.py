@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
     from optimizer.improve.report import Flags
-    from optimizer.improve.state import WholeRun
+    from optimizer.improve.state import Edit, WholeRun
 
 SECONDS = 3600.0  # of an hour
+UNKNOWN = "what it gains is not known"
 NOTHING = "nothing to patch: no plan of the space that is sure to fit is faster"
 
 
@@ -57,7 +58,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
 
         question = replace(question, job=with_own_runs(question.job, runs))
     if diff and question.launch.unpriced:
-        raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; what it gains is not known")
+        raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; {UNKNOWN}")
     with waiting("planning"):
         improvement = improve_files(question, source, flex_batch=flex == "batch")
     if diff:
@@ -67,7 +68,7 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         if better := beyond_of(improvement, source):
             click.echo(better, err=True)
         return
-    flags = flags_of(improvement, source)
+    flags = flags_of(improvement, source, texts, controls)
     run = run_of(tokens or question.settings.get("tokens"), price, prices, question)
     from optimizer.improve.report import improve_report, improvement_dict
 
@@ -92,7 +93,7 @@ def _refuse_logs(paths: Sequence[str]) -> None:
             raise InvalidFile(path, [f"a training log, no launch; `optimize read {path}` reads it"])
 
 
-def flags_of(improvement: Improvement, source: Source) -> Flags:
+def flags_of(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls) -> Flags:
     """What to write otherwise for every edit, by its id; what cannot be written goes to the launch."""
     from optimizer.improve.edits import unset
     from optimizer.improve.patch import changes_of
@@ -101,7 +102,39 @@ def flags_of(improvement: Improvement, source: Source) -> Flags:
     launch.unsearched += unset(improvement)
     better = beyond_of(improvement, source)
     launch.unwritten += [better] if better else []
+    launch.unwritten += unpatched(improvement, source, files, controls)
     return {id(edit): changes_of(source, improvement.question, edit) for edit in improvement.every}
+
+
+def unpatched(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls) -> list[str]:
+    """The edits told of which --diff writes none, by their names, and why."""
+    from optimizer.improve.report import told_edits
+
+    if improvement.question.launch.unpriced:
+        return [f"--diff writes none: something is not priced, and {UNKNOWN}"] if improvement.every else []
+    reasons: dict[str, list[str]] = {}
+    for name, edit in told_edits(improvement):
+        try:
+            edited(improvement, source, edit, files, controls)
+        except InputError as error:
+            reasons.setdefault(str(error), []).append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+
+
+def edited(
+    improvement: Improvement, source: Source, edit: Edit, files: Sequence[File], controls: Controls
+) -> Mapping[str, bytes]:
+    """The files with an edit made; raises InputError where there is no way to write it."""
+    from optimizer.frameworks.launch_as_read import launch_as_read
+    from optimizer.frameworks.read import read_launch, with_followed
+    from optimizer.improve.patch import patched
+
+    names = ", ".join(file.name for file in files)
+
+    def reread(written: Sequence[File]) -> LaunchAsRead:
+        return launch_as_read(read_launch(written, controls.gpus, controls.model).launch, controls, names)
+
+    return patched(source, improvement.question, edit, with_followed(files, source), reread)
 
 
 def beyond_of(improvement: Improvement, source: Source) -> str:
@@ -130,9 +163,8 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
     Raises:
         InputError: there is nothing to patch, or no way to write it.
     """
-    from optimizer.frameworks.launch_as_read import launch_as_read
-    from optimizer.frameworks.read import read_launch, with_followed
-    from optimizer.improve.patch import patched, unified
+    from optimizer.frameworks.read import with_followed
+    from optimizer.improve.patch import unified
 
     # The edit that was asked for: of fewer changes where more gain nothing.
     usable = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits]
@@ -142,12 +174,7 @@ def patch_of(improvement: Improvement, source: Source, files: Sequence[File], co
     if edit is None:
         better = beyond_of(improvement, source)
         raise InputError(f"no patch: {better}" if better else NOTHING)
-    names, files = ", ".join(file.name for file in files), with_followed(files, source)
-
-    def reread(written: Sequence[File]) -> LaunchAsRead:
-        return launch_as_read(read_launch(written, controls.gpus, controls.model).launch, controls, names)
-
-    return unified(files, patched(source, improvement.question, edit, files, reread))
+    return unified(with_followed(files, source), edited(improvement, source, edit, files, controls))
 
 
 def run_of(tokens: float | None, price: float | None, prices: PriceBook, question: LaunchAsRead) -> WholeRun | None:

@@ -114,15 +114,17 @@ def grown(logs: Sequence[Path], sleep: Callable[[float], None] = time.sleep) -> 
 
     A file that is not there yet is waited for. It ends with Ctrl-C alone.
     """
-    before: tuple[int, ...] = ()
-    still = 0.0
+
+    def sizes() -> tuple[int, ...]:
+        return tuple(log.stat().st_size if log.exists() else -1 for log in logs)
+
+    before, still = sizes(), 0.0
     while True:
-        sizes = tuple(log.stat().st_size if log.exists() else -1 for log in logs)
-        still = 0.0 if sizes != before else still + POLL
-        if max(sizes) > 0:
+        if max(before) > 0:
             yield still
-        before = sizes
         sleep(POLL)
+        now = sizes()
+        before, still = now, still + POLL if now == before else 0.0
 
 
 def watch(

@@ -80,7 +80,8 @@ LITGPT_COMMAND = re.compile(r"(?:.*/)?litgpt((?:pretrain|finetune)\w*)$")
 TRAINERS = re.compile(r"(?:trl |(?:.*/)?trl[./]scripts[./])(sft|dpo|kto|reward)(?:\.py)?$")
 # Programs that take a training's flags or keys, and train nothing.
 IDLE = re.compile(
-    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index)"
+    r"\w*(text_generation|generate|inference|server|convert|evalharness|decode|maxengine|forward_pass_logit|to_huggingface|doc_index"
+    r"|analyze_data|merge_mp|preprocess|hf2\w*core|core2hf)"
     r"\w*\.py$|(?!\w*train)(\w+_)?eval(uat\w+)?(_\w+)?\.py$|[\w.]+\.\w*(inference|decode|maxengine|forward_pass_logit)\w*$|[\w.]+\.(checkpoint_conversion|inference)\.\w+$"
 )
 # Flags that are no spelling of a key.

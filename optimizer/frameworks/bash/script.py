@@ -27,6 +27,8 @@ PRINTING = ("echo", "printf")  # commands of which nothing is learned
 MOST_STEPS = 200_000  # statements read before a script counts as endless
 DEEPEST = 40
 MOST_ROUNDS = 200  # of a loop over the arguments
+GETOPTS, OPTION_GIVEN = re.compile(r"\W*getopts "), re.compile(r"\b(\w+)=[\"']?\$\{?OPTARG\b")
+UNSET = ("", "0")  # what an option's variable is before, where it must be given
 SOURCES = ("source", ".")
 OUTPUT = ("$(", "`")
 Find = Callable[[str], bytes | None]  # the content of a file that a script sources, by the path that it writes
@@ -108,8 +110,7 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
     `broken` is the line of the first place that is no bash, 0 for none.
     """
     root = _parsed(data)
-    walker = _Walker(data, find)
-    walker.seen.variables |= {name: [word] for name, word in given.items()}
+    walker = _Walker(data, find, given)
     if arguments := [given[str(place)] for place in range(1, len(given) + 1) if str(place) in given]:
         walker.seen.variables |= _placed(arguments)
     try:
@@ -181,8 +182,9 @@ def _first_error(root: Any) -> int:
 class _Walker(Words):
     """Statements one after the other, with the variables as they stand."""
 
-    def __init__(self, data: bytes, find: Find) -> None:
-        self.find, self.seen = find, ScriptRun()
+    def __init__(self, data: bytes, find: Find, given: Mapping[str, Word]) -> None:
+        self.find, self.given = find, {name: [word] for name, word in given.items()}
+        self.seen = ScriptRun(variables=dict(self.given))
         super().__init__(data, self.seen.variables)
         self.functions: dict[str, tuple[bytes, Any]] = {}
         self.steps = self.depth = 0
@@ -282,6 +284,8 @@ class _Walker(Words):
             self.source(known_text(words[1]))
         elif (at := script_in(words)) is not None and not primus and self.started(words, at):
             return
+        elif inner := self.function_in(words):
+            self.by(words, *self.functions[inner[0]], [(Piece(argument),) for argument in inner[1:]])
         elif called == "shift":
             self.shift(whole_number(text_of(words[1]), self.plain) if len(words) > 1 else 1)
         elif called == "read":
@@ -322,16 +326,28 @@ class _Walker(Words):
 
     def started(self, words: Sequence[Word], at: int) -> bool:
         """Read another script, one word of a command, as that starts it; False where nobody has it."""
-        path, commands = known_text(words[at]), self.seen.commands
+        path = known_text(words[at])
         self.seen.started.append(path)
         data = self.find(path) if len(self.seen.started) < DEEPEST else None
         if data is None:
             return False
-        before = len(commands)
-        self.call(data, _parsed(data), words[at + 1 :])
-        starter = tuple(map(text_of, words[:at]))
-        commands[before:] = [replace(each, starter=starter + each.starter) for each in commands[before:]]
+        self.by(words[:at], data, _parsed(data), words[at + 1 :])
         return True
+
+    def by(self, starter: Sequence[Word], data: bytes, body: Any, arguments: Sequence[Word]) -> None:
+        """Run a script or a function whose commands those words start."""
+        commands = self.seen.commands
+        before = len(commands)
+        self.call(data, body, arguments)
+        texts = tuple(map(text_of, starter))
+        commands[before:] = [replace(each, starter=texts + each.starter) for each in commands[before:]]
+
+    def function_in(self, words: Sequence[Word]) -> list[str]:
+        """A function that another shell runs, as in `srun bash -c "train 8"`, and its arguments; [] for none."""
+        texts = list(map(text_of, words))
+        said = texts[texts.index("-c") + 1 :] if "-c" in texts and {*texts} & {*SHELLS} else []
+        inner = said[0].split() if said else []
+        return inner if inner and inner[0] in self.functions else []
 
     @contextmanager
     def within(self, data: bytes) -> Iterator[None]:
@@ -443,8 +459,17 @@ class _Walker(Words):
         self.run(body)
 
     def while_loop(self, node: Any) -> None:
-        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out."""
+        """A loop over the arguments, `while [ $# -gt 0 ]`; others would wait for something, and are left out.
+
+        What nothing but options set, in `while getopts`, is as it was given.
+        """
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        if condition is not None and body is not None and GETOPTS.match(self.text(condition)):
+            for name in OPTION_GIVEN.findall(self.text(body)):
+                if text_of([piece for word in self.seen.variables.get(name, []) for piece in word]) in UNSET:
+                    self.seen.variables.pop(name, None)
+                    self.seen.variables |= {name: self.given[name]} if name in self.given else {}
+            return
         for _ in range(MOST_ROUNDS):
             before = self.seen.variables.get("@")
             if condition is None or body is None or not before or not self.holds(condition):

@@ -31,6 +31,7 @@ from optimizer.frameworks.deepspeed.defaults import (
     AXOLOTL,
     BUCKET,
     CHAT,
+    DEFAULTS,
     KERNELS,
     OVERLAP,
     PATHS,
@@ -131,7 +132,7 @@ FLASHES = ("use_flash_attention_2", "use_flash_attn")
 # arguments of its own. Source: huggingface/transformers #34645 of November 2024, #43919 of February 2026.
 SYNCED, SYNCING = "sync_each_batch", "accelerator_config.gradient_accumulation_kwargs"
 HEEDED = "which Transformers of 4.46 to February 2026 do not heed"
-TRAINERS = {"bf16", "fp16", "optim", "logging_steps", "save_strategy", TRAINER_FSDP}  # arguments of the Trainer alone
+TRAINERS = {*DEFAULTS["trainer"]["any"]}  # arguments of the Trainer alone
 # Programs that fine-tune on a Trainer, by keys that no other has, and what switches on Liger's kernels in them.
 TUNERS: Mapping[str, tuple[str, ...]] = {
     PLAIN: (ALPACA,),

@@ -2,7 +2,8 @@
 
 Source: huggingface/transformers, src/transformers/trainer_utils.py (speed_metrics); axolotl-ai-cloud/axolotl,
 src/axolotl/core/trainers/base.py; hiyouga/LLaMA-Factory, src/llamafactory/train/callbacks.py (trainer_log.jsonl);
-modelscope/ms-swift, swift/trainers/patcher.py (the mean speed since the run began).
+modelscope/ms-swift, swift/trainers/patcher.py (the mean speed since the run began); AI-Hypercomputer/kithara,
+kithara/trainer/trainer.py (step_time).
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ def _values(values: Mapping[str, str]) -> LogLine | None:
     if STEPS in values:
         step, _, last = values[STEPS].partition("/")
     if not (is_count(step) and is_count(last)):
-        return LogLine(loss=loss, grad_norm=norm, reserved=reserved)
+        step = values.get("step", "")
+        seconds = decimal(values.get("step_time")) if is_count(step) else None  # of Kithara
+        return LogLine(
+            step=int(step) if seconds else None, seconds=seconds, loss=loss, grad_norm=norm, reserved=reserved
+        )
     elapsed = None
     if "elapsed_time" in values and (clock := CLOCK.search(values["elapsed_time"])):
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
@@ -85,8 +90,8 @@ def _values(values: Mapping[str, str]) -> LogLine | None:
 
 
 def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
-    """Bars of training, unless lines with more digits tell the time of steps; of summaries that follow each other the
-    first where they agree: every rank prints that of one run.
+    """Bars of training, unless lines with more digits tell the time of steps; of summaries that are the same, or agree
+    and follow each other, the first: every rank prints that of one run, and a notebook shows it again.
 
     >>> two = of_training([LogLine(seconds=2.0, alone=True), LogLine(seconds=2.001, alone=True)])
     >>> two[0].seconds, two[1]
@@ -100,15 +105,17 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     paced = [one.step or 0 for one in exact if not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]
     exactly = len(paced) >= SEVERAL and max(paced) <= PACED
     timed_lines = [None if one.bar else one for one in exact] if exactly else timed_by_bars(exact)
-    pairs = zip((LogLine(), *exact), exact, timed_lines, strict=False)
-    return [
-        None
-        if (reading.alone and reading.seconds is None) or _repeats(before, reading)
-        else timed._replace(elapsed=None)
-        if timed and timed.alone
-        else timed
-        for before, reading, timed in pairs
-    ]
+    told: set[float | None] = {None}
+    before, settled = LogLine(), list[LogLine | None]()
+    for reading, timed in zip(exact, timed_lines, strict=True):
+        seconds = reading.seconds
+        if reading.alone:
+            again = before.alone and before.seconds and seconds and abs(seconds / before.seconds - 1) < SAME_RUN
+            timed = None if seconds in told or again else reading._replace(elapsed=None)
+            told.add(seconds)
+        settled.append(timed)
+        before = reading
+    return settled
 
 
 def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
@@ -143,12 +150,6 @@ def _unrounded(readings: Sequence[LogLine]) -> list[LogLine]:
                     reading = reading._replace(seconds=runtime / (count - begun) if count > begun else None)
         exact.append(reading)
     return exact
-
-
-def _repeats(before: LogLine, reading: LogLine) -> bool:
-    """Whether two summaries are of one run."""
-    pair = (before.seconds, reading.seconds) if before.alone and reading.alone else (None, None)
-    return pair[0] is not None and pair[1] is not None and abs(pair[1] / pair[0] - 1) < SAME_RUN
 
 
 LOG = LogFormat(

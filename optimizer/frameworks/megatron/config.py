@@ -335,6 +335,9 @@ def read(
     open_length = shown is not None and "--seq-length" not in {flag.name for flag in (*flags, *extra)}
     shape += [_flag("--seq-length", str(shown.max_seq_len))] if shown and open_length else []
     read_flags(launch, shape)
+    if paths.get("--use-distributed-optimizer", "").endswith("optim.name") and DDP[0] not in paths:
+        follows = launch.following  # Apex's distributed optimizer reduces under the backward pass by default
+        launch.following = lambda plan: {**follows(plan), "reduce_overlap": plan.zero_stage > 0}
     if program == FLAGSCALE or (program == NEMO and not is_program(values)):
         note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
     for place, each in enumerate(launch.unpriced):
@@ -378,8 +381,10 @@ def read(
         f"{path} {values[path]}" for path, has in heads.items() if has and shown and not shown.mtp_layers
     ]
     mtp = [path for path, has in heads.items() if not has]
-    if shown and shown.mtp_layers and mtp:
+    if shown and shown.mtp_layers and mtp and asked:
         launch.unpriced.append(f"{mtp[0]} {values[mtp[0]]}: {shown.name} has its heads for further tokens all the same")
+    elif shown and shown.mtp_layers and mtp:
+        launch.say("mtp_layers", 0, mtp[0])
     return FlagLaunch(configs=configs, launch=launch, write=lambda *_: {}, flags=(*flags, *extra), paths=paths)
 
 

@@ -8,6 +8,7 @@ from math import lcm, prod
 from typing import Any
 
 from optimizer.base.units import is_count
+from optimizer.catalog import load_model
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.config.method import note_optimizer
 from optimizer.frameworks.launch import LACKING, Launch
@@ -31,7 +32,7 @@ from optimizer.frameworks.megatron.flag_names import (
     left_open,
     whole_number,
 )
-from optimizer.frameworks.megatron.shape import read_shape
+from optimizer.frameworks.megatron.shape import OF_CHECKPOINT, read_shape
 from optimizer.frameworks.megatron.software import read_software
 from optimizer.frameworks.megatron.stated_plan import StatedPlan, plan_settings
 from optimizer.job.plan import Plan
@@ -93,7 +94,7 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
     gpus = settings.get("gpus") or _stated_gpus(launch, last)
     if gpus % needs and not settings.get("gpus_given"):
         launch.assumed.append(f"{needs:,} GPUs: the {gpus:,} of the launch {LACKING}")
-        gpus = needs
+        gpus = launch.gpus = needs
     settings["gpus"] = gpus
     opened = [flag for name, flag in last.items() if name in COUNTS and name not in LAUNCHER and flag.unknown]
     launch.problems += [f"{flag.written} {flag.value}: {left_open(flag)}" for flag in opened]
@@ -125,8 +126,11 @@ def _plan(launch: Launch, last: Mapping[str, Flag]) -> None:
         launch.assumed.append(
             f"global batch of {micro * replicas:,}, one micro-batch of each replica, as Megatron does"
         )
+    if OF_CHECKPOINT in last and "model" in launch.settings:
+        numbers.setdefault("layers", load_model(launch.settings["model"]).layers)
     settings = plan_settings(stated, gpus)
-    launch.problems += stated.problems
+    from_there = ": the checkpoint has it; give --model" if OF_CHECKPOINT in last else ""
+    launch.problems += [f"{each}{from_there * each.startswith('--num-layers is')}" for each in stated.problems]
     if not stated.problems:
         _note(launch, last, settings)
     elif any(sentence.startswith("one node") for sentence in launch.assumed):
@@ -162,7 +166,9 @@ def _stated_gpus(launch: Launch, last: Mapping[str, Flag]) -> int:
         launch.assumed.append(
             "one GPU: nothing starts more processes (--gpus)" if usual == 1 else "8 GPUs on a node (--gpus)"
         )
-    return int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
+    count = int(settings.get("nodes", 1) * settings.get("gpus_per_node", usual))
+    launch.gpus = count if opened or ("gpus_per_node" not in settings and usual > 1) else 0
+    return count
 
 
 def _degree(launch: Launch, last: Mapping[str, Flag], name: str, default: int = 1) -> int:

@@ -26,6 +26,7 @@ from optimizer.frameworks.machines import (
     batch_variables,
     device_in,
     included,
+    resource_sets,
     step_options,
 )
 from optimizer.frameworks.megatron.flag_names import (
@@ -35,20 +36,34 @@ from optimizer.frameworks.megatron.flag_names import (
     MEGATRON_DEEPSPEED,
     NAMED,
     SHAPE_COUNTS,
+    TABLES,
     left_open,
 )
 from optimizer.frameworks.megatron.flags import note_defaults, read_flags
 from optimizer.frameworks.megatron.parser import OWN_SOURCE, Parser, history, own_layers, parser_of
 from optimizer.frameworks.megatron.software import LOCAL, note_own_layers
 from optimizer.frameworks.megatron.write import flag_changes
-from optimizer.frameworks.unpriced import costs, unpriced
+from optimizer.frameworks.programs import refused
+from optimizer.frameworks.unpriced import OFF, costs, free, unpriced
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 
 QUIET_COMMANDS = ("echo", "printf", "cat", "export", "set", "log", "tee", "mkdir", "source", ".")
 MCORE = "--use-mcore-models"  # whose layers are of Transformer Engine
-OTHER = re.compile(r"\w*(bert|t5|ict|vision|mamba|hybrid|vlm|retro)\w*\.py$")
-STARTERS = ("srun", "mpirun", "mpiexec", "accelerate", "sbatch", "pdsh", "horovodrun")
+OTHER = re.compile(r"\w*(bert|t5|ict|esm|vision|mamba|hybrid|vlm|retro)\w*\.py$")
+STARTERS = (
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "accelerate",
+    "sbatch",
+    "pdsh",
+    "horovodrun",
+    "jsrun",
+    "lrun",
+    "aprun",
+    "ibrun",
+)
 OWN = ("pretrain_gpt", "train_gpt")  # how Megatron's own programs begin whose flags say the whole model
 OURS = ("pretrain", "megatron", "gpt", "finetune")  # in the names of Megatron's own scripts
 TOP_K = "--moe-router-topk"
@@ -73,6 +88,7 @@ NOTHING_TRAINS = (
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.
 ONE_CONNECTION = re.compile(rb"^[^#\n]*\bCUDA_DEVICE_MAX_CONNECTIONS=[\"']?(?:\$\{\w+:-)?1\b", re.MULTILINE)
+VARIABLE = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
 COMMENT = re.compile(r"\s#")
 GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
@@ -185,10 +201,11 @@ def bash_launch(
     outside: Mapping[str, str] = NOTHING,
     sources: str = "",
     read: tuple[ScriptRun, Options] | None = None,
+    model: str = "",
 ) -> BashLaunch:
     """Read a script; `find` has the files that it sources, `outside` what it is started with, `sources` its parser.
 
-    `read` is what `read_script` made of it, where that is done.
+    `read` is what `read_script` made of it, where that is done, `model` one that goes before what it says.
 
     Raises InvalidFile when no command in it trains, or what it says cannot be.
     """
@@ -200,7 +217,8 @@ def bash_launch(
         words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
         command = training_command(read_bash(b"pretrain_gpt.py " + words, {}))
     if command is None:
-        raise InvalidFile(name, [f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS])
+        named = refused(VARIABLE.findall(data.decode("utf-8", "replace")))
+        raise InvalidFile(name, [named or (f"line {reading.broken} is {BROKEN}" if reading.broken else NOTHING_TRAINS)])
     if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
         raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
@@ -211,8 +229,9 @@ def bash_launch(
     }
     if "tasks_per_node" in options and options["tasks_per_node"][0] > 1:
         asked.setdefault("gpus_per_node", options["tasks_per_node"])
-    for name, number in included(command.texts).items():
-        asked[name] = number, "--include", Piece(str(number))
+    sets = resource_sets((*command.starter, *command.texts))
+    for name, number in (included(command.texts) or sets).items():
+        asked[name] = number, "jsrun" if sets else "--include", Piece(str(number))
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one
@@ -228,9 +247,15 @@ def bash_launch(
         launch.program = MEGATRON_DEEPSPEED
     if gpus is not None:
         launch.settings |= {"gpus": gpus, "gpus_given": True}
+    if model:
+        launch.settings["model"] = model
     read_flags(launch, [flag for flag in flags if gpus is None or flag.name not in COUNTING])
-    if unknown := _own_flags(launch, command):
-        launch.assumed.append(f"no Megatron has {', '.join(unknown)}: taken to cost nothing")
+    unknown = _own_flags(launch, command)
+    if harmless := [name for name in unknown if free(launch.program, name)]:
+        launch.assumed.append(f"no Megatron has {', '.join(harmless)}: taken to cost nothing")
+    if others := [name for name in unknown if name not in harmless]:
+        launch.unpriced.append(f"{', '.join(others)}, which no Megatron has")
+        launch.ignored = [name for name in launch.ignored if name not in others]
     own = next((word for word in programs if word.endswith(".py") and not word.startswith(OWN)), "")
     width, hidden = launch.settings.get("ffn_hidden", 0), launch.settings.get("hidden", 0)
     if own and not launch.settings.get("gated_mlp") and width and width != 4 * hidden:
@@ -401,7 +426,8 @@ def _evaluating(flags: Sequence[Flag]) -> str:
 def _own_flags(launch: Launch, command: Command) -> list[str]:
     """Flags of its program that no Megatron has of which the history is known, and that nothing here reads."""
     start = next((place for place, text in enumerate(command.texts) if text.endswith(".py")), len(command.texts))
-    given = {text.partition("=")[0] for text in command.texts[start:]}
-    own = [flag for flag in command.flags if flag.written in launch.ignored and flag.written in given]
-    free = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
-    return [name for name in dict.fromkeys(free) if not history(name.replace("_", "-"))]
+    given = {text.partition("=")[0] for text in command.texts[start:] if text.startswith("--")}
+    unread = [flag for flag in command.flags if flag.written in launch.ignored and flag.name not in TABLES["plain"]]
+    own = [flag for flag in unread if flag.written in given and (flag.value or "true").lower() not in OFF]
+    taken = [flag.written for flag in own if not costs(launch.program, flag.written, flag.value or "true")]
+    return [name for name in dict.fromkeys(taken) if not history(name.replace("_", "-"))]

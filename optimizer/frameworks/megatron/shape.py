@@ -104,6 +104,8 @@ def _of_checkpoint(launch: Launch, last: Mapping[str, Flag]) -> None:
     Source: NVIDIA/Megatron-LM, megatron/training/checkpointing.py, load_args_from_checkpoint.
     """
     settings = launch.settings
+    if "model" in settings:
+        return
     paths = [last[name].value for name in (*CHECKPOINTS, "--tokenizer-model") if name in last]
     presets = (named(part) for path in paths for part in path.split("/"))
     for model in map(preset_model, filter(None, presets)):

@@ -33,7 +33,7 @@ RECOMPUTE = (
     *("--activations-checkpoint-method", "--activations-checkpoint-num-layers"),  # as before 2022
 )
 CHECKPOINT = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
-FORMAT, SEQUENCE = "--ckpt-format", "--sequence-parallel"
+FORMAT, SEQUENCE, BATCH = "--ckpt-format", "--sequence-parallel", "--global-batch-size"
 # Formats of checkpoints that Megatron has with FSDP alone, its own and PyTorch's; its own needs the first.
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of ckpt_format.
 OF_FSDP = ("fsdp_dtensor", "torch_dcp")
@@ -98,6 +98,8 @@ def flag_changes(
     if before.activation_offload != after.activation_offload:
         wanted |= dict.fromkeys(OFFLOAD) | _filled(offload_flags(job, after))
     wanted |= _software(turned, settings)
+    if program == MEGATRON and BATCH not in has and before.dp * before.micro_batch != after.dp * after.micro_batch:
+        wanted[BATCH] = str(job.global_batch)  # which is one micro-batch of each replica where no flag says it
     under = any("_" in flag.written for flag in has.values() if flag.name in DEGREES)
     changes = []
     for name, value in wanted.items():
@@ -189,7 +191,7 @@ def _software(turned: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
     if "cuda_graphs" in turned:
         wanted["--cuda-graph-impl"] = "local" if turned["cuda_graphs"] else "none"
     if "global_batch" in turned:
-        wanted["--global-batch-size"] = str(turned["global_batch"])
+        wanted[BATCH] = str(turned["global_batch"])
     if "offload" in turned:
         share = turned["offload"]
         wanted |= dict.fromkeys(ON_HOST)

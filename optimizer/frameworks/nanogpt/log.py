@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
-NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf)(?: \w+)?, time ([\d.]+)ms(?:, mfu ([\d.]+)%)?")
+NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf)(?: \w+)?, time ([\d.]+) ?ms(?:, mfu ([\d.]+)%)?")
 NANOCHAT = re.compile(
-    r"\bstep +(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *\| loss: ([-\d.]+|nan|inf) \|.*?\bdt: ([\d.]+)ms \| tok/sec: [\d,.]+"
-    r"(?: \| (?:bf16_)?mfu: ([\d.]+))?"
+    r"\b[Ss]tep *(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *[|,] loss: ([-\d.]+|nan|inf)(?: \||,).*?\b(?:dt|time):? ([\d.]+)ms"
+    r"(?: \||,) (?:tok(?:en)?s?/sec: )?[\d,.]+(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
 LLM_C = re.compile(r"\bstep +(\d+)/(\d+) \| (?:train )?loss +([-\d.]+|nan|inf) .*?\| ([\d.]+) ms(?= \|| *$)")
 MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:(train|val)_loss:([-\d.]+|nan|inf) )?train_time:([\d.]+)(ms|s)\b")
@@ -99,5 +99,5 @@ def of_the_gpu(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
 
 
 LOG = LogFormat(
-    name="nanoGPT", marks=(": loss ", "| dt: ", " ms |", " train_time:", "Peak FLOPS"), read=read, settle=of_the_gpu
+    name="nanoGPT", marks=(": loss ", "ms |", "ms, tok", " train_time:", "Peak FLOPS"), read=read, settle=of_the_gpu
 )

@@ -308,7 +308,7 @@ def _replicas(launch: Launch, values: Values, text: str) -> int:
     if "gpus" not in settings and shards > 0:
         launch.say("dp", shards * replicas, find(values, SHARD))
     elif "gpus" not in settings and match:
-        settings["gpus"] = int(match[1])
+        settings["gpus"] = launch.gpus = int(match[1])
         launch.assumed.append(f"{match[1]} GPUs, as a comment says (--gpus)")
     if match and (device := device_in(match[2] or "")):
         launch.say("device", device, "a comment")

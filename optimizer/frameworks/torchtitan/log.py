@@ -35,7 +35,7 @@ def read(text: str) -> LogLine | None:
             tokens_rate=decimal(match[5]),
             flops_rate=tera(match[6]),
             averaged=True,
-            loss=decimal(match[2]),
+            loss=None if match[2].startswith("-") else decimal(match[2]),  # stages of a pipeline without one print -1
             grad_norm=decimal(match[3]),
             reserved=float(match[4]) * GiB,
         )

@@ -147,5 +147,6 @@ def longest(busy: FloatArray) -> FloatArray:
     >>> longest(np.array([[[2.0, 2.0], [1.0, 2.0]], [[2.0, 1.0], [1.0, 2.0]]])).tolist()
     [4.0, 4.0]
     """
-    every = busy.reshape(*busy.shape[:-2], -1)
-    return np.asarray(np.partition(every, -busy.shape[-1], axis=-1)[..., -busy.shape[-1] :].sum(axis=-1))
+    *shape, pp, vpp = busy.shape
+    every = busy.reshape(*shape, pp * vpp)
+    return np.asarray(np.partition(every, -vpp, axis=-1)[..., -vpp:].sum(axis=-1))

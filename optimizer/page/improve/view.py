@@ -117,7 +117,7 @@ def _of_launch(asks: LaunchQuestion, files: list[File], stated: Mapping[str, Any
     source = read_launch(files, controls.gpus, controls.model)
     question = launch_as_read(source.launch, controls, ", ".join(names))
     improvement = improve_files(question, source)
-    flags = flags_of(improvement, source)
+    flags = flags_of(improvement, source, files, controls)
     patches: list[tuple[str, str, str]] = []
     for take, title in TAKES.items():
         try:

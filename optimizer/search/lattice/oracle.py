@@ -145,33 +145,35 @@ def fold(
 
 
 def _points(layer_costs: LayerCosts, fixed: Knobs | None) -> Points:
-    """Every plan at the fixed settings, or at the defaults with all optimizer state on the host where it must be."""
+    """Every plan at the fixed settings or of a given layout; of others those that fit, at the defaults, with all
+    optimizer state on the host where it must be.
+    """
     job, knobs, objective = layer_costs.job, fixed or Knobs(), objective_of(layer_costs.job)
     stages = stages_of(job.model, layer_costs.plans)
-    step, memory = Step(layer_costs=layer_costs, stages=stages, knobs=knobs), stage_memory(layer_costs, stages, knobs)
-    there = fits_host(layer_costs, knobs)
-    fits = (memory.reserved.max(axis=0) <= safe_memory(job)) & there
-    values, chosen, needed = (
-        objective.value(layer_costs, knobs, step.seconds, memory.reserved.max(axis=0)),
-        columns(knobs, len(layer_costs)),
-        np.zeros(len(layer_costs)),
-    )
+    memory, there = stage_memory(layer_costs, stages, knobs), fits_host(layer_costs, knobs)
+    reserved = memory.reserved.max(axis=0)
+    fits, rescued = (reserved <= safe_memory(job)) & there, np.zeros(len(layer_costs), dtype=np.bool_)
     if fixed is None:
-        most = most_offload(layer_costs)
-        without = memory.reserved - most * memory.offloadable
+        without = memory.reserved - most_offload(layer_costs) * memory.offloadable
         rescued = ~fits & there & (without.max(axis=0) <= safe_memory(job))
-        if np.any(rescued):
-            some = layer_costs.take(rescued)
-            values[rescued] = offloaded_value(some)
-            needed[rescued] = HostNeed.of(some, stages_of(job.model, some.plans)).needed(job)
-            chosen = replace(chosen, offload=np.where(rescued, most, chosen.offload))
-            fits = fits | rescued
-        lowest = least_per_step(work_of(layer_costs, mean_stage(job.model, layer_costs.plans)), needed)
-        fastest = with_stragglers(layer_costs, step.rest - step.per_step.total.max(axis=0) + lowest)
-        least = objective.bound(layer_costs, fastest, needed, np.ones(1))
-        least = least * objective.layout(job, layer_costs.plans, needed)
-    else:
-        least = values
+        fits = fits | rescued
+        if not job.layout_given:
+            layer_costs, reserved, rescued = layer_costs.take(fits), reserved[fits], rescued[fits]
+            stages, fits = stages_of(job.model, layer_costs.plans), fits[fits]
+    step = Step(layer_costs=layer_costs, stages=stages, knobs=knobs)
+    values, chosen = objective.value(layer_costs, knobs, step.seconds, reserved), columns(knobs, len(layer_costs))
+    if fixed is not None:
+        return Points(layer_costs=layer_costs, values=values, least=values, fits=fits, knobs=chosen)
+    needed = np.zeros(len(layer_costs))
+    if np.any(rescued):
+        some = layer_costs.take(rescued)
+        values[rescued] = offloaded_value(some)
+        needed[rescued] = HostNeed.of(some, stages_of(job.model, some.plans)).needed(job)
+        chosen = replace(chosen, offload=np.where(rescued, most_offload(layer_costs), chosen.offload))
+    lowest = least_per_step(work_of(layer_costs, mean_stage(job.model, layer_costs.plans)), needed)
+    fastest = with_stragglers(layer_costs, step.rest - step.per_step.total.max(axis=0) + lowest)
+    least = objective.bound(layer_costs, fastest, needed, np.ones(1))
+    least = least * objective.layout(job, layer_costs.plans, needed)
     return Points(layer_costs=layer_costs, values=values, least=least, fits=fits, knobs=chosen)
 
 

@@ -69,3 +69,12 @@ def test_a_program_that_has_no_such_key_keeps_them() -> None:
     assert question.settings["syncs_last"]
     assert "syncs_last" in source.launch.fixed
     assert not offered(question)
+
+
+def test_a_batch_that_nothing_says_is_the_trainers() -> None:
+    """Of a program that has an argument which no other has; 8 sequences a GPU are TrainingArguments' own."""
+    given = "--model_name_or_path meta-llama/Llama-2-70b-hf --eval_strategy no"
+    command = f"accelerate launch --config_file fsdp.yaml --num_processes 32 x.py {given}\n"
+    _, question = asked([File("train.sh", command.encode()), IN_YAML[1]])
+    assert (question.plan.micro_batch, question.settings.get("syncs_last")) == (8, True)
+    assert "per_device_train_batch_size 8: the Trainer's own where nothing says otherwise" in question.launch.assumed

@@ -250,7 +250,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "--swiglu --multiple-of 256 --hidden-dim-multiplier 1.3",
         {"gated_mlp": True, "activation": "swiglu", "ffn_hidden": 3584},
-        ["no Megatron has --hidden-dim-multiplier: taken to cost nothing"],
+        [],
     ),
     ("--group-query-attention --num-query-groups 4", {"kv_heads": 4}, []),
     ("--num-query-groups 4", {}, []),

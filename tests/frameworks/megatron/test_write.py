@@ -23,7 +23,7 @@ FSDP, STRATEGY, GROUPS = (
     *("--use-megatron-fsdp", "--data-parallel-sharding-strategy"),
     "--num-distributed-optimizer-instances",
 )
-FORMAT, OWN = "--ckpt-format", "fsdp_dtensor"
+FORMAT, OWN, BATCH = "--ckpt-format", "fsdp_dtensor", "--global-batch-size"
 DISPATCHER, BACKEND, ROUTER = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend", "--moe-router-dtype"
 GRANULARITY, METHOD, COUNT, MODULES = (
     f"--recompute-{name}" for name in ("granularity", "method", "num-layers", "modules")
@@ -101,7 +101,8 @@ DENSE: tuple[Case, ...] = (
     ({}, {"pp": 3}, {"pp": 3, "schedule": "zero-bubble"}, {BUBBLE: "", PENDING: "3"}),
     ({}, {"pp": 3}, {"pp": 3, "schedule": "zero-bubble-2p"}, {BUBBLE: "", PENDING: "6"}),
     ({BUBBLE: "", PENDING: "3"}, {"pp": 3, "schedule": "zero-bubble"}, {"pp": 3}, {BUBBLE: None, PENDING: None}),
-    ({"--micro-batch-size": "1"}, {}, {"micro_batch": 2}, {"--micro-batch-size": "2"}),
+    ({"--micro-batch-size": "1", BATCH: "48"}, {}, {"micro_batch": 2}, {"--micro-batch-size": "2"}),
+    ({TP: "2"}, {"tp": 2, "dp": 4}, {"tp": 1, "dp": 8}, {TP: "1", BATCH: "48"}),  # one micro-batch a replica, unsaid
     (
         {},
         {},
@@ -184,8 +185,8 @@ def test_flags_of_settings(words: Words, turned: dict[str, Any], flags: dict[str
 @pytest.mark.parametrize(
     ("words", "flags"),
     [
-        ({PP: "1"}, {PP: "2", FIRST: "7"}),
-        ({PP: "1", SPLIT: "Et*13mL"}, {PP: "2", SPLIT: "Et*7|t*6mL"}),
+        ({PP: "1", BATCH: "48"}, {PP: "2", FIRST: "7"}),
+        ({PP: "1", BATCH: "48", SPLIT: "Et*13mL"}, {PP: "2", SPLIT: "Et*7|t*6mL"}),
     ],
 )
 def test_mtp_layers_ask_for_a_layout_where_the_script_has_one(words: Words, flags: dict[str, str | None]) -> None:

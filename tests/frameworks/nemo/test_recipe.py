@@ -163,7 +163,7 @@ def test_what_is_not_followed_is_not_priced(line: str, costs: str) -> None:
         (START.replace("llm.llama3_8b.pretrain", "pretrain"), "recipe that only a run would tell"),
         (START.replace("run.run(recipe", "run.run(configured()); run.run(recipe"), "with several recipes"),
         (within("other = llm.llama3_8b.pretrain_recipe()").replace("run.run", "go"), "with several recipes"),
-        (START.replace("llm.llama3_8b.pretrain_recipe(", "made("), "no function that makes a config"),
+        (START.replace("llm.llama3_8b.pretrain_recipe(", "made("), "a program, whose Python is not read"),
         (START.replace("llm.llama3_8b.pretrain_recipe(", "made(") + "# pretrain_recipe", "no call of pretrain_recipe"),
         (within("start(start(), start())"), "calls of its own functions are no program that trains"),
         (START + "x" * 100_000, "no program that trains"),

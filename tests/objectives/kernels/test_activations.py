@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from optimizer.catalog import load_model, model_names
+from optimizer.job.model import Indexer
 from optimizer.job.stack import Features
 from optimizer.objectives.kernels.activations import (
     ActivationBytes,
     activation_bytes,
     gathered_inputs,
+    mixer_bytes,
     movable_bytes,
     norm_bytes,
     resident_bytes,
@@ -139,6 +141,42 @@ def test_what_may_lie_on_the_host_is_split_as_its_kernels_are() -> None:
         "expert_fc1": 2 * 2 / 4 * 4096 * 2,
         "moe_act": 2 * 2 * 2 / 4 * 14336,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        # What is projected and the output before and after its norm: 18560 = 2 (8192 + 8 x 128) + 128.
+        ("nemotron-3-super-120b-a12b", 18560 + 2 * 8192),
+        # And, of the delta rule, what the convolution wrote, and 64 numbers of each of 32 heads.
+        ("qwen3-next-80b-a3b", 12352 + 2 * 4096 + 8192 + 32 * 64),
+    ],
+)
+def test_a_recurrence_keeps_by_the_token(name: str, width: int) -> None:
+    model = next(kind.model for kind in load_model(name).kinds if kind.model.state and not kind.model.has_attention)
+    for tp in (1, 4):
+        assert mixer_bytes(model, shapes(tp=tp))[0] / TOKENS == 2 * width / tp
+
+
+def test_what_mixes_nothing_keeps_nothing() -> None:
+    """The MLPs of Nemotron-H are layers of their own."""
+    mlps = [kind.model for kind in load_model("nemotron-h-56b").kinds]
+    mlps = [model for model in mlps if not model.state and not model.has_attention]
+    assert mlps
+    assert [float(mixer_bytes(model, shapes())[0]) for model in mlps] == [0.0] * len(mlps)
+
+
+def test_gated_attention_and_an_indexer_keep_by_the_token() -> None:
+    """The gate and what it scales; 64 queries and a key of 128, and 2048 choices of 4 bytes on every rank."""
+    plain = load_model("llama3-8b")
+    gated = replace(plain, attention_gate="elements")
+    assert gated.gate_dim == 4096
+    for tp in (1, 4):
+        assert mixer_bytes(gated, shapes(tp=tp))[0] / TOKENS == (LLAMA + 2 * (4096 + 4096)) / tp
+        for every in (1, 4):
+            own = Indexer(heads=64, head_dim=128, top_k=2048, every=every)
+            more = mixer_bytes(replace(plain, indexer=own), shapes(tp=tp)) - mixer_bytes(plain, shapes(tp=tp))
+            assert more[0] / TOKENS == (2 * 65 * 128 + 4 * 2048) / every
 
 
 def test_gathered_inputs_are_those_of_attention_and_dense_mlp() -> None:

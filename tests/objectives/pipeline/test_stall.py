@@ -10,6 +10,7 @@ from optimizer.job.job import Job, Limits
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.pipeline import stall as module
 from optimizer.objectives.pipeline.interleaved import interleaved
 from optimizer.objectives.pipeline.simulator import PassTimes, simulate
 from optimizer.objectives.pipeline.stages import stages_of
@@ -50,6 +51,25 @@ def test_a_pipeline_is_priced_as_the_simulator_runs_it(seed: int) -> None:
     priced = closed + float(stall(*passes))
     assert priced <= max(simulated, closed) * (1 + 1e-9)
     assert simulated <= priced * (1 + 2 * NEGLECTED)
+
+
+@pytest.mark.parametrize(("microbatches", "runs"), [(20, [20]), (24, [24]), (28, [24, 20]), (400, [24, 20])])
+def test_after_six_rounds_each_takes_as_long_as_the_last(
+    microbatches: int, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four stages: what makespans say of 24 and 20 micro-batches goes on by their difference."""
+    asked: list[list[int]] = []
+
+    def counted(counts: list[int], forward: FloatArray, backward: FloatArray) -> FloatArray:
+        asked.append(counts)
+        return np.array([[1000.0 + 30.0 * count] for count in counts])
+
+    monkeypatch.setattr(module, "makespans", counted)
+    forward = np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
+    found = float(stall(microbatches, forward, 2 * forward))
+    assert asked == [runs]
+    takes = 1000.0 + 30.0 * microbatches
+    assert found == pytest.approx(max(0.0, takes / (1 + NEGLECTED) - closed_form(microbatches, forward, 2 * forward)))
 
 
 @pytest.mark.parametrize("seed", range(20))

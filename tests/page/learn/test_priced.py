@@ -26,7 +26,7 @@ from optimizer.page.learn.priced import (
     nearest,
     title,
 )
-from optimizer.studies.textbook import LabDesign
+from optimizer.studies.textbook import Constants, DataParallel, LabDesign
 
 
 def run(**changes: Any) -> Compared:
@@ -48,7 +48,7 @@ def test_a_design_that_fills_the_memory_fits(over: float, fits: bool) -> None:
         assert lacking.priced
 
 
-@pytest.mark.parametrize(("tp", "dp"), [(1, 256), (8, 32), (512, 1)])
+@pytest.mark.parametrize(("tp", "dp"), [(1, 256), (2, 128), (8, 32), (512, 1)])
 def test_a_design_has_a_sample_a_micro_batch_in_every_replica(tp: int, dp: int) -> None:
     """1,024 GPUs / (TP x 4) replicas, one at the least, of 6 micro-batches each."""
     found = designed(LabDesign(tp=tp, pp=4, microbatches=6))
@@ -96,3 +96,21 @@ def test_runs_are_drawn_in_percent_up_to_five_above_the_highest() -> None:
     assert numbers.series["textbook"].y == pytest.approx([60.0, 10.0])
     assert (numbers.values["count"], numbers.values["refused"]) == (2, 1)
     assert [row["verdict"] for row in numbers.rows] == ["", ", too much"]
+
+
+def test_the_formula_of_act_1_has_the_constants_of_a_runs_own_hardware() -> None:
+    """Sequences for each GPU, the node's links and the network's, the peak of the format."""
+    job = replace(job_of(LARGE), gpus=64, global_batch=96)
+    node, network = job.cluster.tiers[0], job.cluster.tiers[-1]
+    constants = Constants(
+        name="own",
+        peak=job.peak_flops,
+        nvlink=node.bandwidth,
+        infiniband=network.bandwidth,
+        tokens_per_sequence=job.seq_len,
+        node=node.size,
+    )
+    assert module._alone(job) == DataParallel(gpus=64, batch=1.5, constants=constants).mfu
+    flat = replace(job, cluster=replace(job.cluster, tiers=(node,)))
+    alone = DataParallel(gpus=64, batch=1.5, constants=replace(constants, infiniband=node.bandwidth))
+    assert module._alone(flat) == alone.mfu
