@@ -281,9 +281,10 @@ def _machine(cluster: Cluster, gpus: int) -> Cluster:
     who has one card has no eighth of a machine of eight.
     """
     node = cluster.gpus_per_node
-    if gpus >= node or cluster.max_gpus > node:
+    if cluster.max_gpus > node:
         return cluster
-    return replace(cluster, gpus_per_node=gpus, host_memory=cluster.host_memory * gpus / node)
+    cards = min(gpus, node)
+    return replace(cluster, gpus_per_node=cards, host_memory=cluster.host_memory * cards / node)
 
 
 def _seq_len(model: Model, lengths: str, assumed: list[str], *, tuned: bool) -> int:

@@ -188,7 +188,9 @@ def different(values: IntArray) -> IntArray:
     >>> different(np.array([8, 2, 8])).tolist()
     [2, 8]
     """
-    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    if values.size == 0:
+        return values
+    low, high = int(values.min()), int(values.max())
     if high - low > TABLE_LIMIT:
         return np.unique(values)
     return _present(values, low, high) + low

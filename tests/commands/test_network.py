@@ -13,7 +13,7 @@ from optimizer.catalog import load_cluster, load_link
 from optimizer.catalog.readers.nccl_tests import read_nccl_tests
 from optimizer.catalog.readers.nvidia_topo import read_topo
 from optimizer.cli import cli
-from optimizer.commands.study.network import WIDTH, print_lines
+from optimizer.commands.study.network import print_lines
 from optimizer.objectives.network.collectives import collective_time
 from optimizer.objectives.network.topology import span
 
@@ -136,7 +136,7 @@ def test_what_makes_no_cluster_file_is_said(
 
 def test_lines_fit_a_terminal_and_break_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     name = "calibrate-link"
-    print_lines(f"{'x' * (WIDTH - len(name))} {name} ends")
-    assert capsys.readouterr().out == f"{'x' * (WIDTH - len(name))}\n    {name} ends\n"
-    print_lines(f"{'x' * (WIDTH - len(name) - 1)} {name} ends")
-    assert capsys.readouterr().out == f"{'x' * (WIDTH - len(name) - 1)} {name}\n    ends\n"
+    print_lines(f"{'x' * (80 - len(name))} {name} ends")
+    assert capsys.readouterr().out == f"{'x' * (80 - len(name))}\n    {name} ends\n"
+    print_lines(f"{'x' * (80 - len(name) - 1)} {name} ends")
+    assert capsys.readouterr().out == f"{'x' * (80 - len(name) - 1)} {name}\n    ends\n"

@@ -778,6 +778,8 @@ def test_a_patch_is_printed_alone(others: list[str], tmp_path: Path, monkeypatch
         (["check", "--megatron-args", "a.sh"], "missing --model"),
         (["trial", "--model", "gpt3", "--gpus", "8"], "missing --out"),
         (["topology", "a.txt", "--out", "b.toml"], "--out and --device go together"),
+        (["--model", "gpt3", "--gpus", "8", "--export", "a.txt"], "Directory 'a.txt' is a file"),
+        (["--model", "gpt3", "--gpus", "8", "--html", "."], "File '.' is a directory"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(

@@ -14,7 +14,7 @@ from optimizer.job.job import Job
 from optimizer.job.model import SlidingWindow
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
-from optimizer.objectives.arrays import lowered, raised
+from optimizer.objectives.arrays import different, lowered, raised
 from optimizer.objectives.expected import (
     ASSIGNED,
     CHANCES,
@@ -210,3 +210,8 @@ def test_a_little_more_and_a_little_less_hold_what_rounding_moves() -> None:
     assert lowered(3.0) <= float(thirds.sum())
     assert raised(np.array([2.0, 0.0])) == pytest.approx([2.0, 0.0], rel=1e-8)
     assert raised(lowered(1.0)) <= 1.0 < raised(1.0)
+
+
+@pytest.mark.parametrize("values", [[], [5], [5, 3, 5], [-3, 2, -3, 0], [10**12, 0, 10**12], [-(10**12), 7]])
+def test_different_values_rise_however_far_they_lie_apart(values: list[int]) -> None:
+    assert different(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -54,13 +56,28 @@ def test_a_node_of_eight_h100_draws_seven_kilowatts_at_the_utilisation_of_gpt3()
 
 def test_a_step_adds_up_its_phases() -> None:
     time = {"gemm": 2.0, "elementwise": 1.0, "tp_communication": 1.0, "bubble": 0.5}
-    used = step_energy(time, BusySeconds(compute=2.0, stream=1.0, utilisation=0.5), H100)
+    busy = BusySeconds(compute=2.0, stream=1.0, utilisation=0.5)
+    used = step_energy(time, busy, replace(H100, network=30.0))
     compute = 700 * (0.11 + 1.03 * np.sqrt(0.5))
     stream, wait = 700 * (0.11 + 1.03 * np.sqrt(0.15)), 700 * (0.11 + 1.03 * np.sqrt(0.025))
     assert used.gpu == pytest.approx(2 * compute + stream + 1.5 * wait)
     assert used.host == pytest.approx(4.5 * 175)
-    assert used.total == pytest.approx(used.gpu + used.host)
-    assert used.peak_power == pytest.approx(compute + 175)
+    assert used.network == pytest.approx(4.5 * 30)
+    assert used.total == pytest.approx(used.gpu + used.host + used.network)
+    assert used.peak_power == pytest.approx(compute + 175 + 30)
+
+
+def test_a_capped_step_adds_up_its_longer_phases() -> None:
+    """Held to 0.6 of 700 W, 2 s of products that take 0.8383 stretch by the cube root of 0.7283 / 0.49."""
+    time = {"gemm": 2.0, "elementwise": 1.0, "bubble": 0.5}
+    used = step_energy(time, BusySeconds(compute=1.5, stream=1.0, utilisation=0.5), replace(H100, network=30.0), 0.6)
+    longer = ((0.11 + 1.03 * np.sqrt(0.5) - 0.11) / (0.6 - 0.11)) ** (1 / 3)
+    wall = 3.5 + 2 * (longer - 1)
+    stream, wait = 0.11 + 1.03 * np.sqrt(0.15), 0.11 + 1.03 * np.sqrt(0.025)
+    assert used.step_time == pytest.approx(wall)
+    assert used.gpu == pytest.approx(700 * (1.5 * longer * 0.6 + stream + (wall - 1.5 * longer - 1) * wait))
+    assert (used.host, used.network) == (pytest.approx(wall * 175), pytest.approx(wall * 30))
+    assert used.peak_power == pytest.approx(0.6 * 700 + 175 + 30)
 
 
 def test_waiting_draws_less_than_computing() -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from optimizer.answer.answer import Answer
+from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster
-from optimizer.job.fields import EXPECTED
+from optimizer.cli import cli
+from optimizer.job.fields import EXPECTED, FIELDS
 from optimizer.job.plan import Plan
+from optimizer.page.plan.controls import control
+from optimizer.page.plan.own_files import packed, unpacked
+from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.plan.views.answer import surcharge
 from optimizer.page.plan.views.compared import difference_chart, distance, nearest, row_of
 from optimizer.page.plan.views.map import map_values, valued
 from optimizer.page.plan.views.shown import signed_bars
 from optimizer.page.plan.views.studies import counts, ends, sensitivity_chart
+from optimizer.page.studies import view
 from optimizer.page.studies.batch import ORDERS
 from optimizer.reports.charts.palette import BLUE, ORANGE
 from optimizer.search.why.comparison import Difference
@@ -176,3 +184,59 @@ def test_inputs_that_change_nothing_are_counted() -> None:
     assert [row[3] for row in chart.rows] == ["tp, pp", "tp, pp", "no plan fits"]
     none: Any = SimpleNamespace(effects=study.effects[2:], base=base)
     assert sensitivity_chart(none).words == "None of these changes anything."
+
+
+def test_a_file_of_an_address_has_16_000_bytes_at_most() -> None:
+    assert len(unpacked("model", packed("x" * 16_000))) == 16_000
+    with pytest.raises(InputError, match="more than 16,000 bytes"):
+        unpacked("model", packed("x" * 16_001))
+    assert len(unpacked("model", packed("x" * 9), most=9)) == 9
+    with pytest.raises(InputError, match="more than 8 bytes"):
+        unpacked("model", packed("x" * 9), most=8)
+
+
+@pytest.mark.parametrize(
+    ("value", "risks"),
+    [
+        (None, ["0.5", "0.2", "0.1", "0.05", "0.02", "0.01"]),
+        (0.3, ["0.5", "0.3", "0.2", "0.1", "0.05", "0.02", "0.01"]),
+    ],
+)
+def test_risks_are_offered_with_that_of_the_address(value: float | None, risks: list[str]) -> None:
+    found = control(FIELDS["oom_risk"], PlanQuestion(oom_risk=value)).groups[""]
+    assert [name for name, _ in found] == risks
+    assert found[0] == ("0.5", "at most 50%")
+    assert found[-1] == ("0.01", "at most 1%")
+
+
+@pytest.mark.parametrize("words", [["--port", "1"], ["--no-browser"], ["--learn-out", "x"], ["--store", "x.db"]])
+def test_a_copy_serves_nothing(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Path] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("optimizer.page.offline.questions", lambda models, gpus: (models, gpus))
+    monkeypatch.setattr("optimizer.page.offline.write_offline", lambda place, grid: written.append(place) or 2_560_000)
+    refused = CliRunner().invoke(cli, ["page", "--static", "copy", *words])
+    assert (refused.exit_code, written) == (2, [])
+    assert "--static serves nothing" in refused.stderr
+    done = CliRunner().invoke(cli, ["page", "--static", "copy"])
+    assert (done.exit_code, done.stdout, written) == (0, "", [Path("copy")])
+    assert "wrote 2.6 MB to copy" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "port"), [([], 0), (["--port", "8123"], 8123)])
+def test_a_page_is_served_on_the_port_asked_for(words: list[str], port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, Any]] = []
+    monkeypatch.setattr("optimizer.page.server.serve", lambda port, **how: asked.append((port, how)))
+    assert CliRunner().invoke(cli, ["page", *words, "--no-browser"]).exit_code == 0
+    assert asked == [(port, {"browser": False, "learn_out": None, "store": ""})]
+    for lone in (["--static-models", "gpt3"], ["--static-gpus", "8"]):
+        refused = CliRunner().invoke(cli, ["page", *lone])
+        assert refused.exit_code == 2
+        assert "belong to --static DIR" in refused.stderr
+
+
+def test_a_rent_is_told_by_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer = SimpleNamespace(value=1e-3)
+    monkeypatch.setattr(view, "rent_offer", lambda campaign, design: offer)
+    nothing: Any = None
+    assert view.PRICES["rent"](nothing, nothing) == (pytest.approx(3.6), offer)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import platform
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -244,3 +245,40 @@ def test_memory_that_was_freed_is_given_back() -> None:
     module._trim()
     assert full - resident() > 80e6
     assert len(stays) == 100_000
+
+
+def test_work_goes_on_for_two_seconds_and_what_waits_is_dropped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A visitor is looked for every tenth of a second, and no task takes longer than 150 s."""
+    over, delays, limits = threading.Event(), list[float](), list[float | None]()
+    monkeypatch.setattr(
+        module, "PageWorker", lambda: SimpleNamespace(result=lambda _: over.wait(10.0), end=over.set, process=None)
+    )
+    timeout = asyncio.timeout
+
+    def limited(seconds: float | None) -> asyncio.Timeout:
+        limits.append(seconds)
+        return timeout(seconds)
+
+    async def left() -> bool:
+        return True
+
+    async def ask() -> None:
+        loop = asyncio.get_running_loop()
+        later = loop.call_later
+
+        def noted(delay: float, *given: Any, **others: Any) -> asyncio.TimerHandle:
+            delays.append(delay)
+            return later(delay, *given, **others)
+
+        monkeypatch.setattr(loop, "call_later", noted)
+        workers = Workers(1)
+        for asked in (SMALL, LONG):  # of which the first keeps the only worker
+            with pytest.raises(Gone):
+                await workers.result(PageTask(view="answer", asked=asked), left)
+        over.set()
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(module.asyncio, "timeout", limited)
+    finished(ask())
+    assert delays[:4] == [0.1, 2.0, 0.1, 0.0]
+    assert limits == [150.0]

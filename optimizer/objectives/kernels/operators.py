@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.job.loss import LogitBytes
 from optimizer.job.model import NOTHING, Model
+from optimizer.job.recurrence import Recurrence
 from optimizer.job.stack import Stack
 from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.kernels.routed_rows import FUSED, grouped_rate, permuting
@@ -389,7 +390,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
         kernels += norm
     ops = [Elementwise(name="norm_residual", forward_bytes=residual, backward_bytes=2 * residual, kernels=kernels)]
     if model.state:
-        ops.append(state_elementwise(model, shapes))
+        ops.append(state_elementwise(model.state, shapes))
     if model.has_attention and model.gate_dim:
         gate = 3 * half * t * model.v_dim / shapes.tp
         ops.append(Elementwise(name="gate", forward_bytes=gate, backward_bytes=1.67 * gate, kernels=2))
@@ -430,7 +431,7 @@ def elementwise(model: Model, shapes: Shapes, stack: Stack, moe: bool) -> tuple[
     return tuple(ops)
 
 
-def state_elementwise(model: Model, shapes: Shapes) -> Elementwise:
+def state_elementwise(state: Recurrence, shapes: Shapes) -> Elementwise:
     """Short convolution, norms of queries and keys and the gated norm around a recurrence, 2 bytes an element.
 
     The convolution reads and writes its channels; the gated norm reads output and gate and writes one; the backward
@@ -438,9 +439,6 @@ def state_elementwise(model: Model, shapes: Shapes) -> Elementwise:
 
     Source: NVIDIA/Megatron-LM, megatron/core/ssm/mamba_mixer.py and gated_delta_net.py for the order of kernels.
     """
-    state = model.state
-    if state is None:
-        return Elementwise(name="state", forward_bytes=0 * shapes.tp, backward_bytes=0 * shapes.tp, kernels=0)
     moved = 2.0 * (2 * state.channels + 3 * state.inner) * shapes.tokens / shapes.tp
     return Elementwise(name="state", forward_bytes=moved, backward_bytes=2 * moved, kernels=4)
 

@@ -124,19 +124,20 @@ def even_stages(model: Model, plans: Plans) -> Stages:
     dense_stages = np.ceil(np.maximum(0.0, leading - first) / np.maximum(middle, 1.0))
     second = np.minimum(1 + dense_stages, np.maximum(pp - 2, 1))
     layers = np.stack([first, middle, last])
-    before = np.stack([0 * pp, model.layers - last - middle, model.layers - last])
-    head = np.stack([1 - several, 0 * pp, several])
+    nothing, one = np.zeros_like(pp), np.ones_like(pp)
+    before = np.stack([nothing, model.layers - last - middle, model.layers - last])
+    head = np.stack([1 - several, nothing, several])
     ahead = np.minimum(layers, np.maximum(0.0, leading - before))
     moe = (layers - ahead) / model.experts.every if model.experts else np.zeros_like(layers)
-    counts = {EMBEDDING: np.stack([1 + 0 * pp, 0 * pp, 0 * pp]), DENSE: layers - moe, HEAD: head}
+    counts = {EMBEDDING: np.stack([one, nothing, nothing]), DENSE: layers - moe, HEAD: head}
     counts |= {MOE: moe} if model.experts else {}
     counts |= {MTP: model.mtp_layers * head} if model.mtp_layers else {}
     full = (plans.recompute == FULL).astype(np.float64)
     return Stages(
         counts=counts,
         recomputed={kind: count * full for kind, count in counts.items() if kind in LAYERS},
-        in_flight=in_flight(plans, np.stack([0 * pp, second, pp - 1])),
-        exists=np.stack([1 + 0 * pp, deep, several]),
+        in_flight=in_flight(plans, np.stack([nothing, second, pp - 1])),
+        exists=np.stack([one, deep, several]),
     )
 
 

@@ -17,11 +17,12 @@ from optimizer.objectives.kernels.attention import (
     flash_seconds,
     flash_time,
     generation_rate,
+    launches,
     seconds,
     softmax_time,
     unfused_seconds,
 )
-from optimizer.objectives.kernels.operators import Attention
+from optimizer.objectives.kernels.operators import Attention, Layer, Scan
 from tests.objectives.questions import job
 
 
@@ -98,3 +99,60 @@ def test_without_asynchronous_units_the_older_kernels_run(device: str) -> None:
     here = replace(newer, cluster=replace(newer.cluster, device=load_device(device)))
     slow, older = at(0.05, here), at(IN_TRAINING, here)
     assert flash_seconds(slow, core()) == pytest.approx(flash_seconds(older, core()))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "count"), [("flash", 1), ("flash1", 1), ("flash3", 1), ("fused_softmax", 4), ("unfused", 8)]
+)
+def test_a_fused_core_is_one_kernel_and_a_recurrence_five(kernel: str, count: int) -> None:
+    for attention, launched in ((core(), count), (SCAN, 5), (None, 0)):
+        assert launches(under(kernel), Layer(gemms=(), attention=attention, elementwise=())) == launched
+
+
+SCAN = Scan(flops=np.array([1e12]), moved=np.array([1e9]), blocks=np.array([264.0]))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "peak", "rate"),
+    [
+        *(("flash", 312e12, 1.0), ("flash", 600e12, 0.47 * 989.5 / 600), ("flash", 989.5e12, 0.47)),
+        *(("flash", 2e15, 0.47), ("flash1", 312e12, 0.5), ("flash1", 2e15, 0.235), ("flash3", 312e12, 1.0)),
+    ],
+)
+def test_a_generation_loses_on_units_that_it_was_not_written_for(kernel: str, peak: float, rate: float) -> None:
+    assert generation_rate(kernel, peak) == pytest.approx(rate)
+
+
+def test_a_recurrence_is_as_fast_as_its_products_or_its_bytes() -> None:
+    """Two waves on 132 multiprocessors; 0.47 x 0.63 of the attention's rate; twice and a half as long backward."""
+    question = job("gpt3")
+    device = question.cluster.device
+    rate = device.peak("bf16") * question.stack["attention_efficiency"] * 0.47 * 0.63
+    assert device.sms == 132
+    products = 1e12 * 2.5 / (2 * rate)
+    assert float(seconds(question, SCAN, False)[0]) == pytest.approx(products)
+    assert float(seconds(question, SCAN, True)[0]) == pytest.approx(2.5 * products)
+    moved = replace(SCAN, moved=np.array([1e13]))
+    bandwidth = device.memory_bandwidth * question.stack["hbm_efficiency"]
+    assert float(seconds(question, moved, False)[0]) == pytest.approx(1e13 / bandwidth)
+    faster = replace(device, peak_flops={name: 2 * rate for name, rate in device.peak_flops.items()})
+    newer = replace(question, cluster=replace(question.cluster, device=faster))
+    assert float(seconds(newer, SCAN, False)[0]) == pytest.approx(products)
+
+
+def test_a_backward_pass_by_the_number_of_its_products() -> None:
+    """Five for two where scores are not kept, four for two where they are; half of the softmax's passes fused."""
+    for kernel, times in (("flash", 2.5), ("flash3", 2.5)):
+        ahead, back = (float(seconds(under(kernel), core(), backward)[0]) for backward in (False, True))
+        assert back == pytest.approx(times * ahead)
+    question = under("unfused")
+    passes = question.stack["score_passes"]
+    bandwidth = question.cluster.device.memory_bandwidth * question.stack["hbm_efficiency"]
+    softmax = 2 * 16 * 4096**2 * passes / bandwidth
+    ahead, back = (float(unfused_seconds(question, core(), backward)[0]) for backward in (False, True))
+    assert back - softmax == pytest.approx(2 * (ahead - softmax))
+    fused = float(unfused_seconds(under("fused_softmax"), core(), False)[0])
+    assert ahead - fused == pytest.approx(softmax / 2)
+    odd = [float(unfused_seconds(question, replace(core(), **{name: 108}), False)[0]) for name in ("qk_dim", "v_dim")]
+    even = [float(unfused_seconds(question, replace(core(), **{name: 104}), False)[0]) for name in ("qk_dim", "v_dim")]
+    assert min(slow - softmax for slow in odd) > 5 * max(fast - softmax for fast in even)

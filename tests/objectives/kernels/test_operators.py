@@ -149,3 +149,21 @@ def test_rotating_as_complex_numbers_is_three_kernels_each_of_queries_and_keys()
     turned = 2048 * (model.q_dim + model.kv_dim)
     assert [k.forward_bytes[0] / turned for k in (fused, apart)] == [4.0, 20.0]
     assert apart.kernels == 6
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_a_recurrence_moves_its_channels_twice_and_what_its_norm_gates_three_times(tp: int) -> None:
+    """Of Nemotron 3 Super 10,240 channels and an inner width of 8,192; attention and MLPs have none of it."""
+    kinds = [kind.model for kind in load_model("nemotron-3-super-120b-a12b").kinds]
+    states = [
+        [
+            each
+            for each in layer_operators(model, shapes(tp), Stack(name="x"), False).elementwise
+            if each.name == "state"
+        ]
+        for model in kinds
+    ]
+    assert [len(each) for each in states] == [int(model.state is not None) for model in kinds]
+    (found,) = [each for some in states for each in some]
+    moved = 2 * (2 * 10_240 + 3 * 8_192) * 2048 / tp
+    assert (found.forward_bytes.tolist(), found.backward_bytes.tolist(), found.kernels) == ([moved], [2 * moved], 4)
