@@ -54,7 +54,7 @@ def improve_report(improvement: Improvement, names: Sequence[str], flags: Flags,
         run: The run whose days and dollars are shown, if one is known.
     """
     question, current = improvement.question, improvement.current
-    launch, rows = question.launch, list(told_edits(improvement))
+    launch, rows = question.launch, list(shown_edits(improvement))
     unsure = [edit for edit in improvement.edits if not edit.sure and improvement.current.fits]
     risky = [(f"risk {place}", edit) for place, edit in enumerate(unsure[:RISKIER], 1)]
     hopeless = not current.fits and not any(edit.after.fits for _, edit in rows)
@@ -162,7 +162,7 @@ def binding(state: State) -> Table:
     return Table(BARS, [(name, value, f"{share:.1%}", share) for name, value, share in shares])
 
 
-def told_edits(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
+def shown_edits(improvement: Improvement) -> Iterable[tuple[str, Edit]]:
     """The edits that a report shows, each with its name there."""
     sure = [edit for edit in improvement.edits if edit.sure or not improvement.current.fits][:SHOWN]
     for place, edit in enumerate(sure, 1):

@@ -108,12 +108,12 @@ def flags_of(improvement: Improvement, source: Source, files: Sequence[File], co
 
 def unpatched(improvement: Improvement, source: Source, files: Sequence[File], controls: Controls) -> list[str]:
     """The edits told of which --diff writes none, by their names, and why."""
-    from optimizer.improve.report import told_edits
+    from optimizer.improve.report import shown_edits
 
     if improvement.question.launch.unpriced:
         return [f"--diff writes none: something is not priced, and {UNKNOWN}"] if improvement.every else []
     reasons: dict[str, list[str]] = {}
-    for name, edit in told_edits(improvement):
+    for name, edit in shown_edits(improvement):
         try:
             edited(improvement, source, edit, files, controls)
         except InputError as error:

@@ -345,8 +345,8 @@ class _Walker(Words):
     def function_in(self, words: Sequence[Word]) -> list[str]:
         """A function that another shell runs, as in `srun bash -c "train 8"`, and its arguments; [] for none."""
         texts = list(map(text_of, words))
-        said = texts[texts.index("-c") + 1 :] if "-c" in texts and {*texts} & {*SHELLS} else []
-        inner = said[0].split() if said else []
+        text = texts[texts.index("-c") + 1 :][:1] if "-c" in texts and {*texts} & {*SHELLS} else []
+        inner = text[0].split() if text else []
         return inner if inner and inner[0] in self.functions else []
 
     @contextmanager

@@ -261,10 +261,9 @@ def idle_bytes(job: Job, model: Model, shapes: Shapes, moe: bool) -> dict[str, F
     if not moe and model.feed_forwards != NOTHING:
         if unused("mlp", ("gate", "up")) and not model.parallel_block:
             idle["mlp"] = stream
-        again = job.fused_adapters * (1 if job.stack.features.fused_norm else 2)
-        idle["mlp"] = (
-            idle["mlp"] + (unused("mlp", ("down",)) or again) * size * shapes.tokens * model.ffn_hidden / shapes.tp
-        )
+        recomputed = job.fused_adapters * (1 if job.stack.features.fused_norm else 2)
+        inputs = unused("mlp", ("down",)) or recomputed
+        idle["mlp"] = idle["mlp"] + inputs * size * shapes.tokens * model.ffn_hidden / shapes.tp
     return idle
 
 
