@@ -28,7 +28,7 @@ from optimizer.commands.buy import campaign, pareto, prices
 from optimizer.commands.launch import improve, trial
 from optimizer.commands.pins import alternative, joined, merged, pins
 from optimizer.commands.plan import answering, command
-from optimizer.commands.study import batch, communication, fits, pinned
+from optimizer.commands.study import batch, calibrate, communication, fits, pinned
 from optimizer.commands.study.scaling import measured_mfu
 from optimizer.commands.waiting import progress, waiting
 from optimizer.job.method import WAYS
@@ -1045,3 +1045,66 @@ def test_a_typed_price_is_of_an_hour_or_for_good(option: str, each: float) -> No
     assert offer.value == pytest.approx(7200 / each)
     with pytest.raises(InputError, match=f"--{option} h100=much: "):
         campaign._book({**asked, option: {"h100": "much"}}, kinds)
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_the_best_use_is_what_was_asked_for_unless_another_is_better(
+    better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, other = small_job(64), small_job(48)
+    asked: list[int] = []
+
+    def best_use(jobs: Iterator[Any], step: object, tuning: object) -> Any:
+        tried = list(jobs)
+        asked.extend(each.gpus for each in tried)
+        best = SimpleNamespace(job=other if better else job)
+        return SimpleNamespace(best=best, tried=tried, known=None, words=lambda: "fewer are better")
+
+    monkeypatch.setattr("optimizer.studies.best_use.best_use", best_use)
+    monkeypatch.setattr("optimizer.studies.best_use.counts_at_most", lambda gpus, node: (gpus, 48))
+    monkeypatch.setattr(answering, "job_of", lambda request: (small_job(request.gpus), (f"of {request.gpus}",)))
+    usual = request.Request(model="gpt3", gpus=64, limits={})
+    nothing: Any = None
+    found, assumed, _ = answering._best_use(usual, True, None, nothing)
+    assert asked == [64, 48]
+    if better:
+        assert (found, assumed) == (other, ("of 48", "fewer are better"))
+    else:
+        assert found == job
+        assert assumed[0] == "of 64"
+        assert assumed[1].startswith("the 64 GPUs and batch asked for: none of 2 others tried is ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "listed"),
+    [
+        ([("a", "a"), ("a", "a"), ("b", "b"), ("", "c")], "a (2 rows), b (1 rows)."),  # those that rows name
+        ([("", "a"), ("", "c"), ("", "c")], "c (2 rows), a (1 rows)."),
+        ([(f"{number}", f"{number}") for number in range(9)], ", ".join(f"{n} (1 rows)" for n in range(8)) + "."),
+    ],
+)
+def test_runs_of_several_stacks_ask_for_one(
+    rows: list[tuple[str, str]], listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [SimpleNamespace(row={"stack": named}, stack_name=used) for named, used in rows]
+    monkeypatch.setattr("optimizer.calibration.runs.read_runs", lambda *_: runs)
+    with pytest.raises(InputError) as refused:
+        calibrate._runs_of(tmp_path, "")
+    assert f"holds runs of several stacks: {listed} Choose one" in str(refused.value)
+    runs.clear()
+    with pytest.raises(InputError, match="holds no rows"):
+        calibrate._runs_of(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"), [("megatron-core", ["megatron-core"]), ("", ["megatron-core", "nemo-2024", "nemo-2024"])]
+)
+def test_rows_that_name_a_stack_count_for_it_and_all_where_none_does(
+    named: str, kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = ("megatron-core", "nemo-2024", "nemo-2024")
+    runs = [SimpleNamespace(row={"stack": named and stack}, stack_name=stack) for stack in stacks]
+    monkeypatch.setattr("optimizer.calibration.runs.read_runs", lambda *_: runs)
+    start, own = calibrate._runs_of(Path("x.csv"), "megatron-core")
+    assert start.name == "megatron-core"
+    assert [run.stack_name for run in own] == kept
