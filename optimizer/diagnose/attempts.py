@@ -41,12 +41,14 @@ class Stream:
         facts: settings, by column of a table of runs.
         reserved: the largest memory reserved [B].
         allocated: the largest memory allocated [B].
+        lossy: whether a loss was printed, of whatever step.
     """
 
     attempts: list[list[Record]]
     facts: dict[str, str] = field(default_factory=dict)
     reserved: float | None = None
     allocated: float | None = None
+    lossy: bool = False
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -101,7 +103,7 @@ def streams_of(records: Sequence[Record]) -> list[Stream]:
     runs.append(current)
     for run in runs:
         run.attempts = [attempt for attempt in run.attempts if attempt]
-    return [run for run in runs if run.attempts or run.reserved or run.allocated or run.facts]
+    return [run for run in runs if run.attempts or run.reserved or run.allocated or run.facts or run.lossy]
 
 
 def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: bool) -> str:
@@ -160,7 +162,8 @@ def _interleaved(same: Record, last: Record, record: Record, near: bool, several
 
 
 def _note(run: Stream, reading: LogLine) -> None:
-    """Take what a line says of the whole run: settings and memory."""
+    """Take what a line says of the whole run: settings, memory and that it has losses."""
+    run.lossy |= reading.loss is not None
     if reading.facts:
         run.facts.update(reading.facts)
     if reading.reserved is not None:
@@ -213,7 +216,8 @@ def together(streams: Sequence[Stream]) -> Stream:
     for stream in streams:
         facts |= stream.facts
         reserved, allocated = largest(reserved, stream.reserved), largest(allocated, stream.allocated)
-    return Stream(attempts=attempts, facts=facts, reserved=reserved, allocated=allocated)
+    lossy = any(stream.lossy for stream in streams)
+    return Stream(attempts=attempts, facts=facts, reserved=reserved, allocated=allocated, lossy=lossy)
 
 
 def _middle(record: Record, same: Sequence[Record]) -> Record:

@@ -28,7 +28,7 @@ _ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, a
 _LABELS = (
     r"\[(?:rank|default)\s?(\d+)\]:?\s?",  # torchrun, torchelastic
     r"(\d{1,5}):\s",  # srun --label
-    r"(?=[\w.-]*\d)([A-Za-z][\w.-]*):\s(?=\s*[\[\d]|.*\biteration\b)",  # pdsh, DeepSpeed's launcher
+    r"(?=[\w.-]*\d)([A-Za-z][A-Za-z\d.-]*):\s(?=\s*[\[\d]|.*\biteration\b)",  # pdsh, DeepSpeed's launcher (RFC 952)
 )
 LABELS = tuple(re.compile(rf"\s*{label}") for label in _LABELS)
 # Whether any line has a label, or a time: expressions that begin with a letter are found quickly.
@@ -159,6 +159,8 @@ def unlabelled(
 
     >>> unlabelled("[rank3]:step:  5"), unlabelled("17:  iteration 5"), unlabelled("loss: 5")
     (('step:  5', '3'), (' iteration 5', '17'), ('loss: 5', ''))
+    >>> unlabelled("node-1: [INFO] 5"), unlabelled("rep_0: [INFO] 5")
+    (('[INFO] 5', 'node-1'), ('rep_0: [INFO] 5', ''))
     """
     rank = ""
     for label in labels:
@@ -209,6 +211,7 @@ def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
 
 def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:
     """Text of the bytes of a log; bytes that are none are replaced, since one broken character spoils no number."""
+    data = re.sub(rb"\A\0{16,}(?=[^\0])", b"", data)  # where a log that is written to was emptied
     encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "")
     start = data[:4096]
     if not encoding and start.count(0) > MOSTLY * len(start):

@@ -216,7 +216,7 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         yield f"the mean of the whole run, with its first steps, evaluations and saves{digits}"
     elif run.program and run.program.remark:
         yield run.program.remark
-        if run.bare and any(record.reading.bar for record in run.records):
+        if not run.stream.lossy and any(record.reading.bar for record in run.records):
             yield "no loss was printed beside the bar: it may be one of an evaluation, or of texts that a model writes"
     yield from _tokens(run, steady, {**facts, **run.stream.facts})
     if steps[0].basis == CLOCK:

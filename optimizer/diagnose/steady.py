@@ -46,6 +46,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
+        usual_gap = float(np.median([one.step - last.step for last, one in pairwise(attempt)] or [1]))
         for record in attempt[:: stride(attempt, sizes)]:
             reading = record.reading
             gap = record.step - before.step if before else 1
@@ -57,8 +58,12 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
                 if gap >= 1 and ends[0] is not None and ends[1] is not None:
                     seconds = (ends[1] - ends[0]) / gap
             if seconds is not None and isfinite(seconds) and seconds > 0:
-                several = reading.averaged or basis == CLOCK or reading.elapsed
-                timed.append(Timed(record.step, max(1, gap) if several else 1, seconds, basis, number))
+                several = 1
+                if basis == CLOCK or reading.elapsed:
+                    several = gap
+                elif reading.averaged:  # lines are missing where a gap is longer than usual
+                    several = min(gap, ceil(usual_gap))
+                timed.append(Timed(record.step, max(1, several), seconds, basis, number))
             before = record
     ways = [step.basis for step in timed]
     usual = max(set(ways), key=ways.count, default=PRINTED)
@@ -174,6 +179,7 @@ SLOW_SHARE = 0.01  # a trend or change that is reported
 SURE = 0.01  # chance of a trend in noise at which it is reported
 ONE_WAY = 0.35  # rank correlation from which steps go one way, up or down
 HOLDS = 0.5  # share of the steps from which one level stands for the run
+ROUND = 5  # lines of which the number of a stall's step is a multiple, as chance has it once in five
 PERIODS = 3  # stalls at least of which a period is reported
 EARLY = 0.2  # share of the steps from which those left out as warm-up have a pace of their own
 MIXED = 0.2  # share of the steps from which a pace that returns is one of two
@@ -195,11 +201,11 @@ class Steady:
 
     spread: 1.4826 x the median absolute deviation / median [1], an estimate of the relative standard deviation that
     stalls do not move. stalls: steps that stood still, stalled: share of the time lost in them [1]; mean: of all steps,
-    those between lines of single steps too, in which a stall with a period has none; period: steps from one stall to
-    the next where these are equal, else 0. trend: change over the run without its warm-up by the median of
-    all slopes [1], 0 where steps do not go one way or it could be noise. wander: correlation of a step's time with that
-    of the next, jitter: relative standard deviation by the differences between them [1]. tail: how far the slowest
-    twentieth lies above the median / the fastest twentieth below [1]. levels: all parts of the run.
+    those between lines of single steps too, in which a stall with a period or at a round number has none; period: steps
+    from one stall to the next where these are equal, else 0. trend: change over the run without its warm-up by the
+    median of all slopes [1], 0 where steps do not go one way or it could be noise. wander: correlation of a step's time
+    with that of the next, jitter: relative standard deviation by the differences between them [1]. tail: how far the
+    slowest twentieth lies above the median / the fastest twentieth below [1]. levels: all parts of the run.
     """
 
     times: FloatArray
@@ -298,7 +304,9 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
     lost = float(np.sum((times - middle)[stands] * counts[stands]))
     period = _period(stalls)
-    unseen = max(0, part[-1].step - part[0].step + 1 - int(np.sum(counts))) if period else 0
+    stride = int(np.median(np.diff([timed.step for timed in part]))) if len(part) > 1 else 1
+    regular = period or all(stall % (ROUND * stride) == 0 for stall in stalls)
+    unseen = max(0, part[-1].step - part[0].step + 1 - int(np.sum(counts))) if regular else 0
     whole = float(np.sum(times * counts)) + unseen * middle
     calm = winsorised(np.log(times))
     fast, median, slow = np.quantile(times, (0.05, 0.5, 0.95))

@@ -14,8 +14,9 @@ SMOOTHING = 0.3  # weight of the last step in a bar's running mean
 FORGOTTEN = 20  # states after which the first step is 0.1 % of the mean
 STALL = 1.5  # times the mean, from which a step moves it for long
 DRAWN = 0.1  # a bar is drawn no more often, and faster steps share a state [s]
-MANY = 10  # steps from one state to the next, of which its mean has the last 97 %, and those half of it two
+MANY = 10  # steps from a state to the next, of which two thirds of the running mean are the last three
 TICKS = 20  # of a bar's clock, from which on they tell a time to 5 % [s]
+FAST = 5e-3  # in which a GPU is given no more than the thousand kernels that a dozen layers need [s]
 OPEN = 8  # bars of one length that may go on side by side, as those of ranks
 LEAST, MOST, DRAWN_BY = 0.5, 1.1, 2.0  # shares of a run's time that its bar may show, to some seconds [s]
 SEVERAL = 3  # losses between states of a bar, which tell that it is training's
@@ -121,11 +122,13 @@ def _lasts(bar: Bar, runtime: float) -> bool:
 
 
 def _untold(bar: Bar, readings: Sequence[LogLine]) -> bool:
-    """Whether a bar shows its end alone, as what is done before and after training does, or one state that has the
-    first step in its mean, as a piece of a line that ranks tore does.
+    """Whether a bar shows its end alone, as what is done before and after training does, steps too fast for a model's,
+    or one state that has the first step in its mean, as a piece of a line that ranks tore does.
     """
+    if sum((readings[place].seconds or FAST) < FAST for place in bar.places) > len(bar.places) / 2:
+        return True
     begun = {state for place in bar.places if (one := readings[place].bar) and (state := one[0])}
-    return begun == {bar.length} or (len(begun) == 1 and max(begun) <= FORGOTTEN)
+    return begun == {bar.length} or (len(begun) == 1 and 1 < max(begun) <= FORGOTTEN)
 
 
 def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:

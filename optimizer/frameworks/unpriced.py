@@ -26,6 +26,8 @@ PARTS = re.compile(
 ADAPTERS = re.compile(
     r"(?:\w+[-_])?(?:q?lora|[dv]ora|adalora|ia3|p_?tuning|adapters?|projector|frozen|freeze)(?:[-_]\w+)?", re.IGNORECASE
 )
+# A format of few bits, whatever a setting is called.
+NARROW = re.compile(r"(?:\w+[-_])?(?:fp[48]|mxfp[48]|nvfp4|nf4|int[48])(?:[-_]\w+)?", re.IGNORECASE)
 QUANTISED = re.compile(r"[-_/](?:awq|gptq|aqlm|hqq|gguf|int[48]|[48]bit)(?![a-z0-9])", re.IGNORECASE)
 
 
@@ -95,7 +97,8 @@ def costs(program: str, name: str, value: str) -> bool:
         return not any(map(among, own))
     if any(word in path for word in SECTIONS):
         return not among(pattern for pattern in FREE["every"] if "." not in pattern and pattern != "*_path*")
-    if not among(NAMES) and not any(word in key for word in WORDS) and not ADAPTERS.fullmatch(value):
+    telling = ADAPTERS.fullmatch(value) or NARROW.fullmatch(value)
+    if not among(NAMES) and not any(word in key for word in WORDS) and not telling:
         return False
     return not among(FREE["every"]) and not any(map(among, own))
 

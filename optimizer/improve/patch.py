@@ -84,6 +84,8 @@ def lost(before: Launch, after: Launch, changes: Sequence[FlagChange]) -> str:
 def _otherwise(reread: LaunchAsRead, edit: Edit) -> str:
     """What files that were read again run otherwise than an edit, but for single layers; "" for nothing."""
     ours, theirs = {**reread.settings, **vars(reread.plan)}, {**edit.after.settings, **vars(edit.after.plan)}
+    for each in (ours, theirs):
+        each["shard"] = each["shard"] or each["dp"] * each["cp"]  # none is over all of them
     useless = ("gather_overlap",) if edit.after.plan.zero_stage == 0 else ()  # no weights are gathered
     names = [name for name in vars(reread.plan) if name not in UNSAID]
     names += [name for name in SOFTWARE if name in reread.settings and name not in useless]

@@ -82,6 +82,18 @@ def test_so_many_lines_are_enough_for_the_shape_of_the_spread(tmp_path: Path, co
     assert bool({sign.name for sign in signs_of(few, 1.0, 0.1)} & {"motion", "trend"}) is shown
 
 
+@pytest.mark.parametrize(("stall", "among"), [(250, 481), (170, 49), (260, 49)])
+def test_a_stall_at_a_round_number_stands_in_no_step_between_printed_ones(stall: int, among: int) -> None:
+    """nanoGPT prints every tenth step, among them each that evaluates; one elsewhere is one of many."""
+    steps = [
+        Timed(step=step, steps=1, seconds=1.0 if step == stall else 0.1, basis=PRINTED, attempt=0)
+        for step in range(10, 501, 10)
+    ]
+    found = steady_part(steps)
+    assert found is not None
+    assert found.mean == pytest.approx(0.1 + 0.9 / among)
+
+
 @pytest.mark.parametrize(("stalls", "period"), [([50, 100, 150, 200, 250], 50), ([3, 50, 77, 190, 211, 300], 0)])
 def test_stalls_have_a_period_only_where_they_are_equally_far_apart(stalls: list[int], period: int) -> None:
     assert _period(stalls) == period

@@ -21,7 +21,7 @@ from tests.diagnose import written
 
 PACE = 2.0
 FORMATS = {log.name: log for log in LOGS}
-DAMAGE = ("plain", "crlf", "utf-16", "gzip", "notebook", "coloured", "srun", "cut", "noise")
+DAMAGE = ("plain", "crlf", "utf-16", "gzip", "notebook", "coloured", "emptied", "srun", "cut", "noise")
 
 
 def times(count: int = 60, pace: float = PACE, seed: int = 0) -> list[float]:
@@ -74,6 +74,8 @@ def test_a_log_in_any_dress_reads_the_same(program: str, damage: str, tmp_path: 
         data = json.dumps({"cells": cells, "nbformat": 4}).encode()
     elif damage == "coloured":
         data = written.text([f"\x1b[1;32m{line}\x1b[0m" for line in lines]).encode()
+    elif damage == "emptied":
+        data = bytes(4000) + data
     elif damage == "srun":
         data = written.text([f"3: {line}" for line in lines]).encode()
     elif damage == "cut":
@@ -227,11 +229,21 @@ def test_pieces_of_bars_are_no_training(row: str, tmp_path: Path) -> None:
     assert read(log).exit_code == 2
 
 
+def test_a_bar_faster_than_any_model_is_no_training(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(f" {at}%|#  | {at * 50}/5180 [00:{at // 4:02d}<00:09, 3502.10it/s]\n" for at in range(1, 99))
+    )
+    assert read(log).exit_code == 2
+
+
 def test_a_bar_without_losses_is_said_to_be_one(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     rows = [f" {step}%|#  | {step}/100 [00:{step:02d}<01:00,  1.00s/it]\n" for step in range(1, 40)]
     log.write_text("".join(rows))
     assert any("no loss was printed beside the bar" in str(warning) for warning in first(log)["warnings"])
+    log.write_text("".join(f"{row}0: {{'loss': 2.5, 'epoch': 1.0}}\n" for row in rows))  # of a rank with a label
+    assert not any("no loss" in str(warning) for warning in first(log)["warnings"])
     log.write_text("{'loss': 2.5, 'epoch': 1.0}\n".join(rows))
     assert not any("no loss" in str(warning) for warning in first(log)["warnings"])
 
@@ -365,7 +377,7 @@ MORE: list[tuple[str, str, Callable[[int, float], str]]] = [
     (
         "build-nanogpt with commas",
         "nanoGPT",
-        lambda step, clock: f"step {step}, loss: 1.87, norm: 2.34, lr: 3.3e-04, time: 2000.00ms, tokens/sec: 32355.9",
+        lambda step, clock: f"step {step}, loss: 1.87, norm: 2.34, lr: 3.3e-04, time: 2000.00 ms, tokens/sec: 32355.9",
     ),
     (
         "build-nanogpt without colons",

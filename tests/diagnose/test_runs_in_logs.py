@@ -358,3 +358,10 @@ def test_sequences_that_mlperf_calls_steps_are_counted(tmp_path: Path) -> None:
     (found,) = runs(write(tmp_path / "result_1.txt", rows))
     assert (found["program"], found["last_step"]) == ("MLPerf", 30)
     assert found["step_time_s"] == pytest.approx(19.3)
+
+
+def test_a_line_after_missing_ones_counts_as_any(tmp_path: Path) -> None:
+    """An excerpt: eight lines of each ten steps, and one of ten thousand steps later."""
+    rows = [(10 * at, 2000.0) for at in range(1, 9)] + [(10080, 2400.0)]
+    line = " iteration {0:8d}/  90000 | elapsed time per iteration (ms): {1} | lm loss: 2.0 |"
+    assert first(write(tmp_path / "a.log", [line.format(*row) for row in rows]))["step_time_s"] == pytest.approx(2.0)

@@ -147,6 +147,10 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
             LogLine(step=64, elapsed=9.5, loss=2.5),
         ),
         (':::MLLOG {"time_ms": 9500, "key": "tracked_stats", "value": {"throughput": 2.5}, "step": 64}', None),
+        (
+            ':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing in s": 9.5}, "step": 4194304}',
+            LogLine(step=4194304, seconds=9.5),
+        ),
         (':::MLLOG {"time_ms": 9500, "key": "train_loss", "value": 2.5, "metadata": {"reward": 1, "step": 4}}', None),
         (':::MLLOG {"time_ms": 9500, "key": "train_loss", "value": 2.5}', None),
         (':::MLLOG {"key": "train_loss", "value": 2.5, "metadata": {"samples_count": 64}}', None),

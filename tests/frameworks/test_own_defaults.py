@@ -558,3 +558,33 @@ def test_what_stands_around_an_unknown_program_is_named(run: str, named: list[st
 def test_the_shell_inside_of_a_container_says_how_many_processes_start() -> None:
     run = f'docker exec box bash -lc "CUDA_VISIBLE_DEVICES=0,1,2,3 \\\n{SWIFT} --max_length 64"'
     assert question({"a.sh": run}).job.gpus == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("recipe: fp8-hybrid\n", ["recipe fp8-hybrid"]),
+        ("recipe: bf16\n", []),
+        (
+            "model_name_or_path: microsoft/phi-4\nuse_peft: true\nlora_target_modules: [q_proj, o_proj]\n",
+            ["lora_target_modules q_proj: this model has them as one matrix"],
+        ),
+        ("model_name_or_path: microsoft/phi-4\nuse_peft: true\nlora_target_modules: [qkv_proj, o_proj]\n", []),
+        ("use_peft: true\nlora_target_modules: [q_proj, o_proj]\n", []),
+    ],
+)
+def test_narrow_formats_and_matrices_that_a_model_has_as_one_are_named(more: str, named: list[str]) -> None:
+    text = (
+        SFT.replace("model_name_or_path: Qwen/Qwen2.5-7B\n" * ("model_name" in more), "")
+        + "bf16: true\ndtype: bfloat16\n"
+    )
+    assert question({"a.yaml": text + more}, gpus=8).launch.unpriced == named
+
+
+def test_a_file_of_training_arguments_is_a_config() -> None:
+    """Firefly's, whose option has a word of data in its name."""
+    files = {"a.sh": "deepspeed --num_gpus=8 train.py --train_args_file args/q.json", "q.json": ARGS}
+    assert (question(files).plan.micro_batch, question(files).job.gpus) == (3, 8)
+
+
+ARGS = '{"model_name_or_path": "Qwen/Qwen2.5-7B", "per_device_train_batch_size": 3, "max_seq_length": 64}'

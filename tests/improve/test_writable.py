@@ -163,3 +163,21 @@ def test_what_cannot_be_written_is_told_where_it_is_noticeably_better(
     told = writable.improve_files(QUESTION, SOURCE)
     assert (told.beyond is edits[0]) is beyond if first else told.beyond is None
     assert told.best is edits[1 if first else 0]
+
+
+def test_a_patch_may_shard_over_all_replicas_in_either_word(tmp_path: Path) -> None:
+    (path := tmp_path / "llama3.toml").write_text(
+        """[model]
+name = "llama3"
+flavor = "8B"
+[training]
+batch_size = 8
+seq_len = 4096
+[parallelism]
+data_parallel_replicate_degree = 4
+data_parallel_shard_degree = 8
+"""
+    )
+    printed = CliRunner().invoke(cli, ["improve", str(path), "--device", "h100", "--diff"])
+    assert printed.exit_code == 0
+    assert "+data_parallel_replicate_degree = 1" in printed.output

@@ -35,7 +35,7 @@ CONFIGS = re.compile(
 )
 # Flags and keys whose files are no configs.
 DATA = re.compile(
-    r"-*[\w.-]*(?:data|(?:train|valid|val|dev|test)\w*[_-](?:file|path)|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)"
+    r"-*[\w.-]*(?:data|(?:train|valid|val|dev|test)(?!_arg)\w*[_-](?:file|path)|eval|prompt|tokenizer|output|template|to[-_]yaml)[\w.-]*(?:=|$)"
 )
 VOCABULARY = re.compile(r"(vocab|merges|tokenizer)[\w.-]*\.json$")
 # Keys whose value is all the words that follow.

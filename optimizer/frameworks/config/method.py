@@ -62,6 +62,9 @@ NOT_NESTED = ("use_peft",)  # of TRL, whose weights of four bits have their scal
 # A model whose experts no release of Transformers has as linear layers, where PEFT looks for them: its
 # models/gpt_oss/modeling_gpt_oss.py, GptOssExperts; and programs that have adapters on experts of their own.
 WHOLE_EXPERTS, OWN_EXPERTS = "gpt-oss", {"peft._target_", "unsloth"}
+# Models whose matrices of queries, keys and values, and of gate and up, Transformers has as one each: its
+# models/phi3/modeling_phi3.py. Unsloth parts them.
+JOINED = ("phi-3", "phi-4")
 ATTENDING, INNER = "q+k+v+o", ("gate", "up", "down", "gate_up")
 QUANTISING = ("quant_bits", "quant_method")  # of ms-swift: its swift/arguments/base_args/quant_args.py
 BITS: Mapping[int, str] = {4: "nf4", 8: "int8"}  # how weights of so many bits are stored
@@ -208,6 +211,9 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
             if outer != targets:
                 targets = outer or targets
                 launch.assumed.append("no adapters on experts: these are whole tensors, in which PEFT finds no layers")
+        joined = str(launch.settings.get("model")).startswith(JOINED) and not {at["method"], at["peft"]} & OWN_EXPERTS
+        if apart := set(re.findall(r"\b(?:[qkv]|gate|up)_proj\b", str(stated.get("targets")) * joined)):
+            launch.unpriced.append(f"{at['targets']} {', '.join(sorted(apart))}: this model has them as one matrix")
         rank = stated.get("rank", HABANA_RANK if HABANA in values else RANKS.get(at["method"] or at["peft"], RANK))
         if not at["rank"]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")

@@ -91,7 +91,7 @@ HOSTING: Mapping[str, tuple[Any, ...]] = {
 RUN_STEPS, EPOCHS, SAMPLES = (PATHS[name] for name in ("run_steps", "epochs", "samples"))
 NAMES, LENGTHS, PRECISION = (PATHS[name] for name in ("model", "seq_len", "dtype"))
 INLINE = ("deepspeed", "fsdp_config", "accelerator_config", "parallelism_config", "model_init_kwargs")  # whole sections
-BATCH = "train_batch_size"
+PROGRAM, BATCH = "DeepSpeed", "train_batch_size"
 ENGINE = (
     "zero_optimization",
     "train_micro_batch",
@@ -200,7 +200,7 @@ def read(launch: Launch, values: Values) -> None:
     for name, keys in reported.items():
         what = ", ".join(f"{key} {shown(values[key])}" for key in keys)
         launch.assumed.append(f"{what}: {TITLES[name]}'s own where nothing says otherwise")
-    if BATCH in values and not any(path.startswith(ENGINE) for path in values):
+    if BATCH in values and launch.program == PROGRAM and not any(path.startswith(ENGINE) for path in values):
         launch.unpriced.append(f"{BATCH} {shown(values[BATCH])}, of one GPU or of all: only its program says")
         values = {path: value for path, value in values.items() if path != BATCH}
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
@@ -323,7 +323,7 @@ def read(launch: Launch, values: Values) -> None:
         why = f"whatever {trained} may say, which no program known here has" if trained else none
         launch.assumed.append(f"all weights are trained: {why}")
         about = [path for path in written if ABOUT.match(path.rpartition(".")[2])]
-        if about and not trained and not any(written[path] is False for path in about):
+        if launch.program == PROGRAM and about and not trained and not any(written[path] is False for path in about):
             launch.unpriced.append(f"{', '.join(about)}, which {'is' if len(about) == 1 else 'are'} of adapters")
     if software == TRAINER and "loss" not in launch.settings:
         method += note_objective(launch, values)

@@ -99,6 +99,8 @@ APART = (FSDP, "--use-torch-fsdp2", "--overlap-moe-expert-parallel-comm")  # whi
 NEWER = ("b200", "b300", "gb200", "gb300", "mi", "gaudi")  # where nothing is asked
 OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugging Face's Trainer is not known as one
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
+# Functions, whose arguments are their own, and loops over options.
+INNER = re.compile(rb"^(?:(?:function[ \t]+)?[\w-]+[ \t]*\(\)\s*\{.*?^\}|while\b.*?^done\b)", re.MULTILINE | re.DOTALL)
 ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
 
 
@@ -362,8 +364,10 @@ def asked_for(data: bytes) -> str:
 
     >>> asked_for(b"SIZE=$1\nTP=${2}\n")
     "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
+    >>> asked_for(b"read_file() {\n  FILE=$1\n}\nwhile [ $# -gt 0 ]; do\n  NAME=$2\ndone\n")
+    ''
     """
-    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(data)}
+    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(INNER.sub(b"", data))}
     if not arguments:
         return ""
     names = ", ".join(f"${place} {arguments[place]}" for place in sorted(arguments))

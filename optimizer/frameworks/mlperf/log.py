@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import gcd
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
@@ -15,6 +16,7 @@ KEY, WHEN = re.compile(r':::MLLOG .*?"key": ?"(\w+)"'), re.compile(r'"time_ms": 
 SAMPLES, COUNT = re.compile(r'"samples_count": ?(\d{1,9})\b'), re.compile(r'"value": ?(\d{1,9})\b')
 COUNTED = re.compile(r'"step": ?(\d{1,9})(?:\.0)?\b')  # sequences too, where a line has no other count
 LOSS = re.compile(r'"(?:value|reduced_train_loss)": ?([-+\d.eE]+)')
+TIMED = re.compile(r'"train_step_timing in s": ?([\d.]+).*"step": ?(\d{1,15})\b')  # whose steps are tokens
 FACTS = {"global_batch_size": "global_batch", "max_sequence_length": "seq_len"}
 
 
@@ -26,11 +28,15 @@ def read(text: str) -> LogLine | None:
     (64, 9.5, 2.5)
     >>> read(':::MLLOG {"time_ms": 9, "key": "train_loss", "value": 2.5, "metadata": {"step": 128.0}}').step
     128
+    >>> read(':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing in s": 9.5}, "step": 8}').seconds
+    9.5
     >>> read(':::MLLOG {"time_ms": 0, "key": "global_batch_size", "value": 32, "metadata": {}}').facts
     {'global_batch': '32'}
     """
     match = KEY.search(text)
     key = match[1] if match else ""
+    if key == "tracked_stats" and (timed := TIMED.search(text)) and (seconds := decimal(timed[1])):
+        return LogLine(step=int(timed[2]), seconds=seconds)
     if key in FACTS and (count := COUNT.search(text)):
         return LogLine(facts={FACTS[key]: count[1]})
     of_loss = key == "train_loss" or (key == "tracked_stats" and "reduced_train_loss" in text)
@@ -46,10 +52,19 @@ def read(text: str) -> LogLine | None:
 def in_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
     """Steps instead of sequences, since the first of them; nothing where no line says how many a step has.
 
+    Lines with times of their own count in what the numbers of all of them share.
+
     >>> settled = in_steps([LogLine(facts={"global_batch": "32"}), LogLine(step=64, elapsed=9.5), LogLine(step=96)])
     >>> [line and line.step for line in settled]
     [None, 2, 3]
+    >>> [line and line.step for line in in_steps([LogLine(step=8192, seconds=1.5), LogLine(step=12288, seconds=1.5)])]
+    [2, 3]
     """
+    if each := gcd(*(line.step for line in readings if line.seconds is not None and line.step)):
+        return [
+            line._replace(step=(line.step or 0) // each) if line.seconds is not None else None if line.step else line
+            for line in readings
+        ]
     batch = next((int(line.facts["global_batch"]) for line in readings if "global_batch" in line.facts), 0)
     if not batch:
         return [None] * len(readings)
@@ -67,5 +82,5 @@ LOG = LogFormat(
     marks=(":::MLLOG",),
     read=read,
     settle=in_steps,
-    remark="times are those of the lines of losses: evaluations between them are in them",
+    remark="where no step has a time of its own, it is that between losses: evaluations are in it",
 )

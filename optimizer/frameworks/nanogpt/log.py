@@ -13,8 +13,8 @@ from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 
 NANOGPT = re.compile(r"\biter (\d+): loss ([-\d.]+|nan|inf)(?: \w+)?, time ([\d.]+) ?ms(?:, mfu ([\d.]+)%)?")
 NANOCHAT = re.compile(
-    r"\b[Ss]tep *(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *[|,] loss: ([-\d.]+|nan|inf)(?: \||,).*?\b(?:dt|time):? ([\d.]+)ms"
-    r"(?: \||,) (?:tok(?:en)?s?/sec: )?[\d,.]+(?: \| (?:bf16_)?mfu: ([\d.]+))?"
+    r"\b[Ss]tep *(\d+)(?:/(\d+))?(?: \([\d.]+%\))? *[|,] loss: ([-\d.]+|nan|inf)(?: \||,).*?\b(?:dt|time):?"
+    r" ([\d.]+) ?ms(?: \||,) (?:tok(?:en)?s?/sec: )?[\d,.]+(?: \| (?:bf16_)?mfu: ([\d.]+))?"
 )
 LLM_C = re.compile(r"\bstep +(\d+)/(\d+) \| (?:train )?loss +([-\d.]+|nan|inf) .*?\| ([\d.]+) ms(?= \|| *$)")
 MODDED = re.compile(r"\bstep:(\d+)/(\d+) (?:(train|val)_loss:([-\d.]+|nan|inf) )?train_time:([\d.]+)(ms|s)\b")
