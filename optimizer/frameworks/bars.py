@@ -153,8 +153,8 @@ def timed_by_bars(readings: Sequence[LogLine]) -> list[LogLine | None]:
         for at, (place, reading, seconds) in enumerate(zip(bar.places, states, steps, strict=True)):
             if reading.bar and reading.bar[0]:
                 before = bar.places[max(0, at - 1)]
-                again = timed[before] if states[at - 1].bar == reading.bar else None  # drawn once more
-                seconds = seconds or (again and again.seconds) or _by_clock(readings[before : place + 1])
+                same = timed[before] if states[at - 1].bar == reading.bar else None  # drawn once more
+                seconds = seconds or (same and same.seconds) or _by_clock(readings[before : place + 1])
                 timed[place] = reading._replace(seconds=seconds) if seconds else reading
     return timed
 
@@ -169,8 +169,8 @@ def _by_clock(readings: Sequence[LogLine]) -> float:
     """
     bars = [(reading.bar[0], reading.elapsed or 0.0) for reading in readings if reading.bar]
     (before, begun), (state, end) = bars[0], bars[-1]
-    told = len(bars) == 2 and state >= before + MANY and end >= begun + TICKS
-    return (end - begun) / (state - before) if told else 0.0
+    alone = len(bars) == 2 and state >= before + MANY and end >= begun + TICKS
+    return (end - begun) / (state - before) if alone else 0.0
 
 
 def _unmixed(states: Sequence[LogLine], corrected: bool) -> tuple[list[float], float]:

@@ -105,14 +105,15 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     paced = [one.step or 0 for one in exact if not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]
     exactly = len(paced) >= SEVERAL and max(paced) <= PACED
     timed_lines = [None if one.bar else one for one in exact] if exactly else timed_by_bars(exact)
-    told: set[float | None] = {None}
+    shown: set[tuple[float | None, float | None]] = set()
     before, settled = LogLine(), list[LogLine | None]()
     for reading, timed in zip(exact, timed_lines, strict=True):
         seconds = reading.seconds
         if reading.alone:
-            again = before.alone and before.seconds and seconds and abs(seconds / before.seconds - 1) < SAME_RUN
-            timed = None if seconds in told or again else reading._replace(elapsed=None)
-            told.add(seconds)
+            of_rank = before.alone and before.seconds and seconds and abs(seconds / before.seconds - 1) < SAME_RUN
+            summary = (seconds, reading.elapsed)
+            timed = None if seconds is None or of_rank or summary in shown else reading._replace(elapsed=None)
+            shown.add(summary)
         settled.append(timed)
         before = reading
     return settled

@@ -132,14 +132,14 @@ def some_on_host(floors: PlanFloors, limit: float) -> Prospects:
         bounds = _between(floors, plan, low, high, limit)
         open_ = bounds < limit
     plans, row = np.unique(plan[open_], return_inverse=True)
-    found = _ends(floors, plans, _Parts(row=row, low=low[open_], high=high[open_], bounds=bounds[open_]), limit)
-    open_plans = np.flatnonzero(found.bounds < limit)
+    ends = _ends(floors, plans, _Parts(row=row, low=low[open_], high=high[open_], bounds=bounds[open_]), limit)
+    open_plans = np.flatnonzero(ends.bounds < limit)
     return Prospects(
         floors=floors,
         plan=plans[open_plans],
-        low=_shares(found.low[open_plans]),
-        high=_shares(found.high[open_plans]),
-        bounds=found.bounds[open_plans],
+        low=_shares(ends.low[open_plans]),
+        high=_shares(ends.high[open_plans]),
+        bounds=ends.bounds[open_plans],
     )
 
 
