@@ -379,3 +379,27 @@ def test_torchtitan_has_cudnn_on_blackwell_but_for_flex_attention(tmp_path: Path
     text += "torchtitan-2026,llama4-scout,B200,8,1,8,1\n"
     kernels = [run.job.stack.features.attention for run in read_runs(written(tmp_path, text)) if run.job]
     assert kernels == ["flash3", "flash", "flash", "flash"]
+
+
+@pytest.mark.parametrize(
+    ("ep", "said", "overlapped", "dispatcher"),
+    [(8, "on", True, "deepep"), (8, "ON", True, "deepep"), (8, "", False, "deepep"), (1, "on", False, "alltoall")],
+)
+def test_experts_of_one_rank_exchange_nothing(
+    ep: int, said: str, overlapped: bool, dispatcher: str, tmp_path: Path
+) -> None:
+    columns = "stack,ep,ep_overlap,dispatcher," + SHORT
+    text = columns + f"megatron-bridge-2025,{ep},{said},deepep,mixtral-8x7b,H100,64,1,256,5.1\n"
+    (run,) = read_runs(written(tmp_path, text))
+    assert run.plan is not None
+    assert (run.plan.overlap_exchange, run.plan.dispatcher) == (overlapped, dispatcher)
+
+
+def test_offloaded_activations_are_all_there_and_no_other_state_is(tmp_path: Path) -> None:
+    columns = "offload," + SHORT
+    kept, unknown = read_runs(
+        written(tmp_path, columns + "activations,gpt3,H100,64,1,256,5.1\noptimizer,gpt3,H100,64,1,256,5.1\n")
+    )
+    assert kept.plan is not None
+    assert kept.plan.activation_offload == 100
+    assert "is no state that rows can name" in unknown.refused
