@@ -22,18 +22,9 @@ WITHOUT = {"tp_overlap": 0.4}
 
 
 STATED = (
-    *(
-        "cuda_graphs",
-        "graphed",
-        "grad_bytes",
-        "wire_bytes",
-        "optimizer_bytes",
-        "master_bytes",
-        "update_bytes",
-        "param_bytes",
-    ),
-    *("fused_accumulation", "fused_experts", "fp8_recipe", "keeps_gathered", "hosted_weights", "loss_chunks"),
-    *("selective", "selective_on_host", "syncs_last", "adapter_dropout", "fused_adapters"),
+    *("cuda_graphs", "graphed", "grad_bytes", "wire_bytes", "optimizer_bytes", "master_bytes", "update_bytes"),
+    *("param_bytes", "fused_accumulation", "fused_experts", "fp8_recipe", "keeps_gathered", "hosted_weights"),
+    *("loss_chunks", "selective", "selective_on_host", "syncs_last", "adapter_dropout", "fused_adapters"),
 )  # features of a stack that a launch may say
 
 

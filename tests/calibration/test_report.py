@@ -31,6 +31,7 @@ from optimizer.calibration.validation_report import (
 from optimizer.objectives.step.interval import Interval
 from optimizer.reports.report import Table
 from tests.calibration.test_pieces import row
+from tests.search.jobs import small_job
 
 ERRORS = Errors(runs=1200, mape=0.1, median=0.08, p90=0.25, bias=-0.03)
 UNKNOWN: dict[str, Any] = dict.fromkeys(
@@ -227,9 +228,9 @@ def test_runs_out_of_memory_count_as_much_as_those_that_fitted(failed: list[bool
 def test_the_excess_is_of_the_memory_left_by_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
     """80 GB or a limit of 60 GB, less 5 GB of the context."""
     monkeypatch.setattr(memory_fit, "predicted_memory", lambda *_: (np.array([75e9, 110e9]),))
-    device = row().run.job.cluster.device  # type: ignore[union-attr]
-    runs = [row().run, replace(row().run, job=row().run.job.with_limits(hbm=60e9))]  # type: ignore[union-attr]
-    start = row().run.job.stack  # type: ignore[union-attr]
+    job = small_job()
+    device, start = job.cluster.device, job.stack
+    runs = [row(job=each).run for each in (job, job.with_limits(hbm=60e9))]
     found = memory_fit._excess([], runs, start, {"context_memory": 5e9})
     assert found.tolist() == pytest.approx([np.log(75e9 / (device.memory - 5e9)), np.log(2.0)])
     assert memory_fit._excess([], [], start, {}).tolist() == []
