@@ -63,7 +63,7 @@ class PageWorker:
             self._over = True
             if self.pipe is not None:
                 self.process.kill()
-                self.process.join(1.0)
+                self.process.join()
                 self.pipe.close()
 
     def _begin(self) -> None:

@@ -189,7 +189,7 @@ class Process:
         def start() -> None:
             self.begun += 1
 
-        return SimpleNamespace(start=start, kill=lambda: None, join=lambda seconds: None)
+        return SimpleNamespace(start=start, kill=lambda: None, join=lambda: None)
 
 
 @pytest.mark.parametrize(("method", "servers"), [("forkserver", 1), ("spawn", 0)])

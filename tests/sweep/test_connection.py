@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +13,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from optimizer.base.errors import InputError
 from optimizer.sweep import connection
 from optimizer.sweep.connection import StoreError, explained, is_text, retried
-from optimizer.sweep.ray_engine import _reach
+from optimizer.sweep.ray_engine import _reach, connect
 
 GONE = OperationalError("", {}, ConnectionError("server closed the connection unexpectedly"))
 
@@ -71,6 +73,33 @@ def test_halves_of_characters_are_no_text(code: int, text: bool) -> None:
 def test_an_address_of_a_cluster_has_a_host_and_a_port(address: str) -> None:
     with pytest.raises(InputError, match="is not host:port"):
         _reach(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        ("10.0.0.1:6379", ("10.0.0.1", 6379)),
+        ("ray://[::1]:10001", ("::1", 10001)),
+        ("auto", ("h", 1)),
+        ("local", None),
+    ],
+)
+def test_a_cluster_is_called_before_ray_waits_for_it(
+    address: str, called: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For five seconds; what the environment names is what "auto" means."""
+    calls: list[object] = []
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **options: calls.append(options["address"]))
+
+    def call(place: tuple[str, int], timeout: float) -> SimpleNamespace:
+        calls.append((place, timeout))
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setenv("RAY_ADDRESS", "h:1")
+    monkeypatch.setattr(socket, "create_connection", call)
+    assert connect(address) is ray
+    assert calls == [*([(called, 5.0)] if called else []), address]
 
 
 @pytest.mark.parametrize(
