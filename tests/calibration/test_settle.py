@@ -94,8 +94,10 @@ def test_a_fit_anew_or_of_some_begins_at_the_values_of_the_parent(
     monkeypatch.setattr(calibration, "_settled_times", lambda clean, home, *rest: (home, empty))
     monkeypatch.setattr(calibration, "_settled_memory", unfitted)
     monkeypatch.setattr(calibration, "with_known", known)
+    odd = (replace(runs[0], doubt="odd"), Run(id="no", row={}, stack_name="mine", refused="no model"))
     for keep, again in product(("", "times", "all"), (False, True)):
-        assert calibrate(runs[:2], start, keep=keep, anew=again).stack.parent == "base"
+        found = calibrate([*runs[:2], *odd], start, keep=keep, anew=again)
+        assert (found.stack.parent, len(found.timed), found.doubtful, found.refused) == ("base", 2, 1, odd[1:])
 
     def shown(stacks: list[Stack]) -> list[tuple[float, ...]]:
         return [tuple(stack[name] for name in ("launch", "context_memory", "p2p_overlap")) for stack in stacks]
