@@ -71,6 +71,10 @@ class Command:
         """Its flags."""
         return flags_of(self.flat)
 
+    def unplaced(self) -> Command:
+        """The same with no places: what was read stands otherwise in the file."""
+        return replace(self, words=tuple(tuple(replace(piece, sites=()) for piece in word) for word in self.words))
+
 
 @dataclass(frozen=True)
 class Document:
@@ -90,7 +94,8 @@ class ScriptRun:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
     `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
-    scripts that it starts, read where there are; `severed` are flags that stand where a command starts.
+    scripts that it starts, read where there are; `severed` are flags that stand where a command starts;
+    `undecided` are variables that only a run would set, with the values that are guessed.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -101,6 +106,7 @@ class ScriptRun:
     missing: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     severed: list[str] = field(default_factory=list)
+    undecided: dict[str, Word] = field(default_factory=dict)
     broken: int = 0
 
 
@@ -435,6 +441,7 @@ class _Walker(Words):
             for name in names:
                 value = [piece for word in self.seen.variables.get(name, []) for piece in word]
                 if used.intersection(site for piece in value for site in piece.sites[:1]):
+                    self.seen.undecided[name] = tuple(value)
                     yield f"{name} = {text_of(value)}: only a run would tell whether {condition} holds"
 
     def case(self, node: Any) -> None:
@@ -455,6 +462,7 @@ class _Walker(Words):
             return
         if len(words) > 1:
             self.seen.guesses.append(f"{self.text(name)} = {text_of(words[0])}, the first turn of its loop")
+            self.seen.undecided[self.text(name)] = words[0]
         self.seen.variables[self.text(name)] = [words[0]]
         self.run(body)
 

@@ -33,6 +33,7 @@ LONGEST = 10_000  # characters of a value whose references are filled in
 PYTHON, UNSLOTH, NEMO = "python", "unsloth", "nemo"  # the last two: their programs
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
+PARAMETERS = "parameters"
 NUMBER = re.compile(r"^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 
@@ -56,6 +57,20 @@ class ConfigFile:
 
     @cached_property
     def tree(self) -> dict[str, Any]:
+        """The content, of a run of MosaicML's platform its parameters; raises as `content`."""
+        return self.content[PARAMETERS] if self.root else self.content
+
+    @property
+    def root(self) -> str:
+        """The section that is the config, of a run of MosaicML's platform, with a dot behind it; "" for all of it.
+
+        Source: https://docs.mosaicml.com/projects/mcli/en/latest/training/yaml_schema.html
+        """
+        run = self.kind == "yaml" and "command" in self.content and isinstance(self.content.get(PARAMETERS), dict)
+        return f"{PARAMETERS}." if run else ""
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
         """The whole content; raises InvalidFile where it is none. That of Python is flat already."""
         try:
             values = self._parsed()
@@ -119,6 +134,7 @@ class ConfigFile:
 
         Raises InputError where the text has no place for it.
         """
+        path = self.root + path
         if self.kind == PYTHON:
             return replace(self, text=titan_changed(self.text, self.function, path, value))
         if self.kind == UNSLOTH:
