@@ -323,10 +323,18 @@ def _script_launch(
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
-        paths = (path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))
-        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
+        paths = [*dict.fromkeys(path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))]
+        written = {path: each for path in paths for each in reading.documents if each.target == path}
+        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths if path not in written)))
         lying = [_file(str(place)) for place in places]
-        named = tuple(map(config_of, lying))
+        named = (
+            *map(config_of, lying),
+            *(
+                ConfigFile(path, each.text, KINDS[Path(path).suffix], writer=Path(script.name).name)
+                for path, each in written.items()
+                if KINDS.get(Path(path).suffix, PYTHON) != PYTHON
+            ),
+        )
         named += _followed(lying, named, script)
     if with_config and LITGPT in with_config.keys.values and with_config.configs and not (configs or named):
         raise InvalidFile(script.name, [_absent(script, with_config.configs)])

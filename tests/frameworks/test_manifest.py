@@ -216,3 +216,49 @@ def test_open_keys_of_a_config_that_is_away_are_named() -> None:
 def test_a_question_of_a_manifest_is_priced() -> None:
     question = launch_as_read(replace(launch_of(BLOCK)), Controls(), "job.yaml")
     assert question.job.gpus == 32
+
+
+TITAN = """cat > /tmp/own.toml <<EOF
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+seq_len = 8192
+[parallelism]
+tensor_parallel_degree = 2
+EOF
+torchrun --nproc_per_node=8 -m torchtitan.train --job.config_file /tmp/own.toml
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        TITAN,
+        f"docker run --rm image bash -c '\n{TITAN}'\n",
+        f"docker run --rm -i image bash <<'OUT'\n{TITAN}OUT\n",
+    ],
+)
+def test_a_config_that_a_script_writes_is_read(script: str) -> None:
+    launch = launch_of(script, "run.sh")
+    settings = launch_as_read(launch, Controls(device="h100"), "run.sh").job
+    assert (launch.settings["tp"], launch.settings["micro_batch"], settings.gpus) == (2, 2, 8)
+    source = read_launch([File("run.sh", script.encode())])
+    with pytest.raises(InputError, match=r"run.sh writes /tmp/own.toml when it runs"):
+        source.configs[0].changed("training.local_batch_size", 4)  # type: ignore[union-attr]
+
+
+def test_options_that_are_given_are_those_of_getopts() -> None:
+    script = f"""SIZE=$1; shift
+while getopts "t:vp:" one; do
+  case $one in t) TP=$OPTARG;; v) set -x;; p) PP=$OPTARG;; esac
+done
+shift $((OPTIND-1))
+torchrun --nproc-per-node 8 pretrain_gpt.py {FLAGS} --tensor-model-parallel-size $TP \\
+  --pipeline-model-parallel-size ${{PP:-1}} "$@"
+"""
+    outside = {str(place): word for place, word in enumerate(["7b", "-vt", "2", "-p4", "--sequence-parallel"], 1)}
+    outside["5"], outside["6"] = "--", "--sequence-parallel"
+    settings = read_launch([File("run.sh", script.encode(), outside=outside)]).launch.settings
+    assert (settings["tp"], settings["pp"], settings["sequence_parallel"]) == (2, 4, True)

@@ -47,6 +47,7 @@ class ConfigFile:
         kind: "yaml", "json", "toml", "python", "unsloth", "nemo", "overrides", or "bash" for the keys of a command.
         function: the one that a Python file makes the config with.
         data: the bytes of the file, whose encoding and ends of lines an edit keeps.
+        writer: the script that writes it when it runs, "" for a file that is there.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ConfigFile:
     kind: str
     function: str = ""
     data: bytes = b""
+    writer: str = ""
 
     @cached_property
     def tree(self) -> dict[str, Any]:
@@ -134,6 +136,8 @@ class ConfigFile:
 
         Raises InputError where the text has no place for it.
         """
+        if self.writer:
+            raise InputError(f"no patch: {self.writer} writes {self.name} when it runs; make it by hand")
         path = self.root + path
         if self.kind == PYTHON:
             return replace(self, text=titan_changed(self.text, self.function, path, value))

@@ -104,7 +104,9 @@ OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugg
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 # Functions, whose arguments are their own, and loops over options.
 INNER = re.compile(rb"^(?:(?:function[ \t]+)?[\w-]+[ \t]*\(\)\s*\{.*?^\}|while\b.*?^done\b)", re.MULTILINE | re.DOTALL)
-ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
+ARGUMENT = re.compile(
+    rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b|(?:^|;)[ \t]*(shift)\b[ \t]*(\d{1,3})?", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +187,10 @@ def read_script(
     given = {name: (Piece(value),) for name, value in outside.items()}
     reading = read_bash(data, batch_variables(options) | given, find)
     if training_command(reading) is None:
-        for document in reading.documents:
+        for document in [*reading.documents]:
             inner, asked = inner_script(document, reading, options, find)
             reading.commands += inner.commands
+            reading.documents += inner.documents
             if training_command(inner) is not None:
                 return reading, asked
     return reading, options
@@ -381,10 +384,18 @@ def asked_for(data: bytes) -> str:
 
     >>> asked_for(b"SIZE=$1\nTP=${2}\n")
     "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
+    >>> asked_for(b"SIZE=$1; shift\nTP=$1\nshift\n")
+    "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
     >>> asked_for(b"read_file() {\n  FILE=$1\n}\nwhile [ $# -gt 0 ]; do\n  NAME=$2\ndone\n")
     ''
     """
-    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(INNER.sub(b"", data))}
+    arguments: dict[int, str] = {}
+    dropped = 0
+    for match in ARGUMENT.finditer(INNER.sub(b"", data)):
+        if match[3] is not None:
+            dropped += int(match[4] or 1)
+        else:
+            arguments[int(match[2]) + dropped] = match[1].decode()
     if not arguments:
         return ""
     names = ", ".join(f"${place} {arguments[place]}" for place in sorted(arguments))
