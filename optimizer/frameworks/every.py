@@ -171,6 +171,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name=MEGATRON,
         stack="megatron-core",
+        config=by_flags(MEGATRON, "Megatron-LM YAML", megatron.is_yaml_cfg),
         log=MEGATRON_LOG,
         targets={
             "megatron-lm": ExportFiles(

@@ -37,6 +37,7 @@ class Launch:
         length: tokens of a sequence where that is a guess, for the head of a report; 0 where they are told.
         vocabulary: tokens of the vocabulary, likewise.
         gpus: devices, likewise.
+        undecided: values that only a run would choose, by the variable that has them, likewise.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         memory_share: share of a device's memory that the program has, 0 for all of it [1].
         following: what the program makes of a plan's settings that no file states, None for nothing.
@@ -61,6 +62,7 @@ class Launch:
     length: int = 0
     vocabulary: int = 0
     gpus: int = 0
+    undecided: dict[str, str] = field(default_factory=dict)
     family: str = ""
     memory_share: float = 0.0
     drives: str = ""

@@ -23,7 +23,7 @@ from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, SHELLS, Command
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.machines import LAUNCHER, included
+from optimizer.frameworks.machines import LAUNCHER, included, ranks, tpu_chips
 from optimizer.frameworks.megatron.flag_names import NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
@@ -133,6 +133,8 @@ class CommandKeys(ConfigFile):
         Raises InputError for a value of Primus that is to be none and comes from a variable, and for one in JSON.
         """
         path = path.removeprefix(self.section)
+        if not self.end and not any(one.site or one.alone for one in self.given):
+            raise InputError(f"no patch: the command stands in {self.name} in words of their own; make it by hand")
         if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
             raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
         first, *inner = path.split(".")
@@ -503,7 +505,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
     if any(text.endswith(SINGLE) for text in texts):
         return {"nodes": 1, "gpus_per_node": 1}
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
-    return {name: int(value) for name, value in options if name and is_count(value)} | included(texts)
+    counted = {name: int(value) for name, value in options if name and is_count(value)}
+    return {**ranks(texts), **tpu_chips(texts), **counted, **included(texts)}
 
 
 def primus_section(texts: Sequence[str]) -> str:

@@ -136,11 +136,21 @@ def is_flagscale(values: Values) -> bool:
     return {"system", "model"} <= sections and any(path.startswith("system.precision.") for path in values)
 
 
+def is_yaml_cfg(values: Values) -> bool:
+    """Whether a YAML is what Megatron-LM's --yaml-cfg takes: its arguments, some of them in two sections.
+
+    Source: NVIDIA/Megatron-LM, examples/gpt3/gpt_config.yaml, megatron/training/yaml_arguments.py.
+    """
+    return {"language_model", "model_parallel"} <= {path.partition(".")[0] for path in values}
+
+
 def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
     known = known and TRAINER not in values  # of LLaMA-Factory, whose keys are the Trainer's
+    if is_yaml_cfg(values):
+        return False
     return known or is_recipe(values) or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
@@ -338,7 +348,7 @@ def read(
     if paths.get("--use-distributed-optimizer", "").endswith("optim.name") and DDP[0] not in paths:
         follows = launch.following  # Apex's distributed optimizer reduces under the backward pass by default
         launch.following = lambda plan: {**follows(plan), "reduce_overlap": plan.zero_stage > 0}
-    if program == FLAGSCALE or (program == NEMO and not is_program(values)):
+    if program in (FLAGSCALE, MEGATRON) or (program == NEMO and not is_program(values)):
         note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
     for place, each in enumerate(launch.unpriced):
         flag, space, rest = each.partition(" ")
