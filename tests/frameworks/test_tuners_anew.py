@@ -25,13 +25,14 @@ def test_alpaca_lora_rounds_its_batch_down(sizes: str, batch: int) -> None:
     assert any("makes 96 of it on 6 GPUs" in each for each in found.launch.assumed) == ("128" in sizes)
 
 
-def test_a_fork_with_a_word_of_llama_factory_is_no_llama_factory() -> None:
-    words = "--data_path d.json --per_device_train_batch_size 2 --finetuning_type lora --lora_r 64 --bf16 True"
+@pytest.mark.parametrize("key", ["finetuning_type", "train_type"])
+def test_a_fork_with_a_word_of_another_program_is_not_that(key: str) -> None:
+    words = f"--data_path d.json --per_device_train_batch_size 2 --{key} lora --lora_r 64 --bf16 True"
     text = f"torchrun --nproc_per_node 4 train.py --model_name_or_path huggyllama/llama-7b {words}"
     found = question({"a.sh": text})
     assert found.plan.recompute == "none"
     assert found.launch.length
-    assert found.launch.unpriced == ["finetuning_type lora", "lora_r 64"]
+    assert found.launch.unpriced == [f"{key} lora", "lora_r 64"]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
 DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
 TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}
 ALPACA, ALL_GPUS = "alpaca-lora", "batch_size"  # of one of DEFAULTS, and its batch of all GPUs
-# A key of forks of Alpaca, which LLaMA-Factory's parser refuses, and its own that forks have too. Source:
-# hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams/parser.py.
-FOREIGN, SHARED = "data_path", "finetuning_type"
+# A key of forks of Alpaca, which the parsers of LLaMA-Factory and ms-swift refuse, and theirs that forks have too.
+# Source: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams/parser.py; modelscope/ms-swift v4.6.0, swift/arguments.
+FOREIGN, SHARED = "data_path", ("finetuning_type", *TUNED)
 OPEN_INSTRUCT, OWN_BITS = "open-instruct", "use_qlora"  # of DEFAULTS, and its switch of weights of 4 bits
 # DeepSpeed-Chat's own adapters, on linear layers whose names hold a word: one of OPT's unless a key says another.
 # Source: deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/dschat/utils/module/lora.py.
@@ -57,7 +57,7 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
     """
     known, reported = dict(values), {}
     if FOREIGN in known:
-        known.pop(SHARED, None)
+        known = {key: value for key, value in known.items() if key not in SHARED}
     if CHAT in values and (rank := chat_rank(values)):
         known |= {"adapter": "lora", "lora_rank": rank}
     if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
