@@ -17,6 +17,7 @@ from optimizer.base.errors import InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.catalog.readers.text import ENCODINGS
 from optimizer.frameworks.every import RANKS
+from optimizer.frameworks.huggingface.notebook import summaries
 from optimizer.frameworks.log_line import Mark
 
 MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
@@ -241,9 +242,14 @@ def _outputs(text: str, remarks: list[str]) -> str:
     printed: list[str] = []
     try:
         for cell in json.loads(text)["cells"]:
+            begun, tables = len(printed), ""
             for output in cell.get("outputs", ()):
-                shown = output.get("text") or output.get("data", {}).get("text/plain") or output.get("traceback", ())
-                printed.append(shown if isinstance(shown, str) else "".join(shown))
+                data = output.get("data", {})
+                shown = output.get("text") or data.get("text/plain") or output.get("traceback", ())
+                printed.append("".join(shown))
+                tables += "".join(data.get("text/html", ()))
+            if not any("train_runtime" in each for each in printed[begun:]):  # which is more exact
+                printed += summaries(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return text
     remarks.append("of the notebook what its cells printed was read, and lines are counted there")

@@ -134,7 +134,8 @@ def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     numbered, count = [], 0
     for line, record in rows:
         count += record.reading.alone
-        reading = record.reading._replace(step=count) if record.reading.alone else record.reading
+        step = 1 if record.reading.summary else count
+        reading = record.reading._replace(step=step) if record.reading.alone else record.reading
         numbered.append((line, record._replace(reading=reading)))
     return numbered
 
