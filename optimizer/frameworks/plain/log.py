@@ -15,22 +15,19 @@ UNITS = "ms|milliseconds|s|secs?|seconds"
 STEP = re.compile(
     r"""(?:^|[^\w/])(?:global_)?(?:step|iter(?:ation)?|num_updates)s?["']?[ :=#\[]*"""
     r"""(\d[\d,]*)(?![.\d])(?: ?/ *(\d+))?""",
-    re.IGNORECASE,
 )
-LOSS = re.compile(r"""loss["']?[ :=]+([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)""", re.IGNORECASE)
+LOSS = re.compile(r"""loss["']?[ :=]+([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)""")
 # What a step took, its unit before or behind; or what is said to be of one step.
 NAMED = re.compile(
     r"""(?:\bdt|iter_dt|(?:step|iter(?:ation)?)[ _]time|time(?:/| per )(?:step|iter(?:ation)?)|train/time)"""
     rf"""[ _]?(?:\(?(?P<unit>{UNITS})\)?)?["']?[ :=]+{NUMBER} ?(?P<behind>(?:{UNITS})\b)?""",
-    re.IGNORECASE,
 )
-OF_STEP = re.compile(rf"{NUMBER} ?({UNITS})/(?:step|it(?:er(?:ation)?)?)\b", re.IGNORECASE)
+OF_STEP = re.compile(rf"{NUMBER} ?({UNITS})/(?:step|it(?:er(?:ation)?)?)\b")
 UPDATES = re.compile(r"\bups=([\d.]+)")
-SAMPLES = re.compile(rf"\b(?:Rate=| ){NUMBER} samples/s(?:ec)?\b")
+SAMPLES = re.compile(rf"\b(?:rate=| ){NUMBER} samples/s(?:ec)?\b")
 # Of no step, or of a number that begins again with each epoch.
 OTHER = re.compile(
     r"(?:\b|_)(?:val|valid|validation|eval|evaluation|test)(?:\b|_)|\bepoch\b.*\b(?:step|iter)\w* *\[?\d+/",
-    re.IGNORECASE,
 )
 
 
@@ -51,7 +48,8 @@ def read(text: str) -> LogLine | None:
     >>> read("step 5 loss 2.5 dt 12.5"), read("step 5 val loss 2.5 dt 12.5ms")
     (None, None)
     """
-    loss = LOSS.search(text)
+    text = text.lower()
+    loss = LOSS.search(text) if "loss" in text else None
     step = STEP.search(text) if loss else None
     if step is None or loss is None or OTHER.search(text):
         return None
@@ -79,7 +77,7 @@ def _seconds(text: str) -> float | None:
     else:
         return None
     value = decimal(number)
-    return value if value is None or not unit.lower().startswith("m") else value / 1e3
+    return value if value is None or not unit.startswith("m") else value / 1e3
 
 
 LOG = LogFormat(
