@@ -53,6 +53,9 @@ def test_batches_that_runs_take() -> None:
     assert [divisible_batch(batch, gpus) for batch, gpus in ((10, 6), (1, 48), (2, 48), (100, 7), (6, 7))] == [
         *(9, 3, 3, 98, 6),
     ]
+    # An eighth more at the most, for as many replicas as a machine of an odd count of racks can have.
+    shared = {(512, 96): 480, (512, 192): 576, (512, 384): 576, (2048, 384): 1920, (512, 48): 528, (1024, 768): 1152}
+    assert {asked: divisible_batch(*asked) for asked in shared} == shared
     assert (TUNED, AT_ONCE, TUNED_LENGTH) == (16, 2, 2048)
 
 
