@@ -24,7 +24,8 @@ MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memor
 GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, and more than a float holds
+# No number that a program prints of a run, and more than a float holds; decimals may be as many as it has.
+_ENDLESS = re.compile(r"(?<![.\d])\d{17,}|\d{31,}")
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
     r"\[(?:rank|default)\s?(\d+)\]:?\s?",  # torchrun, torchelastic
@@ -149,6 +150,8 @@ def plain(text: str) -> str:
 
     >>> plain("\x1b[32mstep: 5\x1b[0m of " + "9" * 20)
     'step: 5 of ?'
+    >>> plain("CurrSamplesPerSec=0.41971019455482256")
+    'CurrSamplesPerSec=0.41971019455482256'
     """
     return _ENDLESS.sub("?", _COLOUR.sub("", text) if "\x1b" in text else text)
 
