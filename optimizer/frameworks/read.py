@@ -89,6 +89,8 @@ KNOWN_BY, TRAINERS = (
     ("finetuning_type", BASE_MODEL, SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
+# Keys that are newer than a program, by its name: src/llmtuner/hparams/model_args.py of hiyouga/LLaMA-Factory.
+OLDER: Mapping[str, tuple[str, ...]] = {"train_bash.py": ("enable_liger_kernel",)}
 PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
 ADAPTED = re.compile(r"(?:^|[_-])(?:q?lora|peft|dora|adapter|unsloth)(?:[_-]|$)")  # there too
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
@@ -461,6 +463,9 @@ def _keyed_launch(
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
+    newer, program = OLDER.get(Path(command.program).name, ()), command.program
+    if newer:
+        source.launch.lacks = lambda key: f"--{key} is newer than {program}" if key in newer else ""
     if command.starts:
         source.launch.unpriced.append(f"{command.starts}, ahead of --: only its program says what starts on each")
     alone = (

@@ -55,7 +55,7 @@ PROGRAM = re.compile(
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
 GIVEN = re.compile(
-    r"--?[\w-]*(?:config|file|path|code|template|reward|function)"
+    r"(?!\S*=)--?[\w-]*(?:config|file|path|code|template|reward|function)"
 )  # options whose value is a file that no process starts with
 NODES = re.compile(r"--?(?:num[-_])?n?nodes|-N")
 SET = re.compile(r"([A-Z][A-Z0-9_]*)=(\S*)")  # before a command of another shell, or env's and a container's
@@ -127,8 +127,8 @@ class CommandKeys(ConfigFile):
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
 
-        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one,
-        but for ms-swift's.
+        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one.
+        It gets one where the command gives others theirs, and ms-swift's does: programs may have it on by themselves.
 
         Raises InputError for a value of Primus that is to be none and comes from a variable, and for one in JSON.
         """
@@ -148,9 +148,11 @@ class CommandKeys(ConfigFile):
         switches = [one.alone for one in self.given if one.key == path and one.alone]
         if value is False and switches and not sites and _option(self._reads(switches[-1])) == path:
             others = tuple(one for one in self.given if one.alone != switches[-1])
-            if SUBCOMMAND in self.values:  # ms-swift's, which may be on by themselves and take a value
-                off = Given(path, "false", (switches[-1][1] + 1, switches[-1][1] + 6), "--")
-                put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], " false")
+            told = [one.value for one in self.given if one.site and one.value in ("True", "true", "False", "false")]
+            if told or SUBCOMMAND in self.values:
+                text = "False" if told and told[-1].istitle() else "false"
+                off = Given(path, text, (switches[-1][1] + 1, switches[-1][1] + 6), "--")
+                put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], f" {text}")
                 return replace(put, given=(*put.given, off))
             start, end, _ = cut(self.text.encode(), *switches[-1])
             return replace(self, given=others)._put(start, end, "")

@@ -37,6 +37,7 @@ from optimizer.frameworks.megatron.flag_names import (
     MEGATRON,
     MEGATRON_DEEPSPEED,
     NAMED,
+    PLAN_FLAGS,
     SHAPE_COUNTS,
     TABLES,
     left_open,
@@ -149,7 +150,22 @@ class BashLaunch:
         added = {each.flag.replace("_", "-") for each in changes if each.before is None and each.after is not None}
         one = FSDP in added and ONE_CONNECTION.search(self.data)
         alone = f"Megatron refuses {FSDP} where CUDA_DEVICE_MAX_CONNECTIONS is 1, as the script sets it" if one else ""
-        return f"this Megatron may not have {flags}: {how}" if flags else alone or self._unconnected(changes)
+        return (
+            f"this Megatron may not have {flags}: {how}"
+            if flags
+            else alone or self._undivided(changes) or self._unconnected(changes)
+        )
+
+    def _undivided(self, changes: Sequence[FlagChange]) -> str:
+        """Why Megatron-DeepSpeed without --deepspeed refuses its stages: it halts unless they divide the layers.
+
+        Source: argonne-lcf/Megatron-DeepSpeed, megatron/model/transformer.py, _get_num_layers.
+        """
+        layers, piped = self.launch.settings.get("layers", 0), "--deepspeed" in {flag.name for flag in self.flags}
+        stages = [int(each.after) for each in changes if each.flag.replace("_", "-") in PLAN_FLAGS["pp"] and each.after]
+        if piped or self.launch.program == MEGATRON or not stages or layers % stages[-1] == 0:
+            return ""
+        return f"{self.launch.program} without --deepspeed refuses {layers} layers on {stages[-1]} stages"
 
     def _unconnected(self, changes: Sequence[FlagChange]) -> str:
         """Why Megatron refuses parallelism of tensors or contexts, its first or without FSDP; "" where it does not.
