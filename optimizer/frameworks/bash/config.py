@@ -148,9 +148,9 @@ class CommandKeys(ConfigFile):
         switches = [one.alone for one in self.given if one.key == path and one.alone]
         if value is False and switches and not sites and _option(self._reads(switches[-1])) == path:
             others = tuple(one for one in self.given if one.alone != switches[-1])
-            told = [one.value for one in self.given if one.site and one.value in ("True", "true", "False", "false")]
-            if told or SUBCOMMAND in self.values:
-                text = "False" if told and told[-1].istitle() else "false"
+            spelt = [one.value for one in self.given if one.site and one.value in ("True", "true", "False", "false")]
+            if spelt or SUBCOMMAND in self.values:
+                text = "False" if spelt and spelt[-1].istitle() else "false"
                 off = Given(path, text, (switches[-1][1] + 1, switches[-1][1] + 6), "--")
                 put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], f" {text}")
                 return replace(put, given=(*put.given, off))
