@@ -445,7 +445,7 @@ def test_a_patch_is_of_one_edit_two_or_all(
         pair=several[pair] if pair else None,
         best=several[best] if best else None,
         beyond=None,
-        question=None,
+        question=SimpleNamespace(launch=SimpleNamespace(unpriced=[])),
     )
     monkeypatch.setattr("optimizer.frameworks.read.with_followed", lambda files, source: files)
     monkeypatch.setattr("optimizer.improve.patch.patched", lambda source, question, edit, *_: edit.name)
