@@ -45,8 +45,8 @@ def launch_row(names: Sequence[str], controls: Controls, out: Path | None = None
     improvement = improve_files(question, source)
     title = headline(improvement, [Path(names[0]).name]).partition(": ")[2]
     edit = improvement.best or improvement.pair or next((each for each in improvement.edits if each.sure), None)
-    if edit is None:
-        return "read", title, "nothing gains"
+    if edit is None or source.launch.unpriced:
+        return "read", title, "not priced" if source.launch.unpriced else "nothing gains"
     files = with_followed(files, source)
     try:
         texts = patched(source, question, edit, files, read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +65,22 @@ def usual_tokens(gpus: int) -> int:
 
 
 def divisible_batch(batch: int, gpus: int) -> int:
-    """The batch closest to an assumed one that many plans of so many GPUs can share: a person's own is never changed.
+    """A batch near an assumed one that many plans of so many GPUs can share: a person's own is never changed.
 
     A multiple of the largest odd factor of the GPUs, unless that exceeds the batch, and of as many of their other
-    factors as move it by no more than MOVED; at least one sequence for 16 GPUs, since no plan keeps more of them busy
-    on one.
+    factors as move it by no more than MOVED, so often that micro-batches of many sizes divide it; at least one sequence
+    for 16 GPUs, since no plan keeps more of them busy on one.
 
     >>> divisible_batch(1536, 1024), divisible_batch(1536, 1000), divisible_batch(2048, 131072)
     (1536, 1500, 8192)
-    >>> divisible_batch(512, 96), divisible_batch(1398, 64), divisible_batch(1536, 1023)
-    (480, 1408, 2046)
-    >>> divisible_batch(512, 10008)
-    556
+    >>> divisible_batch(512, 96), divisible_batch(512, 12), divisible_batch(1536, 1023), divisible_batch(512, 10008)
+    (576, 576, 2046, 556)
     """
     batch = max(batch, gpus // 16)
     odd = gpus // (gpus & -gpus)
-    units = [unit for unit in range(1, batch + 1) if gpus % unit == 0 and (odd > batch or unit % odd == 0)]
-    multiples = {unit: round(batch / unit) * unit for unit in units}
-    near = [unit for unit in units if abs(multiples[unit] - batch) <= MOVED * batch]
-    return multiples[max(near or units)]
+    units = [unit for unit in range(batch, 0, -1) if gpus % unit == 0 and (odd > batch or unit % odd == 0)]
+    for unit in units:
+        times = range(ceil(batch * (1 - MOVED) / unit), floor(batch * (1 + MOVED) / unit) + 1)
+        if times:
+            return unit * max(times, key=lambda each: (each & -each, -abs(each * unit - batch)))
+    return round(batch / units[-1]) * units[-1]

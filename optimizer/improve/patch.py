@@ -40,10 +40,8 @@ def patched(
         reader: reads files as these were.
 
     Raises:
-        InputError: there is no such way, it says why the last one is none; or what the edit gains is not known.
+        InputError: there is no such way; it says why the last one is none.
     """
-    if unpriced := question.launch.unpriced:
-        raise InputError(f"no patch: not priced: {', '.join(unpriced)}; what it gains is not known")
     changes = changes_of(source, question, edit)
     if why := source.lacking(changes):
         raise InputError(f"no patch: {why}")
@@ -55,7 +53,7 @@ def patched(
         except OptimizerError:
             continue
         reason = lost(question.launch, reread.launch, changes) or _otherwise(reread, edit)
-        more = reread.launch.unpriced
+        more = [text for text in reread.launch.unpriced if text not in question.launch.unpriced]
         reason = reason or (f"the files would contradict each other: {more[0]}" if more else "")
         if not reason:
             return {file.name: file.data for file in written}

@@ -124,6 +124,8 @@ def edited(
     from optimizer.frameworks.read import read_launch, with_followed
     from optimizer.improve.patch import patched
 
+    if unpriced := improvement.question.launch.unpriced:
+        raise InputError(f"no patch: not priced: {', '.join(unpriced)}; what it gains is not known")
     names = ", ".join(file.name for file in files)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:

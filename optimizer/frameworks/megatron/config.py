@@ -228,14 +228,17 @@ class FlagLaunch(ConfigLaunch):
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others."""
+        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others; those
+        that the file of --yaml-cfg has not, which no parser knows or checks.
+        """
         if self.launch.program == FLAGSCALE:
             parser = parser_of(list(map(_as_flag, self.values)), MEGATRON, "")
             lacks = ", ".join(parser.lacks([replace(one, flag=_as_flag(one.flag)) for one in changes]))
             return f"its Megatron may not have {lacks}: the newest that it shows is {parser.known_by}" if lacks else ""
+        lacks = {SWIFT: "ms-swift has no", MEGATRON: "this file of --yaml-cfg has no"}.get(self.launch.program, "")
         known = argument_names("ms-swift", SWIFT_RELEASE) if self.launch.program == SWIFT else frozenset[str]()
         new = [change.flag for change in changes if change.flag not in self.values and change.flag not in known]
-        return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
+        return f"{lacks} {', '.join(dict.fromkeys(new))}" if lacks and new else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The file with these keys; those of Megatron-Bridge stay, for a key that is gone is as the recipe has it."""
