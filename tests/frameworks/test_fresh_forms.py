@@ -899,3 +899,11 @@ def test_a_switch_is_told_off_where_its_command_gives_switches_values(other: str
     assert not off or f"{off} --save_strategy no" in edited
     again = read_launch([File("run.sh", edited.encode())])
     assert launch_as_read(again.launch, Controls(device="h100"), "run.sh").plan.recompute == "none"
+
+
+@pytest.mark.parametrize(("flag", "heads"), [("", 0), (" --mtp-num-layers 1", 1)])
+def test_megatron_has_heads_for_further_tokens_by_their_flag_alone(flag: str, heads: int) -> None:
+    text = PIPED.replace(
+        "--deepspeed_config ds.json --zero-stage 0", f"--num-experts 256 --multi-latent-attention{flag}"
+    )
+    assert launch_of("train.sh", text, model="deepseek-v3").settings["mtp_layers"] == heads
