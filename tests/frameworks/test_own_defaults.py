@@ -496,6 +496,7 @@ def test_weights_of_4_bits_that_fsdp_leaves_whole_are_named() -> None:
         ("train.py", "--lora_alpha 16 --use_lora False", []),
         ("train.py", "--gradient_check True", ["gradient_check true, which may be short for gradient_checkpointing"]),
         ("train.py", "", []),
+        ("train.py", "--cutoff_len 9000", ["max_seq_length 2048 against cutoff_len 9000"]),
     ],
 )
 def test_what_an_unknown_program_may_mean_is_named(program: str, more: str, named: list[str]) -> None:
