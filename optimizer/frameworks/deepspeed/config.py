@@ -211,9 +211,10 @@ def read(launch: Launch, values: Values) -> None:
     take(launch, values, {name: path for name, path in counts.items() if path})
     if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
         launch.say("global_batch", _reached(launch, batch), ALL_GPUS)
-    stated = {path: values[path] for path in MICRO if isinstance(values.get(path), int)}
-    if len(set(stated.values())) > 1:
-        launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
+    for paths, source in ((MICRO, values), (LENGTHS, written)):
+        stated = {path: source[path] for path in paths if isinstance(source.get(path), int)}
+        if len(set(stated.values())) > 1:
+            launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
         if "num_microbatches" not in settings:
             settings["num_microbatches"] = accumulated(launch, values)
