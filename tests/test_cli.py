@@ -118,6 +118,11 @@ def test_infeasible_exits_3_with_rule_numbers_and_relaxation(with_answer: Instal
     assert json.loads(run(*GPT3, "--json").stdout)["conflict"][0]["rule"] == "memory"
 
 
+def test_a_plan_without_a_proof_exits_0(with_answer: Install, gpt3_answer: Answer) -> None:
+    with_answer(replace(gpt3_answer, status="feasible"))
+    assert run(*GPT3).exit_code == 0
+
+
 def test_no_answer_in_time_exits_4(with_answer: Install, infeasible_answer: Answer) -> None:
     with_answer(Answer(status="unknown", job=infeasible_answer.job))
     assert run(*GPT3).exit_code == 4

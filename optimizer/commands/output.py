@@ -52,7 +52,7 @@ def write_output(path: Path, text: str, kind: str) -> None:
 
 def refuse_inputs(path: Path) -> None:
     """Raise InputError where the path is one that the command was given to read."""
-    context = click.get_current_context(silent=True)
+    context: click.Context | None = click.get_current_context()
     while context is not None:
         for name, value in context.params.items():
             if name not in OUTPUTS and any(_same_file(path, text) for text in _texts(value)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import multiprocessing
 import os
 import signal
 import threading
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from optimizer.base.errors import InputError, OptimizerError
-from optimizer.base.interruption import start_server
+from optimizer.base.processes import begun, context_of
 from optimizer.page.plan.question import PlanQuestion
 from optimizer.page.task import PageTask, TabQuestion
 
@@ -26,7 +25,6 @@ GRACE = 2.0  # that work goes on after the last visitor left: a slider often com
 BEHIND = ("proven",)  # views that begin when nobody waits for another: an answer without its proof is there sooner
 LONGEST = 150.0  # that one task may take, so that nobody's question keeps a worker from all others [s]
 LOOK = 0.1  # between two looks whether a visitor is still there [s]
-FORKING = "forkserver"
 Key = TypeVar("Key")
 ENGINE = (
     *("optimizer.page.views", "optimizer.search.plan.planner", "optimizer.commands.request"),
@@ -63,7 +61,7 @@ class PageWorker:
             self._over = True
             if self.pipe is not None:
                 self.process.kill()
-                self.process.join(1.0)
+                self.process.join()
                 self.pipe.close()
 
     def _begin(self) -> None:
@@ -76,25 +74,11 @@ class PageWorker:
             if self._over:
                 raise EOFError
             if self.pipe is None:
-                context = _context()
+                context = context_of(ENGINE)
                 self.pipe, theirs = context.Pipe()
-                self.process = context.Process(target=work, args=(theirs,), daemon=True)
-                if context.get_start_method() == FORKING:
-                    start_server()
-                self.process.start()
+                self.process = begun(context, work, theirs)
                 theirs.close()
             return self.pipe
-
-
-def _context() -> Any:
-    """How processes begin: as copies of one that has loaded the engine, where the system can, so that one which takes
-    the place of another is there at once.
-    """
-    if FORKING not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context(FORKING)
-    context.set_forkserver_preload(list(ENGINE))
-    return context
 
 
 class Workers:

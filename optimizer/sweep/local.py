@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import BaseContext
 from typing import Any
 
 from optimizer.base.errors import InputError
-from optimizer.base.interruption import start_server
+from optimizer.base.processes import begun, context_of
 from optimizer.sweep.task import JobOutcome, Task
 from optimizer.sweep.work import ATTEMPTS, Attempts, work
 
 Work = Callable[[Task], JobOutcome]
-FORKING = "forkserver"
 SELDOM = 100_000  # objects between two looks for circles of them
 # Imported once, by the process that the workers are forked from, so that they share its memory.
 PRELOADED = ["optimizer.sweep.work", "optimizer.search.plan.planner", "ortools.sat.python.cp_model", "optuna"]
@@ -53,7 +50,7 @@ class LocalEngine:
 
     def run(self, tasks: Iterator[Task]) -> Iterator[list[JobOutcome]]:
         """Outcomes as they come; a task is taken from the iterator only when a worker is free for it."""
-        context = _context(PRELOADED if self.work is work else [getattr(self.work, "func", self.work).__module__])
+        context = context_of(PRELOADED if self.work is work else [getattr(self.work, "func", self.work).__module__])
         crew: list[Worker] = []
         try:
             while True:
@@ -74,7 +71,7 @@ class LocalEngine:
             for worker in crew:
                 worker.process.join()
 
-    def _employ(self, crew: list[Worker], tasks: Iterator[Task], context: BaseContext) -> None:
+    def _employ(self, crew: list[Worker], tasks: Iterator[Task], context: Any) -> None:
         """Give every idle worker a task, hire while there are tasks for more, dismiss those without."""
         idle = [worker for worker in crew if worker.task is None]
         while idle or len(crew) < self.workers:
@@ -120,24 +117,12 @@ def death(exit_code: int | None) -> str:
     return f"killed by {signal.Signals(-exit_code).name}" if exit_code and exit_code < 0 else f"exit code {exit_code}"
 
 
-def _context(preloaded: Sequence[str]) -> BaseContext:
-    """Forks of a clean process where the system has them: they start in milliseconds and share its memory."""
-    if FORKING not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context(FORKING)
-    context.set_forkserver_preload(list(preloaded))
-    return context
-
-
 def _hire(context: Any, work: Work) -> Worker:
     """A new worker. The process that forks them may have been killed too; it is started again by the next attempt."""
     for _ in range(ATTEMPTS):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, work), daemon=True)
         try:
-            if context.get_start_method() == FORKING:
-                start_server()
-            process.start()
+            process = begun(context, _serve, theirs, work)
         except (OSError, EOFError) as error:
             ours.close()
             reason = str(error) or type(error).__name__

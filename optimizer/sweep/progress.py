@@ -10,6 +10,7 @@ from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
+from optimizer.job.job import Job
 from optimizer.sweep.batch import Watch
 from optimizer.sweep.store import PENDING, RUNNING, StoredRow
 from optimizer.sweep.task import Task
@@ -130,27 +131,26 @@ class Forecast:
 def forecast(tasks: Sequence[Task], rows: Iterable[StoredRow], workers: int) -> Forecast:
     """The outlook for these tasks, given the rows of the store they would go to."""
     known = {row.key: row for row in rows}
+    asked = [(task.key, kind(task.job)) for task in tasks if task.job is not None]
     took: dict[str, list[float]] = {}
-    for task in tasks:
-        row = known.get(task.key)
-        if row is not None and row.seconds:
-            took.setdefault(kind(task), []).append(row.seconds)
+    for key, name in asked:
+        if key in known and known[key].seconds:
+            took.setdefault(name, []).append(known[key].seconds)
     each = {name: fmean(took[name]) if name in took else guess for name, guess in GUESSED.items()}
     answered = {key for key, row in known.items() if row.status not in (PENDING, RUNNING, "failed")}
-    left = [task for task in tasks if task.job is not None and task.key not in answered]
     return Forecast(
         jobs=len(tasks),
         answered=sum(task.key in answered for task in tasks),
-        impossible=sum(task.job is None for task in tasks),
-        seconds=sum(each[kind(task)] for task in left) / max(1, workers),
+        impossible=len(tasks) - len(asked),
+        seconds=sum(each[name] for key, name in asked if key not in answered) / max(1, workers),
         workers=workers,
         measured=sum(map(len, took.values())),
     )
 
 
-def kind(task: Task) -> str:
+def kind(job: Job) -> str:
     """What a job's time mostly depends on."""
-    return "dense" if task.job is None or task.job.model.experts is None else "mixture of experts"
+    return "mixture of experts" if job.model.experts else "dense"
 
 
 def outlook_lines(name: str, outlook: Forecast) -> list[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from optimizer.calibration import calibrate as calibration
 from optimizer.calibration.calibrate import calibrate
 from optimizer.calibration.fit import fit_times, table_weights
 from optimizer.calibration.least_squares import IDENTIFIED, PRIOR, RUNS_PER_PARAMETER, SCALE, Optimum
+from optimizer.calibration.memory_fit import MemoryFit
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.calibration.settle import NOT_IDENTIFIED, anew
 from optimizer.job.stack import PARAMETERS, Fixed, Stack
@@ -66,6 +69,42 @@ def test_what_the_runs_do_not_tell_stays_as_in_the_stack_it_started_from(runs: l
     assert (
         calibrate(runs[:6], start, evaluations=6, anew=True).stack["p2p_overlap"] == PARAMETERS["p2p_overlap"].default
     )
+
+
+def test_a_fit_anew_or_of_some_begins_at_the_values_of_the_parent(
+    monkeypatch: pytest.MonkeyPatch, runs: list[Run], lab: Stack
+) -> None:
+    """What the fit begins at, and what those left out are predicted from; one value is fixed by an earlier fit."""
+    values = {"launch": 5e-6, "context_memory": 1e9}
+    earlier = {"p2p_overlap": Fixed(value=0.31, why=f"as in base; {NOT_IDENTIFIED}")}
+    base = replace(lab, name="base", parameters={"launch": 2e-6, "context_memory": 3e9, "p2p_overlap": 0.7})
+    start = replace(lab, name="mine", parent="base", parameters=values, fixed=earlier)
+    begun, predicted_from = [], []
+
+    def unfitted(clean: object, home: Stack, *rest: object) -> tuple[Stack, MemoryFit]:
+        begun.append(home)
+        return home, MemoryFit(solution=None, residuals=np.zeros(0), informative=0, verdicts=0, wrong_verdicts=0)
+
+    def known(stack: Stack, clean: object, home: Stack) -> Stack:
+        predicted_from.append(home)
+        return stack
+
+    empty = Optimum(names=(), unit=np.zeros(0), home=np.zeros(0), information=np.zeros((0, 0)), cost=0, evaluations=1)
+    monkeypatch.setattr(calibration, "load_stack", {"base": base}.__getitem__)
+    monkeypatch.setattr(calibration, "_settled_times", lambda clean, home, *rest: (home, empty))
+    monkeypatch.setattr(calibration, "_settled_memory", unfitted)
+    monkeypatch.setattr(calibration, "with_known", known)
+    odd = (replace(runs[0], doubt="odd"), Run(id="no", row={}, stack_name="mine", refused="no model"))
+    for keep, again in product(("", "times", "all"), (False, True)):
+        found = calibrate([*runs[:2], *odd], start, keep=keep, anew=again)
+        assert (found.stack.parent, len(found.timed), found.doubtful, found.refused) == ("base", 2, 1, odd[1:])
+
+    def shown(stacks: list[Stack]) -> list[tuple[float, ...]]:
+        return [tuple(stack[name] for name in ("launch", "context_memory", "p2p_overlap")) for stack in stacks]
+
+    own, of_parent = (5e-6, 1e9, 0.31), (2e-6, 3e9, 0.7)
+    assert shown(begun) == [own, of_parent, own, (5e-6, 3e9, 0.31), own, own]
+    assert shown(predicted_from) == [own, *[of_parent] * 5]
 
 
 def test_a_fact_is_not_fitted(runs: list[Run], lab: Stack) -> None:

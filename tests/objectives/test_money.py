@@ -12,6 +12,7 @@ from optimizer.objectives.money import (
     parity_price,
     rent_cost,
     running_cost,
+    surcharge,
 )
 
 YEAR = 365.25 * 86400
@@ -37,6 +38,7 @@ def test_owning_a_node_for_a_year() -> None:
     running = float(running_cost(capex, 8, 10_200, 7_000 * 1.25, own)) * YEAR
     assert running == pytest.approx(0.17 * capex + 12_000 + 10.2 * 2400 + 8.75 * 8766 * 0.0826, rel=1e-9)
     assert float(ownership_cost(capex, YEAR, running / YEAR, own)) == pytest.approx(0.9 * capex / 5 + running)
+    assert float(surcharge(1000, own)) * YEAR == pytest.approx(1000 * (0.9 / 5 + 0.07 + 0.10))
 
 
 def test_break_even_is_where_the_two_bills_meet() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.base import processes
 from optimizer.base.errors import InputError
 from optimizer.page import workers as module
 from optimizer.page.plan.question import PlanQuestion
@@ -189,14 +190,14 @@ class Process:
         def start() -> None:
             self.begun += 1
 
-        return SimpleNamespace(start=start, kill=lambda: None, join=lambda seconds: None)
+        return SimpleNamespace(start=start, kill=lambda: None, join=lambda: None)
 
 
 @pytest.mark.parametrize(("method", "servers"), [("forkserver", 1), ("spawn", 0)])
 def test_a_process_begins_once_and_its_server_first(method: str, servers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     process, begun = Process(method), []
-    monkeypatch.setattr(module, "_context", lambda: process)
-    monkeypatch.setattr(module, "start_server", lambda: begun.append(process.begun))
+    monkeypatch.setattr(module, "context_of", lambda preloaded: process)
+    monkeypatch.setattr(processes, "start_server", lambda: begun.append(process.begun))
     worker = module.PageWorker()
     assert worker._begun() is worker._begun()
     assert (begun, process.begun, process.daemon) == ([0] * servers, 1, True)
@@ -213,14 +214,6 @@ def test_there_are_as_many_workers_as_cores_up_to_four(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     assert len(Workers()._free) == workers
     assert len(Workers(3)._free) == 3
-
-
-def test_processes_are_copies_where_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    methods = ["spawn", "forkserver"]
-    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: methods)
-    assert module._context().get_start_method() == "forkserver"
-    methods.remove("forkserver")
-    assert module._context().get_start_method() == "spawn"
 
 
 def test_the_newest_results_are_remembered() -> None:

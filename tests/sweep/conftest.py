@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from optimizer.base.interruption import start_server
-from optimizer.sweep.local import FORKING, PRELOADED
+from optimizer.base.processes import FORKING
+from optimizer.sweep.local import PRELOADED
 from tests.sweep.backends import STORES
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.catalog import load_model
 from optimizer.reports.render.screen import screen_text
 from optimizer.sweep.progress import GUESSED, Forecast, forecast, outlook_lines
 from optimizer.sweep.report import _family, _listed, batch_report, family_rows, summary
@@ -78,8 +79,10 @@ def test_an_empty_choice_is_no_error() -> None:
 
 @pytest.mark.parametrize(("workers", "processes"), [(0, 1), (1, 1), (3, 3)])
 def test_a_forecast_is_the_mean_of_each_kind_over_the_processes(workers: int, processes: int) -> None:
-    """Of ten dense jobs three took 1, 2 and 6 s, of which one is answered and one failed; one cannot be a job."""
-    asked = [*tasks(10)[:9], replace(tasks(10)[9], job=None)]
+    """Of ten, dense but for the last, three took 1, 2 and 6 s, one is answered and one failed; one cannot be a job."""
+    *asked, last = tasks(10)
+    assert last.job is not None
+    asked[8:] = replace(asked[8], job=None), replace(last, job=replace(last.job, model=load_model("mixtral-8x7b")))
     answered = [("optimal", 1.0), ("failed", 2.0), ("pending", 6.0), ("running", 0.0)]
     rows: list[Any] = [
         SimpleNamespace(key=task.key, status=status, seconds=seconds)
@@ -87,10 +90,10 @@ def test_a_forecast_is_the_mean_of_each_kind_over_the_processes(workers: int, pr
     ]
     found = forecast(asked, rows, workers)
     assert (found.jobs, found.answered, found.impossible, found.measured) == (10, 1, 1, 3)
-    assert found.seconds == pytest.approx((10 - 2) * 3.0 / processes)
+    assert found.seconds == pytest.approx(((10 - 3) * 3.0 + GUESSED["mixture of experts"]) / processes)
     guessed = forecast(asked, rows[3:], workers)
     assert (guessed.measured, guessed.answered) == (0, 0)
-    assert guessed.seconds == pytest.approx(9 * GUESSED["dense"] / processes)
+    assert guessed.seconds == pytest.approx((8 * GUESSED["dense"] + GUESSED["mixture of experts"]) / processes)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import sys
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
 from optimizer.base.errors import InputError
 from optimizer.sweep import connection
-from optimizer.sweep.connection import StoreError, explained, is_text, retried
-from optimizer.sweep.ray_engine import _reach
+from optimizer.sweep.connection import StoreError, explained, is_text, retried, url_of
+from optimizer.sweep.ray_engine import _reach, connect
 
 GONE = OperationalError("", {}, ConnectionError("server closed the connection unexpectedly"))
 
@@ -67,10 +69,65 @@ def test_halves_of_characters_are_no_text(code: int, text: bool) -> None:
     assert is_text(f"a{chr(code)}b.db") is text
 
 
+@pytest.mark.parametrize(
+    ("place", "url"),
+    [
+        ("a.db", "sqlite:///a.db"),
+        ("postgres://me@h:5/x", "postgresql+psycopg://me@h:5/x"),
+        ("postgresql+pg8000://h/x", "postgresql+pg8000://h/x"),
+        ("mysql://me:a%40b@h/x@y", "mysql://me:a%40b@h/x%40y"),
+    ],
+)
+def test_a_store_is_a_file_or_a_url(place: str, url: str) -> None:
+    assert url_of(place).render_as_string(hide_password=False) == url
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (" ", "a file or a URL is expected"),
+        ("a\0.db", "a file or a URL is expected"),
+        ("a\ud800.db", "its name is no UTF-8"),
+        ("mysql://me:a@b@h/x", "an @ in a user's name or password is written %40"),
+        ("mysql://h:port/x", "invalid literal for int"),
+    ],
+)
+def test_what_is_neither_is_told(place: str, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        url_of(place)
+
+
 @pytest.mark.parametrize("address", ["10.0.0.1", ":6379", "host:", "host:port", "ray://:10001", ""])
 def test_an_address_of_a_cluster_has_a_host_and_a_port(address: str) -> None:
     with pytest.raises(InputError, match="is not host:port"):
         _reach(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "called"),
+    [
+        ("10.0.0.1:6379", ("10.0.0.1", 6379)),
+        ("ray://[::1]:10001", ("::1", 10001)),
+        ("auto", ("h", 1)),
+        ("local", None),
+    ],
+)
+def test_a_cluster_is_called_before_ray_waits_for_it(
+    address: str, called: tuple[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For five seconds; what the environment names is what "auto" means."""
+    calls: list[object] = []
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **options: calls.append(options["address"]))
+
+    def call(place: tuple[str, int], timeout: float) -> SimpleNamespace:
+        calls.append((place, timeout))
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setenv("RAY_ADDRESS", "h:1")
+    monkeypatch.setattr(socket, "create_connection", call)
+    assert connect(address) is ray
+    assert calls == [*([(called, 5.0)] if called else []), address]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,36 @@ def test_tasks_are_taken_only_when_a_worker_is_free() -> None:
     running.close()
 
 
+def test_as_many_are_hired_as_there_are_tasks_and_those_without_one_are_dismissed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five tasks for two workers; one that died while it was idle is left for `_outcome`, with its task."""
+    hired: list[local.Worker] = []
+
+    def hire(context: object, work: object) -> local.Worker:
+        hired.append(local.Worker(process=mock.Mock(), pipe=mock.Mock()))
+        return hired[-1]
+
+    monkeypatch.setattr(local, "_hire", hire)
+    engine, crew, waiting = LocalEngine(workers=2), list[local.Worker](), iter(tasks(5))
+
+    def employed(*free: int) -> list[str | None]:
+        for place in free:
+            hired[place].task = None
+        engine._employ(crew, waiting, None)
+        return [worker.task.key if worker.task else None for worker in crew]
+
+    assert employed() == ["job-0000", "job-0001"]
+    assert employed() == ["job-0000", "job-0001"]
+    hired[0].pipe.send.side_effect = OSError
+    assert employed(0) == ["job-0002", "job-0001"]
+    assert employed(0, 1) == ["job-0004", "job-0003"]
+    assert employed(1) == ["job-0004"]
+    assert employed(0) == []
+    assert [worker.process.join.call_count for worker in hired] == [1, 1]
+    assert [worker.pipe.close.call_count for worker in hired] == [1, 1]
+
+
 @pytest.mark.parametrize(("deaths", "status", "attempts"), [(1, "optimal", 2), (2, "optimal", 3), (3, "failed", 3)])
 def test_a_worker_that_dies_is_replaced_and_its_job_tried_again(
     tmp_path: Path, deaths: int, status: str, attempts: int

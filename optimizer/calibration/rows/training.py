@@ -83,6 +83,8 @@ def _lengths(row: Mapping[str, str], assumed: list[str]) -> dict[str, Any]:
     {'lengths': '3234.4:2547.5', 'packing': 'off'}
     >>> _lengths({"seq_kind": "variable: 840 tokens a step in the median", "micro_batch": "4"}, [])
     {'lengths': '210:126', 'packing': 'off'}
+    >>> _lengths({"seq_kind": "variable: 840 tokens a step", "grad_accum": "2"}, [])
+    {'lengths': '420:252', 'packing': 'off'}
     """
     kind = row.get("seq_kind", "").lower()
     packing = {"packing": ON if kind.startswith(("packed", PADDING_FREE)) else OFF}

@@ -11,7 +11,7 @@ import click
 
 from optimizer.base.errors import InputError
 from optimizer.commands.options import help_text, listed
-from optimizer.commands.output import show
+from optimizer.commands.output import show, write_output
 from optimizer.commands.request import check_complete, job_of, request_of
 from optimizer.commands.waiting import waiting
 
@@ -75,7 +75,6 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
     """Read, decide, move the stack, print."""
     import datetime
 
-    from optimizer.base.files import replace_file
     from optimizer.calibration.stack_file import stack_toml
     from optimizer.trial.local_stack import local_stack
 
@@ -84,9 +83,8 @@ def read(folder: Path, tokens: float | None, as_json: bool, html: Path | None) -
     written = ""
     if local is not None:
         path = folder / f"{local.stack.name}.toml"
-        replace_file(path, stack_toml(local.stack), "toml")
+        write_output(path, stack_toml(local.stack), "toml")
         written = str(path)
-        click.echo(f"wrote {path}", err=True)
     from optimizer.trial.report import verdict_dict, verdict_report
 
     show(html, as_json, lambda: verdict_report(verdict, local, written), lambda: verdict_dict(verdict, local, written))

@@ -25,7 +25,7 @@ class ErrorLikeness:
     noise: float  # that of a run's own error [1]
     size: float  # doublings of width, parameters, GPUs or tokens over which likeness fades [1]
     plan: float  # doublings of a plan's degrees over which it does [1]
-    slope: float = 0.0  # power of 2 with which the parts and the noise grow by the hardness of a prediction [1]
+    slope: float  # power of 2 with which the parts and the noise grow by the hardness of a prediction [1]
     # errors of software built on a root over those of others [1]; 1 for one that no runs tell of
     scales: Mapping[str, float] = field(default_factory=dict)
     own_scales: Mapping[str, float] = field(default_factory=dict)  # those of one software over its root's [1]

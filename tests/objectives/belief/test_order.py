@@ -22,7 +22,7 @@ from optimizer.trial.belief import Belief
 from optimizer.trial.candidates import Candidates
 from tests.search.brute_force import compare
 
-ALIKE = ErrorLikeness(parts={"software": 0.1, "plan": 0.3}, noise=0.01, size=2.0, plan=2.0)
+ALIKE = ErrorLikeness(parts={"software": 0.1, "plan": 0.3}, noise=0.01, size=2.0, plan=2.0, slope=0.0)
 SIZE = (11.0, 30.0, 3.0, 12.0)
 ONE, TWO, EIGHT = Plan(tp=1, dp=8), Plan(tp=2, dp=4), Plan(tp=8, dp=1)
 JOB = Job(

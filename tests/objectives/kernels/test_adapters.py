@@ -69,6 +69,37 @@ def test_experts_have_adapters_of_their_own() -> None:
     assert not np.any(found.trained_shared)
 
 
+@pytest.mark.parametrize(
+    ("train", "held", "trained"),
+    [
+        ("full", (1.0, 1.0), (1.0, 1.0)),
+        ("qlora:8:mlp", (0.258, 0.258), (0.0, 0.0)),
+        ("frozen:experts", (1.0, 1.0), (1.0, 0.0)),
+        ("frozen:attention", (1.0, 1.0), (0.0, 1.0)),
+        ("frozen:experts,layers.0-7", (1.0, 1.0), (0.75, 0.0)),
+        ("frozen:attention,layers.0-7", (1.0, 1.0), (0.0, 0.75)),
+    ],
+)
+def test_what_a_layer_of_a_mixture_holds_and_trains(
+    train: str, held: tuple[float, float], trained: tuple[float, float]
+) -> None:
+    """Shares of the matrices of attention and of experts; nf4 takes 0.258 of two bytes, no router is quantised, and
+    norms are trained with their layer.
+    """
+    model = load_model("mixtral-8x7b")
+    found = local_elements(replace(JOB, model=model, train=train), Plans.of([Plan(), Plan(ep=2, dp=2)]))[MOE]
+    attention, experts, router, norms = 4096 * (2 * 4096 + 2 * 1024), 8 * 3 * 4096 * 14336, 8 * 4096, 2 * 4096
+    small = 8 * 8 * 3 * (4096 + 14336) if train.startswith("qlora") else 0
+    assert found.shared.tolist() == pytest.approx([held[0] * attention + router + norms] * 2)
+    assert found.experts.tolist() == pytest.approx([held[1] * experts + small, (held[1] * experts + small) / 2])
+    layers = 0.0 if small else 0.75 if "layers" in train else 1.0
+    rest = layers * norms + (0.0 if "experts" in train else layers * router)
+    assert found.trained_shared.tolist() == pytest.approx([trained[0] * attention + rest] * 2)
+    assert found.trained_experts.tolist() == pytest.approx(
+        [trained[1] * experts + small, (trained[1] * experts + small) / 2]
+    )
+
+
 def test_tensor_parallelism_splits_the_outer_side_of_an_adapter() -> None:
     found = local_elements(replace(JOB, train="lora:8:o"), Plans.of([Plan(), Plan(tp=2)]))[DENSE]
     assert found.trained_shared.tolist() == [8 * (4096 + 4096), 8 * (2048 + 4096)]

@@ -92,6 +92,39 @@ def test_fused_experts_move_each_routed_row_twice_and_keep_only_the_shared_activ
     assert plain["activation"].forward_bytes[0] == pytest.approx(9 * moved["activation"].forward_bytes[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "stack", "elements", "kernels"),
+    [
+        ("gpt3", "megatron-core", {"norm_residual": 10 * 12288, "activation": 2 * 24576}, (4, 2)),
+        (
+            "llama3-8b",
+            "megatron-core",
+            {"norm_residual": 10 * 4096, "rotary": 2 * 2560, "activation": 3 * 7168},
+            (4, 4, 2),
+        ),
+        (
+            "llama3-8b",
+            "transformers",
+            {"norm_residual": 38 * 4096, "rotary": 10 * 2560, "activation": 5 * 7168},
+            (18, 10, 2),
+        ),
+    ],
+)
+def test_kernels_between_products_move_what_they_read_and_write(
+    name: str, stack: str, elements: dict[str, float], kernels: tuple[int, ...]
+) -> None:
+    """Elements a token on one of two ranks: a norm 2 (16 where it is not fused), an addition 3, an activation its one
+    input or two and its output; the backward pass twice, once and 1.67 times as much.
+    """
+    found = layer_operators(load_model(name), shapes(tp=2), load_stack(stack), False).elementwise
+    backward = {"norm_residual": 2.0, "rotary": 1.0, "activation": 1.67}
+    assert {each.name: float(each.forward_bytes[0]) / 2 / 2048 for each in found} == elements
+    assert {each.name: float(each.backward_bytes[0]) / 2 / 2048 for each in found} == pytest.approx(
+        {kernel: backward[kernel] * count for kernel, count in elements.items()}
+    )
+    assert tuple(each.kernels for each in found) == kernels
+
+
 def test_one_expert_alone_is_a_product_as_any_other() -> None:
     stack = Stack(name="mine", parameters={"expert_efficiency": 0.8})
     for ep, rate in ((8, 1.0), (4, 0.8 * 2252.8 / 2288.8)):

@@ -21,6 +21,7 @@ from optimizer.objectives.step.price import price
 from optimizer.search.lattice.enumerate import lattice
 
 V3 = Experts(count=256, top_k=8, ffn_hidden=2048)
+V3_OF_4 = replace(V3, groups=8, group_limit=4)
 
 
 def over_efa() -> Job:
@@ -147,6 +148,46 @@ def test_threads_that_post_token_by_token_bound_deepep_over_efa_of_the_second_ge
     assert took["alltoall"] == alike["alltoall"]
     assert took["deepep"] - alike["deepep"] > 1e-3
     assert took["deepep"] == pytest.approx(2048 * 2.3e-6, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("which", "ranks", "inside", "across"),
+    [
+        ("deepep", 8, (8, 7 / 8, 0.78), (1, 0.0, 1.0, 0.0)),
+        ("deepep", 16, (16, 7 / 8, 0.78), (2, 1 / 2, 0.5, 2e-9)),
+        ("deepep", 64, (64, 7 / 8, 0.78), (8, 7 / 8, 0.25, 5e-9)),
+        ("hybridep", 16, (16, 7 / 8, 0.6), (2, 1 / 2, 0.5, 2e-9)),
+        ("hybridep", 64, (64, 7 / 8, 0.6), (8, 7 / 8, 0.25, 5e-9)),
+    ],
+)
+def test_an_exchange_takes_the_slower_of_its_legs(
+    which: str,
+    ranks: int,
+    inside: tuple[int, float, float],
+    across: tuple[int, float, float, float],
+) -> None:
+    """8 GPUs of a node, 32 of a rail at half the rate of a rank's NIC, and a spine at a quarter: copies among so many,
+    their share that leaves, of the bandwidth so much; a message costs a thread on the host so long.
+    """
+    job = over_efa()
+    inner, rail, spine = job.cluster.tiers
+    tiers = [inner]
+    for tier, size, share, posted in ((rail, 32, 0.5, 2e-9), (spine, 1000, 0.25, 5e-9)):
+        quantities = {"pairwise_large_share": share, "posted_message": posted, "nic_latency": 1.0}
+        tiers.append(replace(tier, size=size, link=replace(tier.link, quantities=quantities)))
+    rates = {"network_efficiency": 0.9, "scale_up_efficiency": 0.8, "collective_skew": 1e-3}
+    features = replace(job.stack.features, posts_tokens=True)
+    stack = replace(job.stack, parameters={**job.stack.parameters, **rates}, features=features)
+    job = replace(job, stack=stack, cluster=replace(job.cluster, tiers=tuple(tiers)))
+    one, row, tokens = np.ones(1), 1000.0, 4096.0
+    took = all_to_all_seconds(job, row, tokens * one, ranks * one, one, which)
+    destinations, leaving, reached = inside
+    near = row * float(copies_sent(np.array(float(destinations)), V3_OF_4)) * leaving / (900e9 * reached * 0.8)
+    domains, away, share, posted = across
+    wait = max(row / (100e9 * share * 0.9), posted)
+    far = float(copies_sent(np.array(float(domains)), V3_OF_4)) * away * wait
+    call = 4e-4 if domains > 1 else 0.0
+    assert float(took[0]) == pytest.approx(tokens * max(near, far) + 1e-3 * np.log2(ranks) + call)
 
 
 def test_dispatch_in_fp8_is_half_as_long_in_the_forward_pass() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from optimizer.catalog import load_model
-from optimizer.objectives.step.flops import CONVENTIONS, causal_score_flops, model_flops, score_flops
+from optimizer.objectives.step.flops import CONVENTIONS, attending, causal_score_flops, model_flops, score_flops
 
 
 def megatron_count(*, mtp: int) -> float:
@@ -28,6 +30,24 @@ def megatron_count(*, mtp: int) -> float:
 def test_prediction_layers_count_as_megatron_counts_them(mtp: int) -> None:
     model = replace(load_model("deepseek-v3"), mtp_layers=mtp)
     assert model_flops(model, 4096, 1.0, "causal") == pytest.approx(megatron_count(mtp=mtp), rel=2e-4)
+
+
+def test_prediction_layers_attend_as_the_last_layers_that_do() -> None:
+    first, last = (SimpleNamespace(has_attention=True, heads=heads) for heads in (8, 16))
+    kinds = [
+        (first, 3),
+        (SimpleNamespace(has_attention=False), 9),
+        (last, 5),
+        (SimpleNamespace(has_attention=False), 1),
+    ]
+    hybrid: Any = SimpleNamespace(
+        kinds=[SimpleNamespace(model=each, count=count) for each, count in kinds], mtp_layers=2
+    )
+    assert attending(hybrid) == [(first, 3), (last, 5), (last, 2)]
+    hybrid.mtp_layers = 0
+    assert attending(hybrid) == [(first, 3), (last, 5)]
+    hybrid.kinds, hybrid.mtp_layers = hybrid.kinds[1:2], 1
+    assert attending(hybrid) == []
 
 
 def test_the_conventions_differ_in_masked_scores_and_in_prediction_layers() -> None:
