@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,7 @@ AT_ONCE = 2  # where nothing accumulates; the same release, llama3_1/8B_full_sin
 # Tokens of a sequence in fine-tuning. Source: what hiyouga/LLaMA-Factory, src/llamafactory/hparams/data_args.py
 # (cutoff_len), and unslothai/unsloth, unsloth/models/loader.py (max_seq_length), have unasked.
 TUNED_LENGTH = 2048
+MOVED = 1 / 8  # of an assumed batch, that more plans can share it
 EACH = 1024  # tokens for each accelerator beyond: what Falcon-180B and Llama-3.1 405B took
 
 
@@ -63,16 +65,22 @@ def usual_tokens(gpus: int) -> int:
 
 
 def divisible_batch(batch: int, gpus: int) -> int:
-    """The batch closest to an assumed one that many plans of so many GPUs can share: a person's own is never changed.
+    """A batch near an assumed one that many plans of so many GPUs can share: a person's own is never changed.
 
-    A multiple of the largest odd factor of the GPUs, unless that exceeds the batch, and at least one sequence for 16
-    GPUs, since no plan keeps more of them busy on one.
+    A multiple of the largest odd factor of the GPUs, unless that exceeds the batch, and of as many of their other
+    factors as move it by no more than MOVED, so often that micro-batches of many sizes divide it; at least one sequence
+    for 16 GPUs, since no plan keeps more of them busy on one.
 
     >>> divisible_batch(1536, 1024), divisible_batch(1536, 1000), divisible_batch(2048, 131072)
     (1536, 1500, 8192)
+    >>> divisible_batch(512, 96), divisible_batch(512, 12), divisible_batch(1536, 1023), divisible_batch(512, 10008)
+    (576, 576, 2046, 556)
     """
     batch = max(batch, gpus // 16)
-    odd = gpus
-    while odd % 2 == 0:
-        odd //= 2
-    return max(1, round(batch / odd)) * odd if odd <= batch else batch
+    odd = gpus // (gpus & -gpus)
+    units = [unit for unit in range(batch, 0, -1) if gpus % unit == 0 and (odd > batch or unit % odd == 0)]
+    for unit in units:
+        times = range(ceil(batch * (1 - MOVED) / unit), floor(batch * (1 + MOVED) / unit) + 1)
+        if times:
+            return unit * max(times, key=lambda each: (each & -each, -abs(each * unit - batch)))
+    return round(batch / units[-1]) * units[-1]

@@ -85,7 +85,7 @@ def streams_of(records: Sequence[Record]) -> list[Stream]:
                 attempt[-1] = attempt[-1]._replace(reading=filled(attempt[-1].reading, reading))
             continue
         if attempt:
-            kind = _continues(current, attempt, record, several)
+            kind = "other" if reading.summary else _continues(current, attempt, record, several)
             if kind == "again":
                 same = _place(attempt, record.step)
                 attempt[same] = attempt[same]._replace(

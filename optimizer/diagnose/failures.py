@@ -19,6 +19,8 @@ _CRASH = re.compile(
     r"|\bNCCL error\b|ChildFailedError|\bSIGKILL\b|\bSIGABRT\b|srun: error:|CUDA error:"
     r"|DUE TO (?:TIME LIMIT|NODE FAIL)"
 )
+# What Ray says of every worker that died: ray-project/ray, src/ray/raylet/node_manager.cc.
+_GUESSED = re.compile(r"\b(?:common|potential) (?:root )?causes\b")
 # Texts of which one is in every line that tells of a failure, in small letters.
 SIGNALS = (
     *("out of memory", "outofmemory", "out_of_memory", "resource_exhausted", "oom-kill", "oom_kill", "oom kill"),
@@ -42,9 +44,12 @@ def first_failure(lines: Sequence[LoggedLine]) -> Failure | None:
     >>> first_failure([LoggedLine(number=3, text="Traceback (most recent call last):"),
     ...     LoggedLine(number=9, text="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")]).kind
     'oom'
+    >>> first_failure([LoggedLine(number=3, text="A worker died. Some common causes include: (1) it was killed by the "
+    ...     "OOM killer, (2) ray stop --force was called, (3) SIGKILL")]).kind
+    'crashed'
     """
     for kind, pattern in ((OOM, _OUT_OF_MEMORY), (CRASHED, _CRASH)):
         for line in lines:
-            if pattern.search(line.text):
+            if pattern.search(line.text if kind == CRASHED else _GUESSED.split(line.text)[0]):
                 return Failure(kind=kind, line=line.number, text=line.text.strip()[:160])
     return None

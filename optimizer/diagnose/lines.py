@@ -17,13 +17,15 @@ from optimizer.base.errors import InvalidFile
 from optimizer.base.files import MB, read_bytes
 from optimizer.catalog.readers.text import ENCODINGS
 from optimizer.frameworks.every import RANKS
+from optimizer.frameworks.huggingface.notebook import summaries
 from optimizer.frameworks.log_line import Mark
 
 MOST = 400 * MB  # of a log, unpacked: reading takes several times as much memory
 GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_ENDLESS = re.compile(r"\d{17,}")  # no number that a program prints of a run, and more than a float holds
+# No number that a program prints of a run, and more than a float holds; decimals may be as many as it has.
+_ENDLESS = re.compile(r"(?<![.\d])\d{17,}|\d{31,}")
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
     r"\[(?:rank|default)\s?(\d+)\]:?\s?",  # torchrun, torchelastic
@@ -148,6 +150,8 @@ def plain(text: str) -> str:
 
     >>> plain("\x1b[32mstep: 5\x1b[0m of " + "9" * 20)
     'step: 5 of ?'
+    >>> plain("CurrSamplesPerSec=0.41971019455482256")
+    'CurrSamplesPerSec=0.41971019455482256'
     """
     return _ENDLESS.sub("?", _COLOUR.sub("", text) if "\x1b" in text else text)
 
@@ -241,9 +245,14 @@ def _outputs(text: str, remarks: list[str]) -> str:
     printed: list[str] = []
     try:
         for cell in json.loads(text)["cells"]:
+            begun, tables = len(printed), ""
             for output in cell.get("outputs", ()):
-                shown = output.get("text") or output.get("data", {}).get("text/plain") or output.get("traceback", ())
-                printed.append(shown if isinstance(shown, str) else "".join(shown))
+                data = output.get("data", {})
+                shown = output.get("text") or data.get("text/plain") or output.get("traceback", ())
+                printed.append("".join(shown))
+                tables += "".join(data.get("text/html", ()))
+            if not any("train_runtime" in each for each in printed[begun:]):  # which is more exact
+                printed += summaries(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return text
     remarks.append("of the notebook what its cells printed was read, and lines are counted there")

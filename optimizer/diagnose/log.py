@@ -82,8 +82,12 @@ def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[L
     spans: list[tuple[LogFormat, list[tuple[LoggedLine, Record]]]] = []
     taken: list[tuple[int, int]] = []
     for program in formats:
+        if taken and not any(
+            _understood(program, line.text) for line in text.marked(program.marks) if not _within(taken, line.number)
+        ):
+            continue
         every = _rows(program, text)
-        rows = [row for row in every if not any(a <= row[0].number <= b for a, b in taken)]
+        rows = [row for row in every if not _within(taken, row[0].number)]
         steps = [line.number for line, record in rows if _is_step(record)]
         among = sum(_is_step(record) for _, record in every) - len(steps)  # lines of the engine of a run that counts
         if not steps or (taken and len(steps) < FEW) or among > len(steps):
@@ -101,6 +105,10 @@ def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[L
     for (program, rows), (first, end) in zip(spans, pairwise([0, *starts[1:], text.count + 1]), strict=True):
         mine = [row for row in rows if row[0].number < end and (row[0].number >= first or not _is_step(row[1]))]
         yield from _of_program(path, program, mine, text, (first, end))
+
+
+def _within(taken: Sequence[tuple[int, int]], number: int) -> bool:
+    return any(first <= number <= last for first, last in taken)
 
 
 def _is_step(record: Record) -> bool:
@@ -134,7 +142,8 @@ def _rows(program: LogFormat, text: LogText) -> list[tuple[LoggedLine, Record]]:
     numbered, count = [], 0
     for line, record in rows:
         count += record.reading.alone
-        reading = record.reading._replace(step=count) if record.reading.alone else record.reading
+        step = 1 if record.reading.summary else count
+        reading = record.reading._replace(step=step) if record.reading.alone else record.reading
         numbered.append((line, record._replace(reading=reading)))
     return numbered
 

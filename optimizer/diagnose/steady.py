@@ -304,7 +304,7 @@ def _described(part: Sequence[Timed], warm: Sequence[Timed], warm_up: int, level
     stalls = tuple(timed.step for timed, stood in zip(part, stands, strict=True) if stood)
     lost = float(np.sum((times - middle)[stands] * counts[stands]))
     period = _period(stalls)
-    stride = int(np.median(np.diff([timed.step for timed in part]))) if len(part) > 1 else 1
+    stride = max(1, int(np.median(np.diff([timed.step for timed in part])))) if len(part) > 1 else 1
     regular = period or all(stall % (ROUND * stride) == 0 for stall in stalls)
     unseen = max(0, part[-1].step - part[0].step + 1 - int(np.sum(counts))) if regular else 0
     whole = float(np.sum(times * counts)) + unseen * middle

@@ -45,6 +45,7 @@ from optimizer.frameworks.nemo.export import FILES as NEMO_FILES
 from optimizer.frameworks.nemo.log import LOG as NEMO_LOG
 from optimizer.frameworks.olmo.log import LOG as OLMO_LOG
 from optimizer.frameworks.picotron import config as picotron
+from optimizer.frameworks.plain.log import LOG as PLAIN_LOG
 from optimizer.frameworks.primus.export import FILES as PRIMUS_FILES
 from optimizer.frameworks.primus.log import LOG as PRIMUS_LOG
 from optimizer.frameworks.torchtitan import config as torchtitan
@@ -171,6 +172,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name=MEGATRON,
         stack="megatron-core",
+        config=by_flags(MEGATRON, "Megatron-LM YAML", megatron.is_yaml_cfg),
         log=MEGATRON_LOG,
         targets={
             "megatron-lm": ExportFiles(
@@ -257,6 +259,7 @@ EVERY: tuple[Framework, ...] = (
     Framework(
         name="DeepSpeed's steps", log=STEPS_LOG
     ),  # of every program with its engine: what these print counts first
+    Framework(name="a plain loop", log=PLAIN_LOG),  # last, since it knows what others print too
 )
 FRAMEWORKS: Mapping[str, Framework] = {framework.name: framework for framework in EVERY}
 CONFIGS: tuple[ConfigFormat, ...] = tuple(framework.config for framework in EVERY if framework.config)

@@ -35,8 +35,10 @@ class Launch:
         leaves: every value of the files as it is written, by file and by key or flag.
         machine: how the machine was guessed, for the head of a report; "" where the files or the user name it.
         length: tokens of a sequence where that is a guess, for the head of a report; 0 where they are told.
+        guessed_micro_batch: sequences of a micro-batch, likewise.
         vocabulary: tokens of the vocabulary, likewise.
         gpus: devices, likewise.
+        undecided: values that only a run would choose, by the variable that has them, likewise.
         family: what the files call accelerators of which they tell no kind, "" for nothing.
         memory_share: share of a device's memory that the program has, 0 for all of it [1].
         following: what the program makes of a plan's settings that no file states, None for nothing.
@@ -59,8 +61,10 @@ class Launch:
     leaves: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: str = ""
     length: int = 0
+    guessed_micro_batch: int = 0
     vocabulary: int = 0
     gpus: int = 0
+    undecided: dict[str, str] = field(default_factory=dict)
     family: str = ""
     memory_share: float = 0.0
     drives: str = ""

@@ -307,7 +307,9 @@ def plan_of(launch: Launch, settings: dict[str, Any], gpus: int, batch: int | No
     batch = batch or settings.get("global_batch")
     count = settings.get("num_microbatches") if "num_microbatches" in launch.written else None
     if micro is None:
-        micro = batch // (dp * count) if batch and count and batch % (dp * count) == 0 else 1
+        micro = batch // (dp * count) if batch and count and batch % (dp * count) == 0 else 0
+        launch.guessed_micro_batch = int(not micro)
+        micro = micro or 1
         launch.assumed.append(f"micro-batches of {micro}")
     if batch is None:
         batch = dp * micro * (count or 1)

@@ -18,7 +18,8 @@ class LogLine(NamedTuple):
 
     step, last_step: number of the step and of the run's last. micro_batch: number of the micro-batch, of a line that is
     of one. bar: state of a progress bar and how many it has. seconds: of one step [s]; `averaged` over all steps since
-    the line before; `alone`: such a time counts only where no line has a numbered step. elapsed: since the run began
+    the line before; `alone`: such a time counts only where no line has a numbered step; `summary`: it is the mean of a
+    run that has no other line. elapsed: since the run began
     [s]. tokens_rate: tokens of one GPU per second, sequences_rate: of the whole run [1/s]. flops_rate: operations of
     one GPU per second, as the program counts them [FLOP/s]. reserved, allocated: peaks of memory [B]. skipped, nans:
     steps whose update was dropped, or whose loss was no number. facts: settings of the run by column of a table of
@@ -32,6 +33,7 @@ class LogLine(NamedTuple):
     seconds: float | None = None
     averaged: bool = False
     alone: bool = False
+    summary: bool = False
     elapsed: float | None = None
     tokens_rate: float | None = None
     sequences_rate: float | None = None

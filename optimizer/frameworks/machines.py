@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from optimizer.base.content import content
@@ -23,6 +24,12 @@ SETS = {
     **dict.fromkeys(("-g", "--gpu_per_rs"), "each"),
     **dict.fromkeys(("-r", "--rs_per_host"), "of_host"),
 }
+# What starts a process on each GPU, its options, and what starts those of a node itself.
+RANKED, PROGRAM = ("aprun", "mpirun", "mpiexec"), re.compile(r"python[\d.]*$|.*\.(?:py|sh)$")
+RANKS = {"-n": "gpus", "-np": "gpus", **dict.fromkeys(("-N", "-ppn", "--ppn", "-npernode"), "gpus_per_node")}
+STARTED = {"torchrun", "deepspeed", "accelerate", "torch.distributed.run", "torch.distributed.launch"}
+TPU_TYPES = ("--tpu-type", "--device-type", "--accelerator-type")
+TPU, BY_CORES = re.compile(r"(v4|v5p|v5e|v5litepod|v6e|tpu7x(?=-\d+x))-(\d{1,5}(?:x\d{1,4}){0,2})"), ("v4", "v5p")
 # Options without a value.
 ALONE = (
     "-l",
@@ -202,6 +209,49 @@ def resource_sets(texts: Sequence[str]) -> dict[str, int]:
     if count := asked.get("of_host", 0):
         return {"nodes": -(-asked["sets"] // count), "gpus_per_node": count * asked["each"]}
     return {"gpus": asked["sets"] * asked["each"]}
+
+
+def ranks(texts: Sequence[str]) -> dict[str, int]:
+    """Processes that aprun or MPI's launcher starts, a GPU each, and those of a node; {} where others start them.
+
+    Source: https://cpe.ext.hpe.com/docs (aprun); https://docs.open-mpi.org (mpirun); https://www.mpich.org (mpiexec).
+
+    >>> ranks("aprun -n 8 -N 4 --cc depth local_rank.sh python x.py -n 3".split()), ranks(["mpiexec", "-n", "12"])
+    ({'gpus': 8, 'gpus_per_node': 4}, {'gpus': 12})
+    >>> ranks("mpirun -n 2 torchrun --nproc-per-node 8 x.py".split()), ranks("mpirun -n 2 -npernode 1 x".split())
+    ({}, {})
+    """
+    names = [text.rpartition("/")[2] for text in texts]
+    start = next((place for place, name in enumerate(names) if name in RANKED), len(texts))
+    program = next((place for place, name in enumerate(names) if place > start and PROGRAM.match(name)), len(texts))
+    asked = {
+        RANKS[text]: int(after)
+        for text, after in pairwise(texts[start:program])
+        if text in RANKS and is_count(after) and (text != "-N" or names[start] != "mpiexec")
+    }
+    single = asked.get("gpus_per_node") == 1 or STARTED.intersection(names[start:])
+    return {} if single or "gpus" not in asked else asked
+
+
+def tpu_chips(texts: Sequence[str]) -> dict[str, int]:
+    """Chips of the slices of TPUs that xpk or gcloud is to start, {} where it names none that is known.
+
+    Names of v4 and v5p count cores, two to a chip; topologies count chips.
+    Source: AI-Hypercomputer/xpk, src/xpk/core/system_characteristics.py.
+
+    >>> tpu_chips("xpk workload create --tpu-type=v5p-32 --num-slices=2".split())
+    {'gpus': 32}
+    >>> tpu_chips(["--device-type", "tpu7x-4x4x8"]), tpu_chips(["--tpu-type=v6e-256"]), tpu_chips(["--tpu-type="])
+    ({'gpus': 128}, {'gpus': 256}, {})
+    """
+    options = {text.partition("=")[0]: text.partition("=")[2] or after for text, after in pairwise((*texts, ""))}
+    match = next(filter(None, (TPU.fullmatch(options.get(name, "")) for name in TPU_TYPES)), None)
+    slices = options.get("--num-slices", "1")
+    if match is None or not is_count(slices):
+        return {}
+    chips = prod(map(int, match[2].split("x")))
+    cores = "x" not in match[2] and match[1] in BY_CORES
+    return {} if cores and chips % 2 else {"gpus": chips // (1 + cores) * int(slices)}
 
 
 def device_in(text: str) -> str:

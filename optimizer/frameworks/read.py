@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
+from optimizer.base.units import is_count
 from optimizer.frameworks.bash.config import (
     LITGPT,
     QUIET,
@@ -33,7 +35,8 @@ from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
-from optimizer.frameworks.maxtext.config import MAXTEXT, MEMORY_SHARES
+from optimizer.frameworks.manifest import Pod, pod_in
+from optimizer.frameworks.maxtext.config import HALVED, MAXTEXT, MEMORY_SHARES
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
     NOTHING_TRAINS,
@@ -64,9 +67,10 @@ KINDS: Mapping[str, str] = {
 CONF = ".conf"  # of JSON too: open-instruct's configs of DeepSpeed
 # What names an accelerator: programs, an image, and variables that only one family's libraries read.
 NAMING = re.compile(
-    r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+"
+    r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+|--(?:tpu|device|accelerator)-type[= ]\S+"
     r"|\b(?:HCCL|ASCEND|MIOPEN|HIP|HSA|NEURON|LIBTPU|PYTORCH_NPU|NPUS_PER)_\w+(?==)|\bJAX_PLATFORMS=\S+"
 )
+MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")  # of MPI's processes, a GPU each
 DECIMAL = re.compile(r"0?\.\d+|1(?:\.0*)?")  # a share that is not nothing
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
 IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
@@ -85,6 +89,8 @@ KNOWN_BY, TRAINERS = (
     ("finetuning_type", BASE_MODEL, SUBCOMMAND, UNSLOTH_KEY, TRAINER),
     ("run_clm.py", "sft.py", "dpo.py"),
 )
+# Keys that are newer than a program, by its name: src/llmtuner/hparams/model_args.py of hiyouga/LLaMA-Factory.
+OLDER: Mapping[str, tuple[str, ...]] = {"train_bash.py": ("enable_liger_kernel",)}
 PREFERENCES = re.compile(r"(?:^|_)(?:dpo|kto|orpo|simpo|cpo|ipo|reward|rm)(?:_|$)")  # in the name of a program
 ADAPTED = re.compile(r"(?:^|[_-])(?:q?lora|peft|dora|adapter|unsloth)(?:[_-]|$)")  # there too
 # Arguments that few programs name themselves: with some of them all of TrainingArguments are parsed.
@@ -124,6 +130,11 @@ class File:
         from optimizer.catalog.readers.text import decoded
 
         return decoded(self.data)
+
+    @cached_property
+    def pod(self) -> Pod | None:
+        """What it starts as a manifest of Kubernetes, None where it is none."""
+        return pod_in(self.text) if KINDS.get(Path(self.name).suffix.lower()) == "yaml" else None
 
 
 def read_files(
@@ -200,6 +211,10 @@ def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "")
             launch.say("device", device, "a folder")
         else:
             launch.family = family_in(f"{folders} {programs}") or launch.family
+    if launch.program == MAXTEXT and launch.settings.get("device") == HALVED:
+        launch.unpriced.append(
+            f"{HALVED}, each chip of which is two devices to JAX: a batch per device is priced as one"
+        )
     launch.leaves = dict(source.leaves)
     costly = dict(unpriced(launch.program, launch.ignored, launch.leaves))
     launch.unpriced += costly.values()
@@ -234,6 +249,8 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         source.launch.assumed += [f"{each.name}, which a config names, was read" for each in followed]
         return source
     script = main_script(scripts)
+    if gpus is not None:
+        script = replace(script, outside={**dict.fromkeys(MPI_SIZES, str(gpus)), **script.outside})
     find = sources(script, scripts)
     reading, options = _script_run(script, find)
     tuning = any(any(subcommand(command.texts)) for command in reading.commands)  # beside what prepares its data
@@ -249,11 +266,15 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
     except InvalidFile as error:
         problems = [*dict.fromkeys(error.problems)]
+        if script.pod and NOTHING_TRAINS in problems:
+            raise InvalidFile(script.name, [refused(ConfigFile(script.name, script.text, "yaml").values)]) from None
         lost = reading.started if NOTHING_TRAINS in problems else reading.missing
         away += _unread(script, lost) if any(map(UNTOLD.search, problems)) or lost is reading.started else []
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
+    if script.pod and "device" not in source.launch.settings and (device := device_in(script.pod.kinds)):
+        source.launch.say("device", device, "its node selector")
     severed = "and what follows: a comment, or a line without its \\, ends the command before"
     source.launch.unpriced += [f"{text} {severed}" for text in dict.fromkeys(reading.severed)]
     marks = " ".join(NAMING.findall(" ".join(f"{name}=" for name in reading.variables)))  # of what it sources too
@@ -275,8 +296,13 @@ def _share_of_memory(reading: ScriptRun, name: str) -> str:
 
 def _script_run(script: File, find: Find) -> tuple[ScriptRun, Options]:
     """What a script would run; raises InvalidFile for one that is too much of something."""
+    pod = script.pod
     try:
-        return read_script(script.data, find, script.outside)
+        if pod is None:
+            return read_script(script.data, find, script.outside)
+        reading, options = read_script(pod.script, find, {**pod.variables, **script.outside}, pod.options)
+        reading.commands = [each if pod.placed else each.unplaced() for each in reading.commands]
+        return reading, options
     except InvalidFile:
         raise
     except InputError as error:
@@ -299,16 +325,25 @@ def _script_launch(
     with_config = training_with_config(script.name, script.data, reading)
     named: tuple[ConfigFile, ...] = ()
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
-        paths = (path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))
-        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths)))
+        paths = [*dict.fromkeys(path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))]
+        written = {path: each for path in paths for each in reading.documents if each.target == path}
+        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths if path not in written)))
         lying = [_file(str(place)) for place in places]
-        named = tuple(map(config_of, lying))
+        named = (
+            *map(config_of, lying),
+            *(
+                ConfigFile(path, each.text, KINDS[Path(path).suffix], writer=Path(script.name).name)
+                for path, each in written.items()
+                if KINDS.get(Path(path).suffix, PYTHON) != PYTHON
+            ),
+        )
         named += _followed(lying, named, script)
     if with_config and LITGPT in with_config.keys.values and with_config.configs and not (configs or named):
         raise InvalidFile(script.name, [_absent(script, with_config.configs)])
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
-            raise InvalidFile(script.name, [_absent(script, with_config.configs)])
+            opened = [f"{text}, which is not set (--env)" for text in with_config.opened if _counts("", text)]
+            raise InvalidFile(script.name, [_absent(script, with_config.configs), *opened])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
         place = _lying(script, source.engine) if not configs and not source.documents else None
@@ -322,14 +357,16 @@ def _script_launch(
     absent = [path for path in with_config.configs if Path(path).name not in here]
     keyed.launch.unpriced += [f"{path}, which was not read" for path in absent]
     keyed.launch.unpriced += [with_config.spread] if with_config.spread else []
-    keyed.launch.unpriced += [f"{text}, which is not set" for text in with_config.opened if _counts(keyed, text)]
+    keyed.launch.unpriced += [
+        f"{text}, which is not set" for text in with_config.opened if _counts(keyed.launch.program, text)
+    ]
     return keyed
 
 
-def _counts(source: Source, text: str) -> bool:
+def _counts(program: str, text: str) -> bool:
     """Whether a key that is not set, as it stands, may change the price."""
     key, _, value = text.lstrip("+-").replace("=", " ").partition(" ")
-    return any(word in key for word in OPEN) or costs(source.launch.program, key, value)
+    return any(word in key for word in OPEN) or costs(program, key, value)
 
 
 def _followed(
@@ -426,6 +463,9 @@ def _keyed_launch(
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)
+    newer, program = OLDER.get(Path(command.program).name, ()), command.program
+    if newer:
+        source.launch.lacks = lambda key: f"--{key} is newer than {program}" if key in newer else ""
     if command.starts:
         source.launch.unpriced.append(f"{command.starts}, ahead of --: only its program says what starts on each")
     alone = (
@@ -437,7 +477,10 @@ def _keyed_launch(
         source.launch.unpriced.append(
             "python starts one process: the Trainer spreads batches by DataParallel over GPUs"
         )
-    note_sources(source.launch, reading)
+    places = (
+        Piece(one.value, (one.site,)) for one in keys.given if one.site and _counts(source.launch.program, one.key)
+    )
+    note_sources(source.launch, reading, ((piece,) for piece in places))
     if "device" not in source.launch.settings:
         note_asked_device(source.launch, script.data)
     return source
@@ -554,12 +597,19 @@ def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str 
     if clashes := contradictions(configs):
         raise InvalidFile(names, clashes)
     configs, values = ordered(configs), merged(configs)
+    asked = next((config.content.get("compute") for config in configs if config.root), None) or {}
+    asked = asked if isinstance(asked, dict) else {}
+    counted = asked.get("gpus") if gpus is None and is_count(str(asked.get("gpus"))) else None
     if not section and (why := refused(values)):
         raise InvalidFile(names, [why])
     for each in CONFIGS:
         if each.recognised(values):
-            source = each.read(configs, gpus, model)
+            source = each.read(configs, int(counted) if counted else gpus, model)
             checked(names, source.launch)
+            if counted:
+                source.launch.written["gpus"] = "compute.gpus"
+            if device := device_in(str(asked.get("gpu_type", ""))):
+                source.launch.say("device", device, "compute.gpu_type")
             return source
     known = ", ".join(name for each in CONFIGS for name in each.files)
     raise InvalidFile(names, [f"no launch that is known: expected a Megatron script or one of {known}"])
@@ -572,4 +622,5 @@ def kind_of(file: File) -> str:
         dotted = sum("." in line.partition("=")[0] for line in lines)
         return OVERRIDES if dotted else BASH
     suffix = Path(file.name).suffix.lower()
-    return "json" if suffix == CONF and file.text.lstrip().startswith("{") else KINDS.get(suffix, BASH)
+    kind = "json" if suffix == CONF and file.text.lstrip().startswith("{") else KINDS.get(suffix, BASH)
+    return BASH if kind == "yaml" and file.pod else kind

@@ -102,7 +102,9 @@ def lacking(launch: Launch) -> str:
     guessed = f"; machine guessed: {launch.machine}" if launch.machine else ""
     guessed += f"; GPUs guessed: {launch.gpus:,}" if launch.gpus else ""
     guessed += f"; length guessed: {launch.length:,} tokens" if launch.length else ""
+    guessed += f"; micro-batch guessed: {launch.guessed_micro_batch:,}" if launch.guessed_micro_batch else ""
     guessed += f"; vocabulary guessed: {launch.vocabulary:,} tokens" if launch.vocabulary else ""
+    guessed += "".join(f"; {name} guessed: {value}" for name, value in [*launch.undecided.items()][:NAMED])
     return guessed + (f"; not priced: {', '.join(launch.unpriced[:NAMED])}{more}" if launch.unpriced else "")
 
 

@@ -104,8 +104,10 @@ def batches_near(batch: int, share: float, gpus: int) -> tuple[int, ...]:
     return (batch, *sorted(near, key=lambda other: (-_shared(other, gpus), abs(other - batch)))[:BATCHES])
 
 
-def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tuning: Tuning = Tuning()) -> BestUse:
-    """The job of the highest worth; the first one is what was asked for.
+def best_use(
+    jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tuning: Tuning = Tuning(), beyond: float = 0.0
+) -> BestUse:
+    """The job of the highest worth; the first one is what was asked for. Of less than `beyond` it need not be exact.
 
     Every job is swept; layouts are looked for in the order of what the sweeps say, and only where a bound leaves room
     for more than the best so far. A job that cannot be asked about counts as one without a plan.
@@ -117,10 +119,10 @@ def best_use(jobs: Iterable[Job], on_job: Callable[[], None] = lambda: None, tun
         swept.append(job)
         on_job()
     rates, known = [0.0] * len(swept), dict[int, Known | None]()
-    most = 0.0
+    most = beyond
     for index, of_job in sorted(outlooks.items(), key=lambda item: -item[1].worth):
         # What was asked for is reported with its own rate.
-        least = most if index else 0.0
+        least = most if index else beyond
         assigned = of_job.layouts_beyond(least)
         rates[index], known[index] = of_job.worth_of(assigned), of_job.known(assigned, least)
         most = max(most, rates[index])

@@ -51,8 +51,11 @@ def test_what_is_sold_whole_holds_the_job(gpus: int, sizes: tuple[int, ...], cou
 def test_batches_that_runs_take() -> None:
     assert [usual_tokens(gpus) for gpus in (1, 4096, 4097)] == [4 * 2**20, 4 * 2**20, 4097 * 1024]
     assert [divisible_batch(batch, gpus) for batch, gpus in ((10, 6), (1, 48), (2, 48), (100, 7), (6, 7))] == [
-        *(9, 3, 3, 98, 6),
+        *(9, 3, 3, 112, 6),
     ]
+    # An eighth more or less, for as many replicas, and micro-batches of as many sizes, as odd counts can have.
+    shared = {(512, 96): 576, (512, 40): 480, (512, 7): 448, (2048, 384): 2304, (1536, 1008): 1512, (9, 1): 8}
+    assert {asked: divisible_batch(*asked) for asked in shared} == shared
     assert (TUNED, AT_ONCE, TUNED_LENGTH) == (16, 2, 2048)
 
 

@@ -151,6 +151,54 @@ def test_ms_swift_accepts_commands_that_are_edited_to_other_plans(command: str, 
     _accepted(client, tmp_path)
 
 
+TRAINED = {
+    "trl": """torchrun --nproc_per_node 4 sft.py --model_name_or_path Qwen/Qwen3-8B --dataset_name a/b --bf16 True \\
+    --per_device_train_batch_size 4 --gradient_accumulation_steps 4 --max_length 2048 --gradient_checkpointing \\
+    --use_peft --output_dir out
+""",
+    "llama-factory": """FORCE_TORCHRUN=1 NPROC_PER_NODE=4 llamafactory-cli train --stage sft --do_train --dataset a \\
+    --model_name_or_path Qwen/Qwen3-8B --finetuning_type lora --cutoff_len 2048 --per_device_train_batch_size 4 \\
+    --gradient_accumulation_steps 4 --bf16 True --output_dir out --template qwen3
+""",
+    "axolotl": """base_model: Qwen/Qwen3-8B
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+datasets: [{path: mine, type: alpaca}]
+sequence_len: 2048
+micro_batch_size: 4
+gradient_accumulation_steps: 4
+gradient_checkpointing: true
+learning_rate: 0.0002
+bf16: true
+output_dir: out
+""",
+}
+
+
+@pytest.mark.parametrize("program", TRAINED)
+def test_programs_on_the_trainer_run_the_plans_that_they_are_edited_to(program: str, tmp_path: Path) -> None:
+    (known,) = (client for client in CLIENTS if client.target == program)
+    client = replace(known, file="job", program="trainer_loads.py")
+    name = "job.yaml" if program == "axolotl" else "run.sh"
+    source = read_launch([File(name, TRAINED[program].encode())], GPUS // 4)
+    question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), name)
+    for micro, recompute, liger in product((1, 2, 8), ("none", "full"), (False, True)):
+        whole = question.plan.micro_batch * question.plan.num_microbatches
+        other = replace(question.plan, micro_batch=micro, num_microbatches=whole // micro, recompute=recompute)
+        turned = {"liger": True} if liger and program != "axolotl" else {}
+        changes = source.changes(question.job, question.plan, other, turned)
+        assert source.lacking(changes) == ""
+        text = next(source.edited(changes))[name].decode()
+        words = shlex.split(text.replace("\\\n", ""))
+        job = {"program": program, "words": words[words.index("--model_name_or_path") :] if program == "trl" else []}
+        job |= {"words": words[words.index("train") + 1 :]} if program == "llama-factory" else {}
+        place = _place(tmp_path, job | {"plan": [micro, whole // micro, recompute == "full"]})
+        (place / "job.yaml").write_text(text)
+    _accepted(client, tmp_path)
+
+
 def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path) -> None:
     for model, plan in product(MODELS, PLANS):
         source = bash_launch("train.sh", SCRIPT.format(model=model, plan=plan).encode())

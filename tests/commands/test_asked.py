@@ -253,7 +253,8 @@ def test_fewer_gpus_are_hinted_at_where_the_count_divides_badly(
     job = small_job(gpus)
     asked: list[Any] = []
 
-    def best_use(jobs: list[Any]) -> Any:
+    def best_use(jobs: list[Any], *, beyond: float) -> Any:
+        assert beyond == pytest.approx(1.01 * job.tokens / 2.0)
         asked.extend(jobs)
         return SimpleNamespace(tried=[Use(job=other, worth=worth * job.tokens / 2.0) for other in jobs])
 
@@ -459,7 +460,7 @@ def test_a_patch_is_of_one_edit_two_or_all(
         pair=several[pair] if pair else None,
         best=several[best] if best else None,
         beyond=None,
-        question=None,
+        question=SimpleNamespace(launch=SimpleNamespace(unpriced=[])),
     )
     monkeypatch.setattr("optimizer.frameworks.read.with_followed", lambda files, source: files)
     monkeypatch.setattr("optimizer.improve.patch.patched", lambda source, question, edit, *_: edit.name)

@@ -246,18 +246,20 @@ def test_a_switch_that_makes_it_faster_is_flagged(
     stack = replace(job.stack, features=replace(job.stack.features, switchable=("liger",)))
     job = replace(job, stack=stack)
     estimate: Any = SimpleNamespace()
+    asked: list[float] = []
     found = Answer(status="optimal", job=job, plan=Plan(dp=8), estimate=estimate, flags=("a flag",))
     of: dict[str, Any] = {
         "optimizer.job.switches.switches": lambda: {"liger": SimpleNamespace(meaning="Liger: its kernels")},
         "optimizer.search.infeasible.methods.switched_jobs": lambda _: [("--fix liger=on", job)],
         "optimizer.search.plan.alternatives.value_of": lambda *_: 2.0,
-        "optimizer.studies.best_use.best_use": lambda _: SimpleNamespace(
-            best=SimpleNamespace(worth=worth * job.tokens / 2.0)
+        "optimizer.studies.best_use.best_use": lambda _, beyond: (
+            asked.append(beyond) or SimpleNamespace(best=SimpleNamespace(worth=worth * job.tokens / 2.0))
         ),
     }
     for name, value in of.items():
         monkeypatch.setattr(name, value)
     assert answering._faster_switched(found).flags == ("a flag", *told)
+    assert asked == [pytest.approx(1.01 * job.tokens / 2.0)]
 
 
 @pytest.mark.parametrize("drawn", [True, False])

@@ -18,6 +18,7 @@ from optimizer.diagnose.measured import read_runs_of
 from optimizer.diagnose.report import logs_json
 from optimizer.frameworks.every import LOGS
 from tests.diagnose import written
+from tests.diagnose.written import runs_of
 
 PACE = 2.0
 FORMATS = {log.name: log for log in LOGS}
@@ -185,6 +186,48 @@ def test_the_hugging_face_summary_serves_alone_and_says_so(tmp_path: Path) -> No
     assert any("three decimals: exact to 4%" in str(warning) for warning in first(log)["warnings"])
     log.write_text(f"{log.read_text()}{{'loss': 2.0}}\n" * 3)  # as a notebook shows it again
     assert first(log)["steps_used"] == 1
+
+
+def notebook(*cells: tuple[str, ...]) -> str:
+    """A notebook whose cells show tables of the Trainer, or print what begins with no tag."""
+    outputs = [
+        [{"data": {"text/html": shown}} if shown.startswith("<") else {"text": shown} for shown in cell]
+        for cell in cells
+    ]
+    return json.dumps({"cells": [{"outputs": shown} for shown in outputs], "nbformat": 4})
+
+
+def test_tables_of_a_notebook_tell_the_mean_of_each_training(tmp_path: Path) -> None:
+    """That of an evaluation names no epoch; one that is shown again, and one beside a summary, count once."""
+    log = tmp_path / "train.ipynb"
+    ended, going = "<div>\n [300/300 10:00, Epoch 3/3]", "<div> [100/400 05:00 < 15:00, 0.33 it/s, Epoch 0.25/1]"
+    again, evaluation = "<div> [150/300 04:00 < 04:00, 0.6 it/s, Epoch 1/3]", "<div> [ 20/227 04:52 < 13:11, 0.21 it/s]"
+    log.write_text(notebook((again, ended), (going, evaluation)))
+    found = runs_of(read(log, "--json").stdout)
+    assert [run["step_time_s"] for run in found] == [2.0, 3.0]
+    log.write_text(notebook((ended, "{'train_runtime': 606.0, 'train_steps_per_second': 0.5}")))
+    assert [run["step_time_s"] for run in runs_of(read(log, "--json").stdout)] == [2.0]
+    log.write_text(notebook((evaluation,)))
+    assert read(log).exit_code == 2
+
+
+def test_summaries_of_several_trainings_are_runs(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(
+            f"{{'train_runtime': {1000.0 * seconds}, 'train_steps_per_second': {1 / seconds}}}\n" for seconds in (2, 4)
+        )
+    )
+    assert [run["step_time_s"] for run in runs_of(read(log, "--json").stdout)] == [2.0, 4.0]
+
+
+def test_rates_of_mlperf_leave_evaluations_out(tmp_path: Path) -> None:
+    line = ':::MLLOG {{"time_ms": {0}, "key": "{1}", "value": {2}, "metadata": {{"step": {3}}}}}\n'
+    log = tmp_path / "train.log"
+    lines = [line.format(0, "global_batch_size", 8, 0)]
+    lines += [line.format(120_000 * part, "tracked_stats", '{"throughput": 4.0}', 384 * part) for part in range(1, 15)]
+    log.write_text("".join(lines))
+    assert first(log)["step_time_s"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

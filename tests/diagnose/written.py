@@ -249,6 +249,13 @@ def mlperf(times: Times) -> list[str]:
     return lines
 
 
+def plain_loop(times: Times) -> list[str]:
+    return [
+        f"[train] iter {step}: loss {loss(step):.4f} lr 3.0e-04 {1e3 * seconds:.0f} ms/iter"
+        for step, seconds in enumerate(times, 1)
+    ]
+
+
 PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "Megatron-LM": megatron,
     "Megatron-Bridge": bridge,
@@ -268,6 +275,7 @@ PROGRAMS: dict[str, Callable[[Times], list[str]]] = {
     "DeepSpeed's steps": engine,
     "OLMo": olmo,
     "MLPerf": mlperf,
+    "a plain loop": plain_loop,
 }
 
 

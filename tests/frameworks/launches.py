@@ -592,7 +592,35 @@ megatron sft \\
     --micro_batch_size 1 --global_batch_size 64 --max_length 4096 --recompute_granularity full \\
     --recompute_method uniform --recompute_num_layers 1
 """
+MEGATRON_YAML = """\
+language_model:
+  num_layers: 32
+  hidden_size: 4096
+  num_attention_heads: 32
+  num_query_groups: 8
+  ffn_hidden_size: 14336
+  activation_func: swiglu
+  normalization: RMSNorm
+  recompute_granularity: null
+
+model_parallel:
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  bf16: true
+
+use_distributed_optimizer: true
+overlap_grad_reduce: true
+overlap_param_gather: true
+seq_length: 4096
+micro_batch_size: 1
+global_batch_size: 256
+vocab_size: 128256
+world_size: 64
+"""
+
 SAMPLES: dict[str, tuple[dict[str, str], int | None]] = {
+    "Megatron-LM": ({"gpt_config.yaml": MEGATRON_YAML}, 64),
     "arrays": ({"train.sh": ARRAYS}, None),
     "slurm": ({"train.slurm": SLURM}, None),
     "mixture": ({"train.sh": MIXTURE}, None),

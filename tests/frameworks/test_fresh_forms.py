@@ -42,6 +42,11 @@ optimizer: {_component_: torch.optim.AdamW}
 batch_size: 2
 """
 TRAIN = "torchrun --nproc_per_node 4 train.py --per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen3-8B"
+PIPED = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --deepspeed_config ds.json --zero-stage 0 --fp16 --num-layers 10 "
+    "--hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 "
+    "--micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 2"
+)
 FOUNDRY = launches.LLM_FOUNDRY.replace("precision: amp_bf16\n", "")
 
 
@@ -385,6 +390,15 @@ pipeline_parallel_degree = 1
         ),
         ("run.sh", TRAIN, {"recompute": "full"}, "train.py may not take --gradient_checkpointing"),
         ("run.sh", f"{TRAIN} --save_strategy no --report_to none", {"recompute": "full"}, ""),
+        (
+            "run.sh",
+            TRAIN.replace("torchrun --nproc_per_node 4", "accelerate launch --num_processes=4 --config_file=a.yaml"),
+            {"recompute": "full"},
+            "train.py may not take --gradient_checkpointing",
+        ),
+        ("run.sh", PIPED, {"pp": 4, "dp": 2}, "Megatron-DeepSpeed without --deepspeed refuses 10 layers on 4 stages"),
+        ("run.sh", f"{PIPED} --deepspeed", {"pp": 4, "dp": 2}, ""),
+        ("run.sh", PIPED, {"pp": 1, "dp": 8}, ""),
     ],
 )
 def test_a_key_that_a_program_may_not_have_is_not_written(
@@ -859,3 +873,37 @@ def test_routers_are_understood() -> None:
 def test_programs_are_refused_by_their_names(name: str, text: str, program: str) -> None:
     with pytest.raises(InvalidFile, match=f"{program}: "):
         launch_of(name, text)
+
+
+@pytest.mark.parametrize(("program", "why"), [("train_bash.py", "--enable_liger_kernel is newer"), ("train.py", "")])
+def test_an_old_program_gets_no_key_that_is_newer_than_it(program: str, why: str) -> None:
+    text = TRAIN.replace("train.py", f"src/{program} --stage sft --finetuning_type full --cutoff_len 2048")
+    source = read_launch([File("run.sh", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, found.plan, {"liger": True})
+    assert [change.flag for change in changes] == ["enable_liger_kernel"]
+    assert source.lacking(changes).startswith(why)
+    assert bool(source.lacking(changes)) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("other", "off"), [("--bf16 True", " --gradient_checkpointing False"), ("--bf16 true", " false"), ("--bf16", None)]
+)
+def test_a_switch_is_told_off_where_its_command_gives_switches_values(other: str, off: str | None) -> None:
+    text = f"{TRAIN} {other} --report_to none --gradient_checkpointing --save_strategy no"
+    source = read_launch([File("run.sh", text.encode())])
+    found = launch_as_read(source.launch, Controls(device="h100"), "run.sh")
+    changes = source.changes(found.job, found.plan, replace(found.plan, recompute="none"), {})
+    edited = next(source.edited(changes))["run.sh"].decode()
+    assert ("--gradient_checkpointing" in edited) is bool(off)
+    assert not off or f"{off} --save_strategy no" in edited
+    again = read_launch([File("run.sh", edited.encode())])
+    assert launch_as_read(again.launch, Controls(device="h100"), "run.sh").plan.recompute == "none"
+
+
+@pytest.mark.parametrize(("flag", "heads"), [("", 0), (" --mtp-num-layers 1", 1)])
+def test_megatron_has_heads_for_further_tokens_by_their_flag_alone(flag: str, heads: int) -> None:
+    text = PIPED.replace(
+        "--deepspeed_config ds.json --zero-stage 0", f"--num-experts 256 --multi-latent-attention{flag}"
+    )
+    assert launch_of("train.sh", text, model="deepseek-v3").settings["mtp_layers"] == heads

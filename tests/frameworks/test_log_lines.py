@@ -34,6 +34,23 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
         ("  overlap_comm ................. True", LogLine(facts={"overlap_comm": "true"})),
         ("  steps_per_print .............. 10", None),
     ],
+    "a plain loop": [
+        ("iter_dt 250.00ms; iter 20: train loss 2.5", LogLine(step=20, seconds=0.25, loss=2.5)),
+        ("[train] iter 20: loss 2.5 250 ms/iter", LogLine(step=20, seconds=0.25, loss=2.5)),
+        ("step   3/ 90  loss=-0.5  dt=1.5s", LogLine(step=3, last_step=90, seconds=1.5, loss=-0.5)),
+        ("step:3 - train/loss:0.5 - train/lr:1e-5 - train/time(s):1.5", LogLine(step=3, seconds=1.5, loss=0.5)),
+        ('{"step": 3, "step_time_ms": 1500.0, "loss": 0.5}', LogLine(step=3, seconds=1.5, loss=0.5)),
+        ("Iteration 1,200 | loss: 0.5 | step time: 1.5 sec", LogLine(step=1200, seconds=1.5, loss=0.5)),
+        ("Step=30, Loss=0.5, Rate=128.5 samples/sec", LogLine(step=30, sequences_rate=128.5, loss=0.5)),
+        ("| epoch 002: 3 / 90 loss=0.5, ups=4, num_updates=30, wall=9", LogLine(step=30, seconds=0.25, loss=0.5)),
+        ("step 3 loss 0.5 dt 1.5", None),  # of no unit
+        ("step 3 loss 0.5 dt 0.0s", None),
+        ("step 3 loss 0.5 12.5 tok/s", None),
+        ("step 3 dt 1.5s", None),
+        ("loss 0.5 dt 1.5s", None),
+        ("step 3 val_loss 0.5 dt 1.5s", None),
+        ("Epoch [2/9], Step [30/90], Loss: 0.5, step time: 1.5s", None),  # steps of an epoch
+    ],
     "DeepSpeed's steps": [
         (
             "steps: 26 loss: 10.75 iter time (s): 26.5 samples/sec: 0.602",
@@ -46,6 +63,10 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
         (BAR, LogLine(step=100, last_step=1000, bar=(100, 1000), seconds=2.31, averaged=True, elapsed=231.0)),
         (
             f"Training:{BAR}",
+            LogLine(step=100, last_step=1000, bar=(100, 1000), seconds=2.31, averaged=True, elapsed=231.0),
+        ),
+        (
+            f"Iteration: {BAR}",
             LogLine(step=100, last_step=1000, bar=(100, 1000), seconds=2.31, averaged=True, elapsed=231.0),
         ),
         (f"Eval:{BAR}", None),
@@ -147,6 +168,16 @@ LINES: Mapping[str, list[tuple[str, LogLine | None]]] = {
             LogLine(step=64, elapsed=9.5, loss=2.5),
         ),
         (':::MLLOG {"time_ms": 9500, "key": "tracked_stats", "value": {"throughput": 2.5}, "step": 64}', None),
+        (
+            ':::MLLOG {"time_ms": 9500, "key": "tracked_stats", "value": {"throughput": 2.5}, '
+            '"metadata": {"step": 64}}',
+            LogLine(step=64, elapsed=9.5, sequences_rate=2.5),
+        ),
+        (
+            ':::MLLOG {"time_ms": 9500, "key": "tracked_stats", "value": {"throughput": 25.5}, '
+            '"metadata": {"file": "x.py", "epoch_num": 768}}',
+            LogLine(step=768, elapsed=9.5, sequences_rate=25.5),
+        ),
         (
             ':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing in s": 9.5}, "step": 4194304}',
             LogLine(step=4194304, seconds=9.5),
@@ -365,4 +396,4 @@ def test_the_rate_of_a_run_that_went_on_counts_the_steps_before(begun: int, seco
     lines = [LogLine(last_step=100), LogLine(step=begun, alone=True), LogLine(alone=True, elapsed=200.0, seconds=2.0)]
     assert [line.seconds for line in of_training(lines) if line and line.alone] == ([seconds] if seconds else [])
     again = of_training([*lines, LogLine(last_step=90), LogLine(alone=True, elapsed=270.0, seconds=3.0)])
-    assert again[-1] == LogLine(alone=True, seconds=3.0)
+    assert again[-1] == LogLine(alone=True, summary=True, seconds=3.0)

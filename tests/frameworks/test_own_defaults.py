@@ -496,6 +496,7 @@ def test_weights_of_4_bits_that_fsdp_leaves_whole_are_named() -> None:
         ("train.py", "--lora_alpha 16 --use_lora False", []),
         ("train.py", "--gradient_check True", ["gradient_check true, which may be short for gradient_checkpointing"]),
         ("train.py", "", []),
+        ("train.py", "--cutoff_len 9000", ["max_seq_length 2048 against cutoff_len 9000"]),
     ],
 )
 def test_what_an_unknown_program_may_mean_is_named(program: str, more: str, named: list[str]) -> None:
@@ -508,6 +509,7 @@ def test_what_an_unknown_program_may_mean_is_named(program: str, more: str, name
     [
         ("qlora.py --source_max_len 1024", "qlora:64", "nf4", False),
         ("qlora.py --source_max_len 1024 --bits 8 --lora_r 8", "qlora:8", "int8", False),
+        ("finetune.py --source_max_len 1024 --micro_train_batch_size 1", "full", "", False),
         ("train.py --use_peft_lora True", "lora:64:q_proj+k_proj+v_proj+o_proj+down_proj+up_proj+gate_proj", "", True),
         ("run_lora_clm.py --use_habana --lora_rank 8 --lora_target_modules q_proj", "lora:8:q_proj", "", True),
         (

@@ -17,6 +17,8 @@ from optimizer.improve.state import NOTICEABLE, current_state
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import VARIABLES
+from optimizer.page.improve.question import LaunchQuestion
+from optimizer.page.improve.view import improve_view
 from tests.frameworks.launches import SAMPLES
 from tests.improve.improvements import FILES, improve_once, improved, read
 from tests.improve.test_report import QUESTION, RISKY, SOURCE, improvement
@@ -100,10 +102,10 @@ def test_the_best_of_a_fork_of_2022_is_written_and_the_better_one_is_told() -> N
     [
         ("--nproc_per_node 8 --nnodes 2", "", "", ""),
         ("--nproc_per_node 8", "", "the files do not say how many GPUs run them; give --gpus 16", "give --gpus 16"),
-        ("--nproc_per_node 8 --nnodes 2", "--use-te", "--diff writes none: something is not priced", "--use-te"),
+        ("--nproc_per_node 8 --nnodes 2", "--use-te", "all: no patch: not priced: --use-te", "--use-te"),
     ],
 )
-def test_what_no_patch_has_is_told_beside_the_edits(
+def test_what_no_patch_has_is_told_beside_the_edits_and_on_the_page(
     start: str, more: str, told: str, refused: str, tmp_path: Path
 ) -> None:
     shape = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 50257 --bf16"
@@ -118,6 +120,9 @@ def test_what_no_patch_has_is_told_beside_the_edits(
     assert told or "no patch" not in shown.output
     printed = CliRunner().invoke(cli, ["improve", str(path), "--diff"])
     assert (printed.exit_code, refused in printed.output) == (2 if refused else 0, True)
+    page = improve_view(LaunchQuestion(files=(("train.sh", path.read_bytes()),)))["answer"]
+    assert ('class="patch"' in page) is not bool(refused)
+    assert refused in page
 
 
 def test_a_patch_is_printed_alone_and_what_is_better_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_the_best_use_is_what_was_asked_where_nothing_is_noticeably_better(monke
     jobs = [replace(small_job(gpus), global_batch=64) for gpus in (16, 8, 4)]
     looked: list[tuple[int, float]] = []
 
-    def found(*rates: float | None) -> BestUse:
+    def found(*rates: float | None, beyond: float = 0.0) -> BestUse:
         """Each job's rate; its bound is a tenth more; None for one that cannot be."""
         worth = dict(zip((16, 8, 4), rates, strict=True))
 
@@ -297,12 +297,14 @@ def test_the_best_use_is_what_was_asked_where_nothing_is_noticeably_better(monke
 
         monkeypatch.setattr(best_use_module, "outlook", outlook)
         looked.clear()
-        return best_use(jobs)
+        return best_use(jobs, beyond=beyond)
 
     more = 1.0 + best_use_module.NOTICEABLE
     better = found(1.0, 2.0, 3.0)
     assert (better.asked.worth, better.best.job.gpus, better.best.worth, better.known) == (1.0, 4, 3.0, 4)
     assert looked == [(4, 0.0), (8, 3.0), (16, 0.0)]  # by their bounds; what was asked for with its own rate
+    found(1.0, 2.0, 3.0, beyond=2.5)
+    assert looked == [(4, 2.5), (8, 3.0), (16, 2.5)]  # of less nobody asks
     assert found(1.0, 0.999 * more, 0.5).best.job.gpus == 16
     assert found(1.0, 1.001 * more, 0.5).best.job.gpus == 8
     none = found(None, None, 1.0)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from optimizer.improve.state import Edit, WholeRun
 
 SECONDS = 3600.0  # of an hour
-UNKNOWN = "what it gains is not known"
 NOTHING = "nothing to patch: no plan of the space that is sure to fit is faster"
 
 
@@ -57,8 +56,6 @@ def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: b
         from optimizer.commands.own_runs import with_own_runs
 
         question = replace(question, job=with_own_runs(question.job, runs))
-    if diff and question.launch.unpriced:
-        raise InputError(f"no patch: not priced: {', '.join(question.launch.unpriced)}; {UNKNOWN}")
     with waiting("planning"):
         improvement = improve_files(question, source, flex_batch=flex == "batch")
     if diff:
@@ -110,8 +107,6 @@ def unpatched(improvement: Improvement, source: Source, files: Sequence[File], c
     """The edits told of which --diff writes none, by their names, and why."""
     from optimizer.improve.report import shown_edits
 
-    if improvement.question.launch.unpriced:
-        return [f"--diff writes none: something is not priced, and {UNKNOWN}"] if improvement.every else []
     reasons: dict[str, list[str]] = {}
     for name, edit in shown_edits(improvement):
         try:
@@ -129,6 +124,8 @@ def edited(
     from optimizer.frameworks.read import read_launch, with_followed
     from optimizer.improve.patch import patched
 
+    if unpriced := improvement.question.launch.unpriced:
+        raise InputError(f"no patch: not priced: {', '.join(unpriced)}; what it gains is not known")
     names = ", ".join(file.name for file in files)
 
     def reread(written: Sequence[File]) -> LaunchAsRead:

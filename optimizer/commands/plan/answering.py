@@ -132,8 +132,9 @@ def _hinted(answer: Answer, request: Request) -> Answer:
         return answer
     value = value_of(job, answer.plan, answer.knobs, answer.estimate) if answer.plan and answer.estimate else inf
     mine = Use(job=job, worth=job.tokens / value)  # tokens for a unit of what is minimised
-    best = max(best_use(jobs).tried, key=lambda use: use.worth)
-    if best.worth <= mine.worth * (1.0 + NOTICEABLE):
+    noticed = mine.worth * (1.0 + NOTICEABLE)
+    best = max(best_use(jobs, beyond=noticed).tried, key=lambda use: use.worth)
+    if best.worth <= noticed:
         return answer
     words = BestUse(asked=mine, best=best, tried=(mine, best)).words()
     return replace(answer, flags=(*answer.flags, f"{words} (--gpus at-most:{job.gpus})"))
@@ -148,10 +149,10 @@ def _faster_switched(answer: Answer) -> Answer:
     from optimizer.search.plan.alternatives import value_of
     from optimizer.studies.best_use import best_use
 
-    value = value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
+    worth = answer.job.tokens / value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
     flags = list(answer.flags)
     for option, other in switched_jobs(answer.job):
-        gain = best_use([other]).best.worth * value / answer.job.tokens - 1.0
+        gain = best_use([other], beyond=worth * (1.0 + NOTICEABLE)).best.worth / worth - 1.0
         if gain > NOTICEABLE:
             switch = switches()[option.removeprefix("--fix ").partition("=")[0]]
             name = switch.meaning.partition(":")[0]

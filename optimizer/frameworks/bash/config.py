@@ -23,7 +23,7 @@ from optimizer.frameworks.bash.script import EXPERIMENT, RUNNER, SHELLS, Command
 from optimizer.frameworks.config.file import ConfigFile, plain
 from optimizer.frameworks.config.method import KEYS, TRAINER
 from optimizer.frameworks.config.yaml_edit import scalar
-from optimizer.frameworks.machines import LAUNCHER, included
+from optimizer.frameworks.machines import LAUNCHER, included, ranks, tpu_chips
 from optimizer.frameworks.megatron.flag_names import NAMED, SHAPE_COUNTS, SHAPE_SWITCHES, SOFTWARE_SWITCHES
 
 ASSIGNED = re.compile(r"(?:\+{0,2}|--)(?P<key>[A-Za-z_]\w*(?:\.\w+)*)=(?P<value>.*)", re.DOTALL)
@@ -55,7 +55,7 @@ PROGRAM = re.compile(
 # Modules that start another program.
 STARTING = re.compile(r"torch\.distributed\.|accelerate\.commands|deepspeed\.launcher")
 GIVEN = re.compile(
-    r"--?[\w-]*(?:config|file|path|code|template|reward|function)"
+    r"(?!\S*=)--?[\w-]*(?:config|file|path|code|template|reward|function)"
 )  # options whose value is a file that no process starts with
 NODES = re.compile(r"--?(?:num[-_])?n?nodes|-N")
 SET = re.compile(r"([A-Z][A-Z0-9_]*)=(\S*)")  # before a command of another shell, or env's and a container's
@@ -127,12 +127,14 @@ class CommandKeys(ConfigFile):
     def changed(self, path: str, value: Any) -> ConfigFile:
         """The script with another value, or with one more key after the last one; ++ of hydra sets and adds.
 
-        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one,
-        but for ms-swift's.
+        A switch that stands alone is taken out where it is to be off: parsers that know no value of it refuse one.
+        It gets one where the command gives others theirs, and ms-swift's does: programs may have it on by themselves.
 
         Raises InputError for a value of Primus that is to be none and comes from a variable, and for one in JSON.
         """
         path = path.removeprefix(self.section)
+        if not self.end and not any(one.site or one.alone for one in self.given):
+            raise InputError(f"no patch: the command stands in {self.name} in words of their own; make it by hand")
         if whole := next((one.key for one in self.given if path.startswith(f"{one.key}.") and _section(one.value)), ""):
             raise InputError(f"no patch: {path} is in the JSON of --{whole}; make it by hand")
         first, *inner = path.split(".")
@@ -146,9 +148,11 @@ class CommandKeys(ConfigFile):
         switches = [one.alone for one in self.given if one.key == path and one.alone]
         if value is False and switches and not sites and _option(self._reads(switches[-1])) == path:
             others = tuple(one for one in self.given if one.alone != switches[-1])
-            if SUBCOMMAND in self.values:  # ms-swift's, which may be on by themselves and take a value
-                off = Given(path, "false", (switches[-1][1] + 1, switches[-1][1] + 6), "--")
-                put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], " false")
+            spelt = [one.value for one in self.given if one.site and one.value in ("True", "true", "False", "false")]
+            if spelt or SUBCOMMAND in self.values:
+                text = "False" if spelt and spelt[-1].istitle() else "false"
+                off = Given(path, text, (switches[-1][1] + 1, switches[-1][1] + 6), "--")
+                put = replace(self, given=others)._put(switches[-1][1], switches[-1][1], f" {text}")
                 return replace(put, given=(*put.given, off))
             start, end, _ = cut(self.text.encode(), *switches[-1])
             return replace(self, given=others)._put(start, end, "")
@@ -503,7 +507,8 @@ def _machines(texts: Sequence[str]) -> dict[str, int]:
     if any(text.endswith(SINGLE) for text in texts):
         return {"nodes": 1, "gpus_per_node": 1}
     options = [(LAUNCHER.get(name.replace("_", "-")), value.split(":")[0]) for name, value in _options(texts)]
-    return {name: int(value) for name, value in options if name and is_count(value)} | included(texts)
+    counted = {name: int(value) for name, value in options if name and is_count(value)}
+    return {**ranks(texts), **tpu_chips(texts), **counted, **included(texts)}
 
 
 def primus_section(texts: Sequence[str]) -> str:

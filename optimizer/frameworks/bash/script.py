@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from optimizer.base.errors import InputError
@@ -71,6 +72,10 @@ class Command:
         """Its flags."""
         return flags_of(self.flat)
 
+    def unplaced(self) -> Command:
+        """The same with no places: what was read stands otherwise in the file."""
+        return replace(self, words=tuple(tuple(replace(piece, sites=()) for piece in word) for word in self.words))
+
 
 @dataclass(frozen=True)
 class Document:
@@ -90,7 +95,8 @@ class ScriptRun:
     """What was seen: commands and documents in order, variables, what had to be guessed.
 
     `sourced` are files that were read where the script reads them, `missing` those that nobody had; `started` are
-    scripts that it starts, read where there are; `severed` are flags that stand where a command starts.
+    scripts that it starts, read where there are; `severed` are flags that stand where a command starts;
+    `undecided` are variables that only a run would set, with the values that are guessed.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -101,6 +107,7 @@ class ScriptRun:
     missing: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     severed: list[str] = field(default_factory=list)
+    undecided: dict[str, Word] = field(default_factory=dict)
     broken: int = 0
 
 
@@ -299,7 +306,20 @@ class _Walker(Words):
         else:
             inner_script = called in SHELLS or any(text_of(word) in SHELLS for word in words[:-1])
             words = [self.expanded(word) if inner_script else word for word in words]
+            for option, text in pairwise(words):
+                if text_of(option) == "-c" and (whole := self.written(text)) and "<<" in whole.text:
+                    self.seen.documents.append(Document("", (whole,)))
             self.seen.commands.append(Command(tuple(words), environment))
+
+    def written(self, word: Word) -> Piece | None:
+        """A word as one piece, its lines as they are; None where not all of it stands in one place."""
+        sites = [piece.sites[0] if piece.sites else (-1, -1) for piece in word]
+        if not sites or any(
+            start < 0 or end != after for (start, end), (after, _) in pairwise([*sites, sites[-1][::-1]])
+        ):
+            return None
+        site = sites[0][0], sites[-1][1]
+        return Piece(self.data[slice(*site)].decode("utf-8", "replace"), (site,))
 
     def expanded(self, word: Word) -> Word:
         """A word that another shell reads: variables that quotes kept from this one are filled in."""
@@ -435,6 +455,7 @@ class _Walker(Words):
             for name in names:
                 value = [piece for word in self.seen.variables.get(name, []) for piece in word]
                 if used.intersection(site for piece in value for site in piece.sites[:1]):
+                    self.seen.undecided[name] = tuple(value)
                     yield f"{name} = {text_of(value)}: only a run would tell whether {condition} holds"
 
     def case(self, node: Any) -> None:
@@ -455,6 +476,7 @@ class _Walker(Words):
             return
         if len(words) > 1:
             self.seen.guesses.append(f"{self.text(name)} = {text_of(words[0])}, the first turn of its loop")
+            self.seen.undecided[self.text(name)] = words[0]
         self.seen.variables[self.text(name)] = [words[0]]
         self.run(body)
 
@@ -469,6 +491,7 @@ class _Walker(Words):
                 if text_of([piece for word in self.seen.variables.get(name, []) for piece in word]) in UNSET:
                     self.seen.variables.pop(name, None)
                     self.seen.variables |= {name: self.given[name]} if name in self.given else {}
+            self.options(self.text(condition), body)
             return
         for _ in range(MOST_ROUNDS):
             before = self.seen.variables.get("@")
@@ -477,6 +500,27 @@ class _Walker(Words):
             self.run(body)
             if self.seen.variables.get("@") == before:
                 return
+
+    def options(self, condition: str, body: Any) -> None:
+        """Run the body of a loop over getopts for each option that is given."""
+        parts, arguments, place = condition.split(), self.seen.variables.get("@", []), 0
+        if len(parts) < 3 or not arguments:
+            return
+        takes, name = parts[1].strip("\"'"), parts[2].strip(";\"'")
+        while place < len(arguments) and (text := known_text(arguments[place])).startswith("-") and len(text) > 1:
+            place += 1
+            if text == "--":
+                break
+            for at, letter in enumerate(text[1:], 2):
+                valued = f"{letter}:" in takes
+                value: Word = (Piece(text[at:]),) if valued and text[at:] else ()
+                if valued and not value and place < len(arguments):
+                    value, place = arguments[place], place + 1
+                self.seen.variables |= {name: [(Piece(letter),)], "OPTARG": [value]}
+                self.run(body)
+                if valued:
+                    break
+        self.seen.variables["OPTIND"] = [(Piece(str(place + 1)),)]
 
     def shift(self, count: int | None) -> None:
         """Drop the first arguments."""

@@ -33,6 +33,7 @@ LONGEST = 10_000  # characters of a value whose references are filled in
 PYTHON, UNSLOTH, NEMO = "python", "unsloth", "nemo"  # the last two: their programs
 OVERRIDES = "overrides"  # a.b=c, a line each
 OVERRIDE = re.compile(r"^\s*(?:-\s*)?\+{0,2}(?P<key>[A-Za-z_][\w]*(?:\.[\w]+)*)=(?P<value>[^\n#]*)", re.MULTILINE)
+PARAMETERS = "parameters"
 NUMBER = re.compile(r"^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?$")
 
 
@@ -46,6 +47,7 @@ class ConfigFile:
         kind: "yaml", "json", "toml", "python", "unsloth", "nemo", "overrides", or "bash" for the keys of a command.
         function: the one that a Python file makes the config with.
         data: the bytes of the file, whose encoding and ends of lines an edit keeps.
+        writer: the script that writes it when it runs, "" for a file that is there.
     """
 
     name: str
@@ -53,9 +55,24 @@ class ConfigFile:
     kind: str
     function: str = ""
     data: bytes = b""
+    writer: str = ""
 
     @cached_property
     def tree(self) -> dict[str, Any]:
+        """The content, of a run of MosaicML's platform its parameters; raises as `content`."""
+        return self.content[PARAMETERS] if self.root else self.content
+
+    @property
+    def root(self) -> str:
+        """The section that is the config, of a run of MosaicML's platform, with a dot behind it; "" for all of it.
+
+        Source: https://docs.mosaicml.com/projects/mcli/en/latest/training/yaml_schema.html
+        """
+        run = self.kind == "yaml" and "command" in self.content and isinstance(self.content.get(PARAMETERS), dict)
+        return f"{PARAMETERS}." if run else ""
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
         """The whole content; raises InvalidFile where it is none. That of Python is flat already."""
         try:
             values = self._parsed()
@@ -119,6 +136,9 @@ class ConfigFile:
 
         Raises InputError where the text has no place for it.
         """
+        if self.writer:
+            raise InputError(f"no patch: {self.writer} writes {self.name} when it runs; make it by hand")
+        path = self.root + path
         if self.kind == PYTHON:
             return replace(self, text=titan_changed(self.text, self.function, path, value))
         if self.kind == UNSLOTH:

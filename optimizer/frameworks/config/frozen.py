@@ -66,6 +66,16 @@ def frozen_tower(values: Mapping[str, Any], method: str, name: str) -> str:
     return "" if values.get(TOWER[method][0]) is False else f"{FROZEN}:{VISION}"
 
 
+def adapted_tower(values: Mapping[str, Any], method: str, name: str) -> str:
+    """The key that has adapters on the vision tower of a model too, "" for none.
+
+    >>> adapted_tower({"freeze_vit": False}, "train_type", "qwen3-vl-4b")
+    'freeze_vit'
+    """
+    key = TOWER.get(method, ("",))[0]
+    return key if values.get(key) is False and name in model_names() and preset_model(name).tower is not None else ""
+
+
 def towerless(method: str, name: str) -> tuple[str, ...]:
     """Keys that freeze what a known model does not have.
 

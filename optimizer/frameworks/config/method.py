@@ -15,6 +15,7 @@ from optimizer.frameworks.config.frozen import (
     LLAMA_FACTORY,
     TOWER,
     UNFROZEN,
+    adapted_tower,
     frozen_by_axolotl,
     frozen_by_llama_factory,
     frozen_tower,
@@ -219,6 +220,8 @@ def note_method(launch: Launch, values: Mapping[str, Any]) -> tuple[str, ...]:
             launch.assumed.append(f"adapters of rank {rank}, its program's default: no key says it")
         train = f"{method}:{rank}" + (f":{targets}" if targets else "")
         frozen = tuple(key for key in TOWER.get(at["method"], ()) if values.get(key) is True)
+        if tower := adapted_tower(values, at["method"], str(launch.settings.get("model", ""))):
+            launch.unpriced.append(f"{tower} false: adapters on the vision tower too")
         frozen += note_dropout(launch, values, DROPOUTS.get(at["method"] or at["peft"], 0.0))
     try:
         method_of(train, base)

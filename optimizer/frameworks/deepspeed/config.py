@@ -31,9 +31,12 @@ from optimizer.frameworks.deepspeed.defaults import (
     AXOLOTL,
     BUCKET,
     CHAT,
+    CHAT_ADAPTERS,
     DEFAULTS,
     KERNELS,
+    OPEN_INSTRUCT,
     OVERLAP,
+    OWN_BITS,
     PATHS,
     STORAGE,
     SWIFT,
@@ -41,6 +44,7 @@ from optimizer.frameworks.deepspeed.defaults import (
     TUNED,
     WORDS,
     accumulated,
+    chat_rank,
     completed,
     first,
     switched_on,
@@ -206,10 +210,11 @@ def read(launch: Launch, values: Values) -> None:
     counts = {name: first(values, PATHS[name]) for name in COUNTED if not (name == "gpus" and name in settings)}
     take(launch, values, {name: path for name, path in counts.items() if path})
     if ALPACA in values and (batch := whole(launch, values, ALL_GPUS)):
-        launch.say("global_batch", batch, ALL_GPUS)
-    stated = {path: values[path] for path in MICRO if isinstance(values.get(path), int)}
-    if len(set(stated.values())) > 1:
-        launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
+        launch.say("global_batch", _reached(launch, batch), ALL_GPUS)
+    for paths, source in ((MICRO, values), (LENGTHS, written)):
+        stated = {path: source[path] for path in paths if isinstance(source.get(path), int)}
+        if len(set(stated.values())) > 1:
+            launch.unpriced.append(" against ".join(f"{path} {size}" for path, size in stated.items()))
     if "global_batch" not in settings and "micro_batch" in settings:
         if "num_microbatches" not in settings:
             settings["num_microbatches"] = accumulated(launch, values)
@@ -280,6 +285,15 @@ def read(launch: Launch, values: Values) -> None:
     )
     more += (*(flag for flag, _ in LAUNCHED.values()), ADAFACTOR) + (ALL_GPUS,) * (ALPACA in values)
     method = (*note_method(launch, values), *note_loss(launch, values), *LIGER)
+    if CHAT in values and chat_rank(values):
+        method += CHAT_ADAPTERS
+    if OPEN_INSTRUCT in values:
+        method += ("use_lora",)
+        if values.get(OWN_BITS) is not True:  # layers are checkpointed beside weights of 4 bits alone
+            launch.unpriced += [f"{CHECKPOINT[0]}, which open-instruct does not heed with use_lora"] * (
+                settings.get("recompute") == "full"
+            )
+            launch.fixed += ("recompute",)
     if HABANA in values and values.get(ATTENTION) != FUSED and values.get(FLASH) is not True:
         settings["attention"] = "fused_softmax"
         launch.assumed.append(
@@ -342,6 +356,18 @@ def read(launch: Launch, values: Values) -> None:
         if path in written or path not in values or name == "num_microbatches"
     }
     rest(launch, written, (*method, *marks, *more, BUCKET, "num_processes", "num_machines", DISTRIBUTED))
+
+
+def _reached(launch: Launch, batch: int) -> int:
+    """The batch of all GPUs that Alpaca-LoRA reaches, whose micro-batches it rounds down twice: by size, by GPUs.
+
+    Source: tloen/alpaca-lora, finetune.py (gradient_accumulation_steps).
+    """
+    micro, gpus = (int(launch.settings.get(name, 1)) for name in ("micro_batch", "gpus"))
+    reached = max(1, batch // micro // gpus) * micro * gpus
+    if reached != batch and gpus > 1:
+        launch.assumed.append(f"{ALL_GPUS} {batch}: Alpaca-LoRA makes {reached} of it on {gpus} GPUs")
+    return reached if gpus > 1 else batch
 
 
 def _note_whole_gradients(launch: Launch, values: Values) -> None:

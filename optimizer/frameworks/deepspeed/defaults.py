@@ -27,6 +27,15 @@ ADAFACTOR = "adafactor"  # also a switch of Transformers before 5
 DEFAULTS: Mapping[str, Mapping[str, Any]] = key_tables("deepspeed")["programs"]
 TITLES: Mapping[str, str] = {name: program.get("title", name) for name, program in DEFAULTS.items()}
 ALPACA, ALL_GPUS = "alpaca-lora", "batch_size"  # of one of DEFAULTS, and its batch of all GPUs
+# A key of forks of Alpaca, which the parsers of LLaMA-Factory and ms-swift refuse, and theirs that forks have too.
+# Source: hiyouga/LLaMA-Factory v0.9.5, src/llamafactory/hparams/parser.py; modelscope/ms-swift v4.6.0, swift/arguments.
+FOREIGN, SHARED = "data_path", ("finetuning_type", *TUNED)
+OPEN_INSTRUCT, OWN_BITS = "open-instruct", "use_qlora"  # of DEFAULTS, and its switch of weights of 4 bits
+# DeepSpeed-Chat's own adapters, on linear layers whose names hold a word: one of OPT's unless a key says another.
+# Source: deepspeedai/DeepSpeedExamples, applications/DeepSpeed-Chat/dschat/utils/module/lora.py.
+CHAT_RANK, CHAT_SCOPE, CHAT_ONLY = "lora_dim", "lora_module_name", "only_optimize_lora"
+CHAT_ADAPTERS = (CHAT_RANK, CHAT_SCOPE, CHAT_ONLY)
+SCOPES: Mapping[str, str] = {"opt": "model.decoder.layers.0.", "llama": "model.layers.0.", "bloom": "transformer.h.0."}
 ALIGNING = "swift rlhf"  # of which DPO is the usual one: swift/arguments/rlhf_args.py
 ADAPTING = ("swift sft", "swift pt", ALIGNING)
 ZERO = re.compile(r"zero([0-3])(_offload)?$")  # its words for engines
@@ -47,6 +56,10 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
     {'trl': ('per_device_train_batch_size', 'gradient_checkpointing')}
     """
     known, reported = dict(values), {}
+    if FOREIGN in known:
+        known = {key: value for key, value in known.items() if key not in SHARED}
+    if CHAT in values and (rank := chat_rank(values)):
+        known |= {"adapter": "lora", "lora_rank": rank}
     if values.get(SWIFT) in ADAPTING and not any(path in values for path in TUNED):
         known[TUNED[0]] = "lora"
     if values.get(SWIFT) == ALIGNING:
@@ -56,17 +69,32 @@ def completed(values: Values) -> tuple[dict[str, Any], dict[str, tuple[str, ...]
     if SWIFT in values and (word := ZERO.match(str(values.get("deepspeed")))):
         known |= ENGINES.get(word[1], {})
     for name, program in DEFAULTS.items():
-        is_one = all(known.get(key) is not None for key in program["when"])
+        is_one = all(known.get(key) not in (None, False) for key in program["when"])
         is_one &= not known.keys() & set(program.get("unless", ()))
         is_one &= any(key.startswith(program.get("section", "")) for key in known)
         is_one &= name != TRAINER or known.get(TRAINER) in OBJECTIVES
         if not is_one or ("any" in program and not known.keys() & set(program["any"])):
             continue
         own = {key: value for key, value in program["values"].items() if not _stated(known, key)}
-        known |= {**own, **({name: True} if name == ALPACA else {})}
+        known |= {**own, **({name: True} if name in (ALPACA, OPEN_INSTRUCT) else {})}
         if keys := tuple(key for key in program.get("reported", ()) if key in own):
             reported[name] = keys
     return known, reported
+
+
+def chat_rank(values: Values) -> int:
+    """The rank of DeepSpeed-Chat's adapters where these alone are trained, on all layers; 0 for what has no price.
+
+    >>> chat = {"lora_dim": 128, "only_optimize_lora": True, "model_name_or_path": "facebook/opt-1.3b"}
+    >>> chat_rank(chat), chat_rank({**chat, "model_name_or_path": "meta-llama/Llama-2-7b-hf"})
+    (128, 0)
+    >>> chat_rank({**chat, "only_optimize_lora": False}), chat_rank({**chat, "lora_module_name": "q_proj"})
+    (0, 0)
+    """
+    rank, name = values.get(CHAT_RANK), str(values.get("model_name_or_path")).rpartition("/")[2].lower()
+    scope = str(values.get(CHAT_SCOPE, "decoder.layers."))
+    whole = any(name.startswith(model) and layer.endswith(f"{scope}0.") for model, layer in SCOPES.items())
+    return rank if isinstance(rank, int) and whole and values.get(CHAT_ONLY) is True else 0
 
 
 def switched_on(values: Values) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from optimizer.base.units import GiB, is_count
 from optimizer.frameworks.bars import SEVERAL, timed_by_bars
 from optimizer.frameworks.log_line import LogFormat, LogLine, clock_seconds, decimal, of_bar
 
-BAR = re.compile(r"\s*(?:Train(?:ing)?:)?\s*\d+%\|")
+BAR = re.compile(r"\s*(?:(?:Train(?:ing)?|Iterations?|Steps?):)?\s*\d+%\|")
 VALUE = re.compile(r"""['"]([\w/() ]+)['"]: ['"]?([-\w./:, ]*[\w])['"]?(?=, ['"]|\})""")
 CLOCK = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)$")
 STEPS, SPEED, PACE = "global_step/max_steps", "train_speed(iter/s)", "train_speed(s/it)"
@@ -112,7 +112,9 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
         if reading.alone:
             of_rank = before.alone and before.seconds and seconds and abs(seconds / before.seconds - 1) < SAME_RUN
             summary = (seconds, reading.elapsed)
-            timed = None if seconds is None or of_rank or summary in shown else reading._replace(elapsed=None)
+            timed = (
+                None if seconds is None or of_rank or summary in shown else reading._replace(elapsed=None, summary=True)
+            )
             shown.add(summary)
         settled.append(timed)
         before = reading

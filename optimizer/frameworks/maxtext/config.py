@@ -37,6 +37,7 @@ PRESETS: Mapping[str, str] = {name: preset for preset, name in MODELS.items()} |
 BATCH, STEPS, REMAT, NAME = "per_device_batch_size", "gradient_accumulation_steps", "remat_policy", "model_name"
 DTYPE = "dtype"
 MAXTEXT = "MaxText"
+HALVED = "tpu-v7"  # whose chips are two devices each to JAX: https://docs.cloud.google.com/tpu/docs/tpu7x
 # The share of a GPU's memory that JAX takes, by its newer name and its older one, and what it takes where neither is
 # set. Source: jax-ml/jax, docs/gpu_memory_allocation.rst.
 MEMORY_SHARES, OWN_SHARE = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"), 0.75

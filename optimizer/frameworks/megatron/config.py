@@ -136,11 +136,21 @@ def is_flagscale(values: Values) -> bool:
     return {"system", "model"} <= sections and any(path.startswith("system.precision.") for path in values)
 
 
+def is_yaml_cfg(values: Values) -> bool:
+    """Whether a YAML is what Megatron-LM's --yaml-cfg takes: its arguments, some of them in two sections.
+
+    Source: NVIDIA/Megatron-LM, examples/gpt3/gpt_config.yaml, megatron/training/yaml_arguments.py.
+    """
+    return {"language_model", "model_parallel"} <= {path.partition(".")[0] for path in values}
+
+
 def is_bridge(values: Values) -> bool:
     """Whether a YAML is Megatron-Bridge's."""
     sections = {path.partition(".")[0] for path in values}
     known = any(path.rpartition(".")[2] == "tensor_model_parallel_size" for path in values)
     known = known and TRAINER not in values  # of LLaMA-Factory, whose keys are the Trainer's
+    if is_yaml_cfg(values):
+        return False
     return known or is_recipe(values) or {"model", "train", "ddp"} <= sections or {"train", "optimizer"} <= sections
 
 
@@ -218,14 +228,17 @@ class FlagLaunch(ConfigLaunch):
         return f"{section}.{key}" if section else key
 
     def lacking(self, changes: Sequence[FlagChange]) -> str:
-        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others."""
+        """Keys that ms-swift's own parser does not have, or FlagScale's Megatron may not, to judge by the others; those
+        that the file of --yaml-cfg has not, which no parser knows or checks.
+        """
         if self.launch.program == FLAGSCALE:
             parser = parser_of(list(map(_as_flag, self.values)), MEGATRON, "")
             lacks = ", ".join(parser.lacks([replace(one, flag=_as_flag(one.flag)) for one in changes]))
             return f"its Megatron may not have {lacks}: the newest that it shows is {parser.known_by}" if lacks else ""
+        lacks = {SWIFT: "ms-swift has no", MEGATRON: "this file of --yaml-cfg has no"}.get(self.launch.program, "")
         known = argument_names("ms-swift", SWIFT_RELEASE) if self.launch.program == SWIFT else frozenset[str]()
         new = [change.flag for change in changes if change.flag not in self.values and change.flag not in known]
-        return f"ms-swift has no {', '.join(dict.fromkeys(new))}" if known and new else ""
+        return f"{lacks} {', '.join(dict.fromkeys(new))}" if lacks and new else ""
 
     def edited(self, changes: tuple[FlagChange, ...]) -> Iterator[Mapping[str, bytes]]:
         """The file with these keys; those of Megatron-Bridge stay, for a key that is gone is as the recipe has it."""
@@ -338,7 +351,7 @@ def read(
     if paths.get("--use-distributed-optimizer", "").endswith("optim.name") and DDP[0] not in paths:
         follows = launch.following  # Apex's distributed optimizer reduces under the backward pass by default
         launch.following = lambda plan: {**follows(plan), "reduce_overlap": plan.zero_stage > 0}
-    if program == FLAGSCALE or (program == NEMO and not is_program(values)):
+    if program in (FLAGSCALE, MEGATRON) or (program == NEMO and not is_program(values)):
         note_defaults(launch, has | ({GROUPED} if _ending(values, "moe_grouped_gemm") else set()))
     for place, each in enumerate(launch.unpriced):
         flag, space, rest = each.partition(" ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,9 @@ IMAGE_AGE = 2  # months at most from main to an image
 # The main line's layers are its own by default, whose attention is unfused, until core 0.6.
 # Source: NVIDIA/Megatron-LM, arguments.py of core_v0.5.0 and core_v0.6.0 (--transformer-impl).
 ENGINE, OWN_LAYERS = "2024-04", re.compile(r"transformer[-_]impl\W[^)]{0,80}?(default|=)\s*=?\s*['\"]local['\"]")
+# Flags that were gone by then: a launch with one of them is of an older Megatron.
+# Source: NVIDIA/Megatron-LM, megatron/training/arguments.py of core_v0.5.0; bigcode-project/Megatron-LM, arguments.py.
+GONE = ("--data-impl", "--DDP-impl", "--attention-head-type")
 FORKED = {"--enable-zero-bubble": "--zero-bubble-max-pending-backward"}
 
 
@@ -72,20 +75,25 @@ def parser_of(names: Sequence[str], program: str, text: str, sources: str = "") 
     return Parser(flags=frozenset(flags | own), known_by=f"{newest}, which is of {month}" if newest else "no flag")
 
 
-def own_layers(text: str, sources: str = "") -> str:
-    """How it is known that a script's Megatron has its own layers unless told: a release, or its source; "" if not.
+def own_layers(text: str, sources: str = "", names: Collection[str] = ()) -> str:
+    """How it is known that a script's Megatron has its own layers unless told: a release, its source, or a flag among
+    its `names` that newer ones have not; "" if it is not.
 
     >>> own_layers("git checkout core_v0.5.0"), own_layers("git checkout core_v0.9.0"), own_layers("")
     ('core_v0.5', '', '')
     >>> own_layers("", "add_argument('--transformer-impl', default='local',"), own_layers("", "'--use-flash-attn'")
     ('its own source', 'its own source')
+    >>> own_layers("", "", ["--data-impl"]), own_layers("git checkout core_v0.9.0", "", ["--data-impl"])
+    ('--data-impl', '')
     """
     if sources:
         old = OWN_LAYERS.search(sources) or not re.search("transformer[-_]impl", sources)
         return OWN_SOURCE if old else ""
     dated = dict(_named(text))
     newest = max(dated, key=lambda name: dated[name], default="")
-    return newest if dated and dated[newest] < ENGINE else ""
+    if not dated:
+        return next((name for name in GONE if name in names), "")
+    return newest if dated[newest] < ENGINE else ""
 
 
 def _named(text: str) -> Iterator[tuple[str, str]]:

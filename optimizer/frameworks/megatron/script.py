@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,7 +14,7 @@ from optimizer.frameworks.bash.config import idle, primus_section, subcommand
 from optimizer.frameworks.bash.documents import Options, inner_script
 from optimizer.frameworks.bash.edit import edited
 from optimizer.frameworks.bash.flags import Flag
-from optimizer.frameworks.bash.pieces import Piece, text_of
+from optimizer.frameworks.bash.pieces import Piece, Word, text_of
 from optimizer.frameworks.bash.script import Command, Document, Find, ScriptRun, read_bash
 from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.deepspeed import config as deepspeed
@@ -26,15 +26,18 @@ from optimizer.frameworks.machines import (
     batch_variables,
     device_in,
     included,
+    ranks,
     resource_sets,
     step_options,
 )
 from optimizer.frameworks.megatron.flag_names import (
     FSDP,
+    KNOWN,
     LENGTHS,
     MEGATRON,
     MEGATRON_DEEPSPEED,
     NAMED,
+    PLAN_FLAGS,
     SHAPE_COUNTS,
     TABLES,
     left_open,
@@ -94,6 +97,7 @@ GPU_TYPE = re.compile(r"\b(gpu:[a-zA-Z][\w.-]*)")  # as --gres has it
 LEAST = 3  # flags of a model or a plan that make a command a training command
 TELLING = {*NAMED, *SHAPE_COUNTS}.difference(LAUNCHER)
 NOTHING: Mapping[str, str] = {}
+NO_OPTIONS: Options = {}
 SPLITTING = ("--tensor-model-parallel-size", "--context-parallel-size")
 APART = (FSDP, "--use-torch-fsdp2", "--overlap-moe-expert-parallel-comm")  # which want more connections than one
 NEWER = ("b200", "b300", "gb200", "gb300", "mi", "gaudi")  # where nothing is asked
@@ -101,7 +105,9 @@ OF_TRAINER = "--per-device-train-batch-size"  # without a value a launch of Hugg
 HANGING = re.compile(r"which is (argument)|which hangs on (\w+)")
 # Functions, whose arguments are their own, and loops over options.
 INNER = re.compile(rb"^(?:(?:function[ \t]+)?[\w-]+[ \t]*\(\)\s*\{.*?^\}|while\b.*?^done\b)", re.MULTILINE | re.DOTALL)
-ARGUMENT = re.compile(rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b", re.MULTILINE)
+ARGUMENT = re.compile(
+    rb"^[ \t]*(?:export |local )?(\w+)=[\"']?\$\{?(\d{1,3})\b|(?:^|;)[ \t]*(shift)\b[ \t]*(\d{1,3})?", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +150,22 @@ class BashLaunch:
         added = {each.flag.replace("_", "-") for each in changes if each.before is None and each.after is not None}
         one = FSDP in added and ONE_CONNECTION.search(self.data)
         alone = f"Megatron refuses {FSDP} where CUDA_DEVICE_MAX_CONNECTIONS is 1, as the script sets it" if one else ""
-        return f"this Megatron may not have {flags}: {how}" if flags else alone or self._unconnected(changes)
+        return (
+            f"this Megatron may not have {flags}: {how}"
+            if flags
+            else alone or self._undivided(changes) or self._unconnected(changes)
+        )
+
+    def _undivided(self, changes: Sequence[FlagChange]) -> str:
+        """Why Megatron-DeepSpeed without --deepspeed refuses its stages: it halts unless they divide the layers.
+
+        Source: argonne-lcf/Megatron-DeepSpeed, megatron/model/transformer.py, _get_num_layers.
+        """
+        layers, piped = self.launch.settings.get("layers", 0), "--deepspeed" in {flag.name for flag in self.flags}
+        stages = [int(each.after) for each in changes if each.flag.replace("_", "-") in PLAN_FLAGS["pp"] and each.after]
+        if piped or self.launch.program == MEGATRON or not stages or layers % stages[-1] == 0:
+            return ""
+        return f"{self.launch.program} without --deepspeed refuses {layers} layers on {stages[-1]} stages"
 
     def _unconnected(self, changes: Sequence[FlagChange]) -> str:
         """Why Megatron refuses parallelism of tensors or contexts, its first or without FSDP; "" where it does not.
@@ -171,25 +192,37 @@ class BashLaunch:
             yield {self.name: text}
 
 
-def read_script(data: bytes, find: Find, outside: Mapping[str, str] = NOTHING) -> tuple[ScriptRun, Options]:
-    """What a script would run, and what its #SBATCH lines ask for; `outside` are variables and arguments, by name or
-    place, that it is started with. Of a script that trains by nothing of its own, what it writes is read too.
+def read_script(
+    data: bytes, find: Find, outside: Mapping[str, str] = NOTHING, asked: Options = NO_OPTIONS
+) -> tuple[ScriptRun, Options]:
+    """What a script would run, and what its #SBATCH lines ask for, or what is `asked` for it; `outside` are variables
+    and arguments, by name or place, that it is started with. Of a script that trains by nothing of its own, what it
+    writes is read too.
     """
-    options: Options = batch_options(data)
+    options: Options = {**asked, **batch_options(data)}
     given = {name: (Piece(value),) for name, value in outside.items()}
     reading = read_bash(data, batch_variables(options) | given, find)
     if training_command(reading) is None:
-        for document in reading.documents:
+        for document in [*reading.documents]:
             inner, asked = inner_script(document, reading, options, find)
             reading.commands += inner.commands
+            reading.documents += inner.documents
             if training_command(inner) is not None:
                 return reading, asked
     return reading, options
 
 
-def note_sources(launch: Launch, reading: ScriptRun) -> None:
-    """Note the files that a script sources, read or missing, and which turn of a loop counts."""
+def note_sources(launch: Launch, reading: ScriptRun, priced: Iterable[Word]) -> None:
+    """Note the files that a script sources, read or missing, and which turn of a loop counts; of what only a run would
+    choose what stands in the words that are priced.
+    """
     launch.assumed += reading.guesses
+    sites = {site for word in priced for piece in word for site in piece.sites}
+    launch.undecided = {
+        name: text_of(word)
+        for name, word in reading.undecided.items()
+        if sites.intersection(site for piece in word for site in piece.sites[:1])
+    }
     launch.assumed += [f"{PurePosixPath(path).name}, which the script sources, was read" for path in reading.sourced]
     for path in reading.missing:
         launch.ignore(f"source {path}".strip())
@@ -213,7 +246,7 @@ def bash_launch(
     """
     reading, options = read or read_script(data, find, outside)
     command = training_command(reading)
-    placed = command is not None
+    placed = command is not None and any(piece.sites for word in command.words for piece in word)
     if command is None and data.lstrip().startswith(b"--"):
         # A file of arguments alone, as --export writes it.
         words = b" ".join(line.partition(b"#")[0].rstrip(b"\\ ") for line in data.splitlines())
@@ -224,7 +257,7 @@ def bash_launch(
     if batch := next((flag for flag in command.flags if flag.name == OF_TRAINER and flag.unknown), None):
         raise InvalidFile(name, [f"{batch.written} {batch.value}: {left_open(batch)}"])
     launch = Launch(program=MEGATRON)
-    note_sources(launch, reading)
+    note_sources(launch, reading, (word for flag in command.flags if flag.name in KNOWN for word in flag.words))
     options = step_options((*command.starter, *command.texts), options)
     asked: dict[str, tuple[int, str, Piece]] = {
         name: options[name] for name in ("nodes", "gpus_per_node", "gpus") if name in options
@@ -235,6 +268,8 @@ def bash_launch(
     for name, number in (included(command.texts) or sets).items():
         asked[name] = number, "jsrun" if sets else "--include", Piece(str(number))
     launched = any(LAUNCHER.get(flag.name) for flag in command.flags)
+    for name, number in (ranks((*command.starter, *command.texts)) if not launched else {}).items():
+        asked[name] = number, "-n" if name == "gpus" else "-N", Piece(str(number))
     if not launched and not {"gpus", "gpus_per_node"} & asked.keys() and options.get("tasks", (1,))[0] > 1:
         asked["gpus"] = options["tasks"]  # each task has one
     for key, (number, option, _) in asked.items():
@@ -277,9 +312,10 @@ def bash_launch(
         wanted = "" if "1" in outside else asked_for(data)
         raise InvalidFile(name, [wanted, *_but_open(launch.problems, data)] if wanted else launch.problems)
     parser = parser_of([flag.name for flag in flags], launch.program, data.decode("utf-8", "replace"), sources)
-    by = own_layers(data.decode("utf-8", "replace"), sources) if launch.program == MEGATRON else ""
-    if by and not {LOCAL, MCORE} & {flag.name for flag in flags}:
-        note_own_layers(launch, by, {flag.name for flag in flags})
+    names = {flag.name for flag in flags}
+    by = own_layers(data.decode("utf-8", "replace"), sources, names) if launch.program == MEGATRON else ""
+    if by and not {LOCAL, MCORE} & names:
+        note_own_layers(launch, by, names)
     if launch.program == MEGATRON and launch.settings.get("experts", 0) > 1 and "top_k" not in launch.written:
         _note_top_k(launch, parser)
     note_defaults(launch, {flag.name for flag in flags})
@@ -364,10 +400,18 @@ def asked_for(data: bytes) -> str:
 
     >>> asked_for(b"SIZE=$1\nTP=${2}\n")
     "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
+    >>> asked_for(b"SIZE=$1; shift\nTP=$1\nshift\n")
+    "it is started with arguments, $1 SIZE, $2 TP: give them in this order with --args '...'"
     >>> asked_for(b"read_file() {\n  FILE=$1\n}\nwhile [ $# -gt 0 ]; do\n  NAME=$2\ndone\n")
     ''
     """
-    arguments = {int(place): name.decode() for name, place in ARGUMENT.findall(INNER.sub(b"", data))}
+    arguments: dict[int, str] = {}
+    dropped = 0
+    for match in ARGUMENT.finditer(INNER.sub(b"", data)):
+        if match[3] is not None:
+            dropped += int(match[4] or 1)
+        else:
+            arguments[int(match[2]) + dropped] = match[1].decode()
     if not arguments:
         return ""
     names = ", ".join(f"${place} {arguments[place]}" for place in sorted(arguments))

@@ -94,6 +94,8 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     if MULTIPLE in last and settings.get("gated_mlp") and "ffn_hidden" not in settings:
         _rounded_width(launch, last)
     _moe(launch, last)
+    if "--num-experts" in last and "--multi-latent-attention" in last:  # a preset may have such heads
+        settings.setdefault("mtp_layers", 0)
     if OF_CHECKPOINT in last and any(name in last for name in CHECKPOINTS):
         _of_checkpoint(launch, last)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from math import gcd
 
 from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
@@ -15,6 +16,9 @@ from optimizer.frameworks.log_line import LogFormat, LogLine, decimal
 KEY, WHEN = re.compile(r':::MLLOG .*?"key": ?"(\w+)"'), re.compile(r'"time_ms": ?(\d{1,15})\b')
 SAMPLES, COUNT = re.compile(r'"samples_count": ?(\d{1,9})\b'), re.compile(r'"value": ?(\d{1,9})\b')
 COUNTED = re.compile(r'"step": ?(\d{1,9})(?:\.0)?\b')  # sequences too, where a line has no other count
+# Sequences per second without evaluations, and of how many; BERT counts sequences in epochs.
+RATE = re.compile(r'"value": ?\{"throughput": ?([\d.]+).*"metadata": ?\{.*"(?:step|epoch_num)": ?(\d{1,9})(?:\.0)?\b')
+LEAST, MOST = 0.9, 3.0  # times that its rate says which a part of a run with its evaluations may take
 LOSS = re.compile(r'"(?:value|reduced_train_loss)": ?([-+\d.eE]+)')
 TIMED = re.compile(r'"train_step_timing in s": ?([\d.]+).*"step": ?(\d{1,15})\b')  # whose steps are tokens
 FACTS = {"global_batch_size": "global_batch", "max_sequence_length": "seq_len"}
@@ -30,6 +34,9 @@ def read(text: str) -> LogLine | None:
     128
     >>> read(':::MLLOG {"key": "tracked_stats", "value": {"train_step_timing in s": 9.5}, "step": 8}').seconds
     9.5
+    >>> rate = ':::MLLOG {"time_ms": 9, "key": "tracked_stats", "value": {"throughput": 2.5}, "metadata": {"step": 64}}'
+    >>> read(rate).sequences_rate
+    2.5
     >>> read(':::MLLOG {"time_ms": 0, "key": "global_batch_size", "value": 32, "metadata": {}}').facts
     {'global_batch': '32'}
     """
@@ -37,13 +44,16 @@ def read(text: str) -> LogLine | None:
     key = match[1] if match else ""
     if key == "tracked_stats" and (timed := TIMED.search(text)) and (seconds := decimal(timed[1])):
         return LogLine(step=int(timed[2]), seconds=seconds)
+    when = WHEN.search(text)
+    if key == "tracked_stats" and when and (rate := RATE.search(text)):
+        return LogLine(step=int(rate[2]), elapsed=int(when[1]) / 1e3, sequences_rate=decimal(rate[1]))
     if key in FACTS and (count := COUNT.search(text)):
         return LogLine(facts={FACTS[key]: count[1]})
     of_loss = key == "train_loss" or (key == "tracked_stats" and "reduced_train_loss" in text)
     if not of_loss or '"reward"' in text:  # of reinforcement learning, whose steps are no training alone
         return None
     samples = SAMPLES.search(text) or COUNTED.search(text)
-    when, loss = WHEN.search(text), LOSS.search(text)
+    loss = LOSS.search(text)
     if samples is None or when is None:
         return None
     return LogLine(step=int(samples[1]), elapsed=int(when[1]) / 1e3, loss=decimal(loss[1]) if loss else None)
@@ -65,6 +75,7 @@ def in_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
             line._replace(step=(line.step or 0) // each) if line.seconds is not None else None if line.step else line
             for line in readings
         ]
+    readings = _rates_of_sequences(readings)
     batch = next((int(line.facts["global_batch"]) for line in readings if "global_batch" in line.facts), 0)
     if not batch:
         return [None] * len(readings)
@@ -77,10 +88,30 @@ def in_steps(readings: Sequence[LogLine]) -> Sequence[LogLine | None]:
     ]
 
 
+def _rates_of_sequences(readings: Sequence[LogLine]) -> list[LogLine]:
+    """The readings, without rates where losses tell the steps, or where the clock says that they are of no sequences.
+
+    >>> lines = [LogLine(step=64 * n, elapsed=40.0 * n, sequences_rate=rate) for n, rate in ((1, 2.0), (2, 2.0))]
+    >>> [line.sequences_rate for line in _rates_of_sequences(lines)]
+    [2.0, 2.0]
+    >>> tokens = [line._replace(sequences_rate=8192.0) for line in lines]
+    >>> [line.sequences_rate for line in _rates_of_sequences(tokens)]
+    [None, None]
+    """
+    rates = [line for line in readings if line.sequences_rate]
+    if len(rates) < sum(line.step is not None for line in readings):
+        return [LogLine() if line.sequences_rate else line for line in readings]
+    for one, other in pairwise(rates):
+        done, took = (other.step or 0) - (one.step or 0), (other.elapsed or 0.0) - (one.elapsed or 0.0)
+        if done > 0 and not LEAST <= (other.sequences_rate or 0.0) * took / done <= MOST:
+            return [line._replace(sequences_rate=None) for line in readings]
+    return list(readings)
+
+
 LOG = LogFormat(
     name="MLPerf",
     marks=(":::MLLOG",),
     read=read,
     settle=in_steps,
-    remark="where no step has a time of its own, it is that between losses: evaluations are in it",
+    remark="where no step has a time or a rate of its own, it is that between losses: evaluations are in it",
 )

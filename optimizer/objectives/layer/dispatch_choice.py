@@ -81,7 +81,8 @@ def _costs(job: Job, few: Rows, dispatcher: str) -> FloatArray:
         dispatcher=np.full(few.shape[1], DISPATCHERS.index(dispatcher)),
     )
     layer = layer_operators(job.model.kinds_with(True)[0].model, shapes, job.software, True, job.row_multiple)
-    time = layer_time(job, layer, shapes, True, modules=())
+    with np.errstate(invalid="ignore"):  # groups that no network joins take forever
+        time = layer_time(job, layer, shapes, True, modules=())
     rows = [phase.terms[name] for name in COSTS for phase in (time.forward, time.backward)]
     rows += [time.host, shown_launches(job, layer, shapes, BACKWARD_KERNELS)]
     if job.stack.features.offers_overlap:

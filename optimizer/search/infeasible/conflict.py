@@ -105,7 +105,7 @@ class ConflictQuestion:
 
     def holds_for(self, job: Job, names: set[str]) -> bool:
         """Whether another job has a plan under the rules so named."""
-        other = ConflictQuestion(job=job, memory=replace(self.memory, unfit=set()))
+        other = ConflictQuestion(job=job, memory=self.memory)
         return other.holds([rule for rule in other.rules() if rule.name in names])
 
     def least(self, rules: Sequence[Rule], rule: LimitRule) -> float:
@@ -228,7 +228,7 @@ def _remedied(question: ConflictQuestion, rules: Sequence[Rule], rule: Rule) -> 
 def _fitting(question: ConflictQuestion, jobs: Iterable[tuple[str, Job]]) -> Iterator[str]:
     """Options with which a job has a plan, and what its leanest reserves."""
     for options, job in jobs:
-        other = ConflictQuestion(job=job, memory=replace(question.memory, unfit=set()))
+        other = ConflictQuestion(job=job, memory=question.memory)
         if other.holds(other.rules()):
             yield f"{options} ({other.least(structural(job), Memory()) / GB:.1f} GB)"
 

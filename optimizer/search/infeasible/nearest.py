@@ -108,7 +108,10 @@ class Numbers:
         if self.memory is None or not len(plans):
             return plans
         shape = distinct(plans, ("tp", "cp", "pp"))[1]
-        order = np.lexsort((plans.vpp, plans.recompute != FULL, ~plans.sequence_parallel, -plans.zero_stage, shape))
+        experts = -plans.ep * plans.etp
+        order = np.lexsort(
+            (plans.vpp, plans.recompute != FULL, ~plans.sequence_parallel, -plans.zero_stage, experts, shape)
+        )
         least_memory = order[np.unique(shape[order], return_index=True)[1]]
         able = np.zeros(len(least_memory), dtype=np.bool_)
         alone = (plans.zero_stage == 0) & (plans.cp == 1)
@@ -150,15 +153,21 @@ class Numbers:
         """The nearest of these jobs that has a plan: by GPUs, then by batch."""
         if not len(counts):
             return None
-        nearest_yet = set[tuple[int, int]]()
-        for plans in walk(self.job, self._seen(), values, gpus=counts, batches=batches, deadline=self.deadline):
-            fitting = plans.take(self._may_fit(plans, plans.num_microbatches))
-            pairs = np.unique(np.stack([fitting.gpus, fitting.global_batch]), axis=1)
-            nearest_yet |= set(map(tuple, pairs.T.tolist()))
+        chunks = walk(self.job, self._seen(), values, gpus=counts, batches=batches, deadline=self.deadline)
+        fitting = [plans.take(self._may_fit(plans, plans.num_microbatches)) for plans in chunks]
+        columns = [(plans.gpus.tolist(), plans.global_batch.tolist()) for plans in fitting]
+        pairs = {pair for both in columns for pair in zip(*both, strict=True)}
         gpus, batch = self.job.gpus, self.job.global_batch
-        order = sorted(nearest_yet, key=lambda pair: (abs(pair[0] - gpus), pair[0], abs(pair[1] - batch), pair[1]))
+        order = sorted(pairs, key=lambda pair: (abs(pair[0] - gpus), pair[0], abs(pair[1] - batch), pair[1]))
         jobs = (replace(self.job, gpus=pair[0], global_batch=pair[1]) for pair in order)
-        return next((job for job in jobs if self.holds(job)), None)
+        return next((job for job in jobs if self._some_fit(job, fitting) and self.holds(job)), None)
+
+    def _some_fit(self, job: Job, chunks: Sequence[Plans]) -> bool:
+        """Whether some layout of some of the plans that are this job's fits: their micro-batches are the leanest."""
+        if self.memory is None:
+            return True
+        own = (plans.take((plans.gpus == job.gpus) & (plans.global_batch == job.global_batch)) for plans in chunks)
+        return self.memory.fits(job, own)
 
     def _values(self, counts: IntArray, batches: IntArray) -> Values:
         """Values of the variables for all of these numbers, one only where the others can give no plan that it cannot.
@@ -258,4 +267,6 @@ def narrowed(values: Values, nearest_yet: Sequence[Plans]) -> Values:
 
 def unique(columns: Iterable[IntArray]) -> IntArray:
     """All values of several columns, rising."""
-    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(column.astype(np.int64) for column in columns)]))
+    return np.flatnonzero(
+        np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *(column.astype(np.int64) for column in columns)]))
+    )

@@ -32,13 +32,12 @@ CLOSE = 0.05e9  # bytes to which the least memory is told
 class LeastMemory:
     """What plans reserve at these knobs, or as near as the software can set them, under their layout of least memory.
 
-    Where the user places the layers, that is their only layout. `unfit` are plans that were found not to fit, by what
-    else decides it: the memory and whether all layers are to be recomputed. Its searches raise TimeLimit after the
-    deadline.
+    Where the user places the layers, that is their only layout. `unfit` are problems that were found to have none that
+    fits, which plans of other batches share. Its searches raise TimeLimit after the deadline.
     """
 
     knobs: Knobs = Knobs(offload=1.0)
-    unfit: set[tuple[Plan, float, bool]] = field(default_factory=set)
+    unfit: set[str] = field(default_factory=set)
     deadline: Deadline = NEVER
 
     def at(self, layer_costs: LayerCosts) -> KnobColumns:
@@ -169,11 +168,14 @@ class LeastMemory:
         memory, needs = self._needs(job, plans)
         capable = needs.have_capacity(safe_memory(job))
         for index in np.argsort(needs.bound(), kind="stable").tolist():
-            key = plans.plan(index), safe_memory(job), job.recomputes_all
-            if not capable[index] or key in self.unfit:
+            if not capable[index]:
+                continue
+            problem = memory_problem(job, plans.plan(index), memory.row(index))
+            key = repr(replace(problem, microbatches=1))  # of them only those in flight take memory
+            if key in self.unfit:
                 continue
             self.deadline.go_on()
-            if fitting_layout(memory_problem(job, key[0], memory.row(index)), self.deadline.left):
+            if fitting_layout(problem, self.deadline.left):
                 yield plans.take([index])
             else:
                 self.unfit.add(key)

@@ -254,7 +254,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("--group-query-attention --num-query-groups 4", {"kv_heads": 4}, []),
     ("--num-query-groups 4", {}, []),
-    ("--attention-head-type multiquery", {"kv_heads": 1}, []),
+    (
+        "--attention-head-type multiquery",
+        {"kv_heads": 1, "attention": "fused_softmax"},
+        ["layers of its own without flash attention, Megatron-LM's default then: --attention-head-type"],
+    ),
     ("--normalization RMSNorm", {"norm": "rms"}, []),
     ("--position-embedding-type rope", {"position": "rope"}, []),
     ("--position-embedding-type relative", {"position": "none"}, ["--position-embedding-type relative"]),

@@ -226,3 +226,10 @@ def test_a_stack_without_kernels_of_its_own_has_one_dispatcher() -> None:
     assert job.stack.dispatchers == ("alltoall",)
     asked = job.with_limits(fixed={"dispatcher": "deepep", "tp": 8, "recompute": "none"})
     assert sum(len(plans) for plans in lattice(asked, structural(asked))) == 0
+
+
+def test_groups_that_no_network_joins_take_forever_without_a_warning() -> None:
+    job = replace(over_efa(), cluster=load_cluster("rtx-4090-8"), gpus=8, stack=load_stack("megatron-core"))
+    columns = {**{key: np.ones(2, dtype=np.int64) for key in KEYS}, "cp": np.array([4, 16]), "ep": np.array([4, 16])}
+    rows, _ = useful_dispatchers(job, columns)
+    assert 0 in rows

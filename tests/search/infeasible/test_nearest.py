@@ -15,10 +15,13 @@ from optimizer.constraints.rules.batch import REACH, Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
 from optimizer.job.job import EVEN_RISK, Job, Limits
+from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.pipeline.schedules import bubble_fraction, bubble_left
 from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
 from optimizer.search.infeasible.nearest import Numbers
 from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.layouts import least_memory as module
+from optimizer.search.layouts.bounds.stage_needs import Needs
 from optimizer.search.layouts.least_memory import LeastMemory
 from tests.search.jobs import jobs, small_job
 from tests.thorough import cases
@@ -69,6 +72,12 @@ def other_batches(job: Job) -> Iterator[Job]:
             yield replace(job, global_batch=other)
 
 
+def holds(job: Job, names: set[str]) -> bool:
+    """Whether a job has a plan under the rules so named, by a question that knows nothing of another job."""
+    question = ConflictQuestion(job=job)
+    return question.holds([rule for rule in question.rules() if rule.name in names])
+
+
 @settings(max_examples=cases(60, sample=4), deadline=None, suppress_health_check=SLOW)
 @given(awkward_jobs(), st.data())
 def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataObject) -> None:
@@ -78,7 +87,7 @@ def test_the_nearest_number_is_that_of_exhaustive_trial(job: Job, data: st.DataO
     without = data.draw(st.sets(st.sampled_from([rule.name for rule in rules]), max_size=2) | st.just({"memory"}))
     names = {rule.name for rule in rules} - without | {"gpu-product", "batch"}
     for rule, others in ((GpuProduct(), other_gpus), (Batch(), other_batches)):
-        expected = next((other for other in others(job) if question.holds_for(other, names)), None)
+        expected = next((other for other in others(job) if holds(other, names)), None)
         assert question.nearest(rule, names - {rule.name}) == expected, rule.name
 
 
@@ -108,6 +117,19 @@ def test_more_replicas_and_fewer_smaller_micro_batches_are_leaner(job: Job, data
 def test_more_micro_batches_leave_no_larger_bubble(pp: int, vpp: int, m: int, more: int, schedule: int) -> None:
     few, many = (bubble_fraction(pp, vpp, n, bubble_left(schedule, pp, n)) for n in (m, m + more))
     assert many <= few * (1 + ROUNDING)
+
+
+def test_a_problem_without_a_layout_is_solved_once_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full pipeline holds as much whatever the batch; fewer micro-batches than stages are a problem of their own."""
+    asked: list[int] = []
+    monkeypatch.setattr(module, "fitting_layout", lambda problem, limit: asked.append(problem.microbatches))
+    monkeypatch.setattr(Needs, "have_capacity", lambda needs, usable: np.ones(len(needs.first), dtype=np.bool_))
+    memory = LeastMemory()
+    for microbatches in (40, 41, 42, 3, 2, 3):
+        job = replace(small_job(4), global_batch=microbatches)
+        plans = Plans.of([Plan(pp=4, num_microbatches=microbatches)])
+        assert not list(memory._solved(job, plans))
+    assert asked == [40, 3, 2]
 
 
 @pytest.mark.parametrize(
