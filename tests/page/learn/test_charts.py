@@ -53,6 +53,13 @@ def test_what_the_questions_name() -> None:
         **{"few": counts[0], "many": counts[-1], "batch": batch},
         **{"share": batch // counts[0], "last_share": batch // counts[-1]},
     }
+    sent = 2 * 2 * 175e9  # an all-reduce among many, of weights of 2 B
+    named = four.facts()
+    assert named["many"]["dp"].volume == pytest.approx(sent, rel=1e-5)
+    assert [named[name] for name in ("dp_wide", "dp_port", "fsdp_wide")] == pytest.approx(
+        [sent / 200e9, sent / 25e9, 1.5 * sent / 200e9], rel=1e-5
+    )
+    assert list(nine.COUNTS) == [2**power for power in range(7)]
 
 
 def test_act_1_draws_mfu_in_percent() -> None:
