@@ -59,6 +59,12 @@ def test_what_the_questions_name() -> None:
     assert [named[name] for name in ("dp_wide", "dp_port", "fsdp_wide")] == pytest.approx(
         [sent / 200e9, sent / 25e9, 1.5 * sent / 200e9], rel=1e-5
     )
+    designs = ("called", "deeper", "wide", "alone", "chain", "deep")
+    named = two.facts()
+    assert [(named[name].tp, named[name].pp, named[name].microbatches) for name in designs] == [
+        *[(8, 4, 8), (8, 16, 8), (128, 1, 8), (8, 1024, 1), (8, 1024, 64), (8, 256, 8)],
+    ]
+    assert named["needed"] == (9 * 3, 9 * 15)  # (p - 1) / (m + p - 1) of a tenth
     assert list(nine.COUNTS) == [2**power for power in range(7)]
 
 
