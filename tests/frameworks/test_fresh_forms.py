@@ -646,6 +646,14 @@ def test_a_stated_vocabulary_counts_before_the_tokenizer_in_megatron_bridge() ->
     assert launch.settings["vocab"] == 3200
 
 
+@pytest.mark.parametrize("started", ["deepspeed --num_gpus 8", "torchrun --nproc_per_node 8", "accelerate launch"])
+def test_a_module_behind_a_launchers_own_option_is_its_program(started: str) -> None:
+    arguments = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --bf16 true"
+    launch = launch_of("run.sh", f"{started} --module llava.train.train_mem {arguments}", 8)
+    assert (launch.settings["micro_batch"], launch.settings["model"]) == (4, "qwen3-8b")
+    assert launch.unpriced == []
+
+
 def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -> None:
     (path := tmp_path / "run.sh").write_text(f"{TRAIN} --fsdp='full_shard auto_wrap' --fsdp_config=fsdp.json\n")
     assert read_launch(read_files([str(path)])).launch.unpriced == ["fsdp.json, which was not read"]
