@@ -10,7 +10,7 @@ from optimizer.base.files import replace_file
 from optimizer.calibration.calibrate import calibrate, informed
 from optimizer.calibration.fit import fit_times, table_weights
 from optimizer.calibration.memory_fit import MEMORY_PARAMETERS
-from optimizer.calibration.runs import Run, read_runs
+from optimizer.calibration.runs import Run, nothing_to_fit, read_runs
 from optimizer.calibration.stack_file import stack_toml
 from optimizer.catalog import load_stack
 from optimizer.catalog.readers.stack_file import read_stack
@@ -91,6 +91,9 @@ def test_nothing_to_fit_says_why(lab: Stack) -> None:
     runs = [Run(id="1", row={}, stack_name="x", refused="the row has no micro_batch")]
     with pytest.raises(InputError, match=r"none of 1 rows has a step time.*no micro_batch"):
         calibrate(runs, lab)
+    many = [replace(runs[0], refused=f"{number}") for number in (1, 2, 2, 3, 4)]
+    assert nothing_to_fit(many).endswith("all that pricing needs: 1; 2; 3")
+    assert nothing_to_fit([replace(runs[0], refused="")]).endswith("all that pricing needs")
 
 
 def test_a_long_table_counts_less_per_run_but_more_in_all(gpt_runs: list[Run]) -> None:

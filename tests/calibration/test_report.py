@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from optimizer.calibration import memory_fit
+from optimizer.calibration.calibration_report import _memory, _not_counted, _parameters
 from optimizer.calibration.memory_fit import _balance
 from optimizer.calibration.runs import _measured, chips, rate_alone, usual_micro_batches
 from optimizer.calibration.scores import Errors, PlanChoice, Verdicts
@@ -28,6 +30,7 @@ from optimizer.calibration.validation_report import (
     validation_record,
     verdict_lines,
 )
+from optimizer.job.stack import PARAMETERS, Stack
 from optimizer.objectives.step.interval import Interval
 from optimizer.reports.report import Table
 from tests.calibration.test_pieces import row
@@ -38,6 +41,29 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("coverage", "allocated", "reserved", "memory", "memory_coverage", "choice"), None
 ) | {"extrapolated": 0, "verdicts": Verdicts()}
 SCORE = Score(by="all", name="all", rows=1200, time=ERRORS, **UNKNOWN)
+
+
+def test_a_fit_says_which_parameters_it_fitted_and_what_it_set_aside() -> None:
+    stack = Stack(name="mine", parameters={"launch": 6e-6, "gemm_efficiency": 0.5}, fixed={})
+    start = replace(stack, parameters={"launch": 5e-6})
+    refused = [SimpleNamespace(refused=why) for why in ("no model", "no tp", "no model")]
+    fit: Any = SimpleNamespace(stack=stack, start=start, spreads={"launch": 0.25}, doubtful=1200, refused=refused)
+    launch, gemm = (PARAMETERS[name] for name in ("launch", "gemm_efficiency"))
+    assert sorted(_parameters(fit)) == [
+        ("gemm_efficiency", "0.5", f"{gemm.default:.4g}", f"{gemm.low:g} to {gemm.high:g}", "", "", gemm.meaning),
+        ("launch", "6e-06", "5e-06", f"{launch.low:g} to {launch.high:g}", "s", "0.25", launch.meaning),
+    ]
+    doubts = "1,200 rows that their source doubts (column quality) or that name no micro_batch"
+    assert _not_counted(fit) == [doubts, "2 × no model", "1 × no tp"]
+    fit.doubtful = 0
+    assert _not_counted(fit) == ["2 × no model", "1 × no tp"]
+    fit.memory = SimpleNamespace(residuals=np.log([1.1, 0.9, 1.4]), verdicts=1200, wrong_verdicts=12)
+    assert _memory(fit) == [
+        "3 measured peaks: MAPE 20.0%, median 10.0%",
+        "12 of 1,200 runs fit, or run out of memory, against the model",
+    ]
+    fit.memory = SimpleNamespace(residuals=(), verdicts=0)
+    assert _memory(fit) == []
 
 
 def test_errors_are_told_in_a_line() -> None:

@@ -36,6 +36,20 @@ from optimizer.studies.strategies import STRATEGIES
 from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
 
+
+@pytest.mark.parametrize(
+    ("lengths", "seq_len", "told"),
+    [
+        ("", 512, ["nothing of --packing on: documents are as long as a sequence (--lengths)"]),
+        ("p0:100,p100:1100", 1100, []),
+        ("p0:9,p50:600,p100:1100", 600, ["the 50.0% of documents that are longer than a sequence are cut (--lengths)"]),
+    ],
+)
+def test_documents_that_are_cut_are_told(lengths: str, seq_len: int, told: list[str]) -> None:
+    asked: Any = SimpleNamespace(packing="on")
+    assert request._cut(lengths, seq_len, asked) == told
+
+
 FORMATS = ("as_json", "as_csv", "as_markdown")
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 import optimizer
 from optimizer.cli import cli
+from optimizer.commands.own_runs import _reference, _trial_runs
+from optimizer.job.plan import Plan
 from optimizer.trial.folder import read_folder
 from tests.diagnose import written
+from tests.search.jobs import small_job
 
 pytestmark = pytest.mark.usefixtures("planned_once")
 HEADER = "model,gpu,gpus,tp,micro_batch,global_batch,seq_len,step_time_s,stack,source\n"
@@ -120,6 +124,47 @@ def test_a_log_with_its_script_counts_as_the_row_that_read_appends(tmp_path: Pat
     assert spans[1] == spans[2] == pytest.approx(spans[0], rel=1e-6)
     assert spans[3] != spans[0]
     assert [each["job"]["own_runs"]["runs"] for each in documents] == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("names", "says", "cluster", "read"),
+    [
+        (["answer.json"], "", "h800", ("answer", "answer.json")),
+        (["answer.json", "run.sh"], "gpus", "dgx-h100", (["answer.json", "run.sh"], "dgx-h100")),
+        (["run.sh"], "device", "h800", (["run.sh"], "")),
+        (["run.sh"], "gpus", "mine.toml", (["run.sh"], "")),
+    ],
+)
+def test_what_started_a_log_is_an_answer_or_launches_on_the_machine_that_they_name(
+    names: list[str], says: str, cluster: str, read: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "answer.json").write_text('{"schema_version": 1}', encoding="utf-8")
+    (tmp_path / "run.sh").write_text("torchrun train.py", encoding="utf-8")
+    launch = SimpleNamespace(launch=SimpleNamespace(settings={says: 1}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("optimizer.answer.reading.read_answer_file", lambda name: name)
+    monkeypatch.setattr("optimizer.diagnose.reference.answer_reference", lambda answer, name: ("answer", name))
+    monkeypatch.setattr("optimizer.diagnose.reference.script_reference", lambda files, says, runs, on: (files, on))
+    monkeypatch.setattr("optimizer.frameworks.read.read_launch", lambda files: launch)
+    assert _reference(names, [], cluster) == read
+
+
+def test_trials_that_trained_are_runs_with_the_memory_that_their_logs_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is a share of what a job may use."""
+    job, plan = small_job(8), Plan(dp=8, micro_batch=2)
+    folder = SimpleNamespace(job=job, candidates=SimpleNamespace(plans=[None, plan]))
+    outcomes = [
+        SimpleNamespace(name=name, index=1, seconds=seconds, memory=memory)
+        for name, seconds, memory in (("a", 3.0, 0.5), ("b", 4.0, None), ("c", None, 0.5))
+    ]
+    monkeypatch.setattr("optimizer.trial.folder.read_folder", lambda name: folder)
+    monkeypatch.setattr("optimizer.trial.outcome.outcomes", lambda trials: outcomes)
+    runs = _trial_runs("here")
+    assert [(run.id, run.plan, run.step_time, run.memory, run.memory_kind) for run in runs] == [
+        ("a", plan, 3.0, 0.5 * job.usable_memory, "max reserved"),
+        ("b", plan, 4.0, None, ""),
+    ]
+    assert runs[0].row == {"micro_batch": "2", "global_batch": str(job.global_batch)}
 
 
 def test_a_folder_of_trials_counts(tmp_path: Path) -> None:

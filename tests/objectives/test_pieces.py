@@ -70,6 +70,8 @@ def test_operations_of_recomputed_modules_of_a_mixture() -> None:
     routed = 2 * layers * 3 * experts.top_k * experts.ffn_hidden * hidden
     assert (found["core_attn"], found["shared_experts"], found["mlp"]) == (7.0, shared, 0.0)
     assert found["moe"] == routed + shared + 2 * layers * hidden * experts.count
+    narrow = module_flops(replace(model, experts=replace(experts, latent=512)), 7.0)
+    assert narrow["moe"] == routed * 512 / hidden + shared + 2 * layers * hidden * (experts.count + 2 * 512)
     dense = load_model("gpt3")
     assert module_flops(dense, 1.0) == {"core_attn": 1.0, "mlp": 2.0 * 96 * 2 * 12288 * 4 * 12288}
 

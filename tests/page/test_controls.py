@@ -41,6 +41,16 @@ def test_many_choices_are_powers_of_two_alone() -> None:
     assert len({*divisors, *powers(0, 13)}) > 64
 
 
+def test_a_lock_offers_what_the_software_can() -> None:
+    job, _ = asked([("model", "gpt3"), ("gpus", "64")]).job()
+    features = replace(job.stack.features, zero_stages=(0, 3), piped_zero_stages=(1,), schedules=("1f1b", "dualpipe"))
+    found = {
+        lock.name: lock.choices for lock in locks(replace(job, stack=replace(job.stack, features=features)), None, {})
+    }
+    assert (found["sequence_parallel"], found["zero_stage"]) == (("true", "false"), ("0", "1", "3"))
+    assert (found["schedule"], found["recompute"]) == (("1f1b", "dualpipe"), job.stack.features.recompute)
+
+
 def test_sliders_stop_at_powers_of_two_and_where_they_stand() -> None:
     job, _ = asked([("model", "gpt3"), ("gpus", "48")]).job()
     assert steps(job)["gpus"] == sorted({*powers(0, 17), 48})

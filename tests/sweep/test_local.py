@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,18 @@ def test_every_task_has_its_outcome() -> None:
     assert sorted(found) == [task.key for task in tasks(15)]
     assert found["job-0013"].error == "thirteen brings bad luck"
     assert {outcome.attempts for outcome in found.values()} == {1}
+
+
+@pytest.mark.parametrize(("may", "cores", "count"), [({0, 3, 5}, 8, 3), (None, 8, 8), (None, None, 1)])
+def test_processors_are_those_that_this_process_may_use(
+    may: set[int] | None, cores: int | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    if may is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: may, raising=False)
+    assert local.processors() == count
 
 
 def test_tasks_are_taken_only_when_a_worker_is_free() -> None:

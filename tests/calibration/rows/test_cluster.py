@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optimizer.calibration.rows.cluster import broken_network, read_cluster
+from optimizer.calibration.rows.cluster import broken_network, nvlink_share, read_cluster
 from optimizer.objectives.network.collectives import collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 
@@ -51,6 +51,23 @@ def test_a_node_has_the_gpus_of_its_row(per_node: str, size: int, share: float) 
     assert cluster.tiers[0].link.bandwidth == share * whole
     third = read_cluster({"gpu": "A100", "intra_link": "NVLink 4"})
     assert third.tiers[0].link.bandwidth == pytest.approx(read_cluster({"gpu": "A100"}).tiers[0].link.bandwidth / 3)
+
+
+@pytest.mark.parametrize(
+    ("device", "text", "share"),
+    [
+        *[("v100", "NVLink 2", 1.0), ("v100", "NVLink 3", 1 / 2), ("v100", "NVLink 7", 1.0)],
+        *[
+            ("a100-80", "NVLink3", 1.0),
+            ("a100-80", "NVLink 4", 1 / 3),
+            ("a100", "nvlink 12", 1.0),
+            ("a100", "NVLink", 1.0),
+        ],
+        *[("h100", "NVLink 4", 1.0), ("h100", "NVLink 5", 5 / 18), ("l40s", "NVLink 1", 1.0)],
+    ],
+)
+def test_a_number_beyond_the_generation_counts_links(device: str, text: str, share: float) -> None:
+    assert nvlink_share(device, text) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.calibration.rows import recipe
 from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.rows.recipe import (
+    in_usual_layout,
     number_format,
     printed_layout,
     recomputation,
@@ -19,8 +21,10 @@ from optimizer.calibration.rows.recipe import (
 )
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.job.plan import Plan
 from optimizer.job.stack import Features, Stack
 from optimizer.objectives.pipeline.stages import filled_stages
+from tests.search.jobs import small_job
 
 COLUMNS = (
     "model,gpu,gpus,gpus_per_node,dp,tp,micro_batch,global_batch,seq_len,dtype,recompute,framework,step_time_s,notes\n"
@@ -41,6 +45,25 @@ def read(folder: Path, row: str) -> Run:
     (run,) = read_runs(path)
     assert run.refused == ""
     return run
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_ranks_that_share_a_sequence_split_its_heads_or_its_tokens(
+    together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mixtral's 8 key-value heads are split by powers of two alone that divide 12 ranks."""
+    job, offered = small_job(8), list[Plan]()
+    features = replace(job.stack.features, sequence_parallel=together)
+    job = replace(job, model=load_model("mixtral-8x7b"), stack=replace(job.stack, features=features))
+    monkeypatch.setattr(recipe, "_fastest", lambda job, plans: offered.extend(plans) or plans[1])
+    assumed: list[str] = []
+    assert in_usual_layout(job, Plan(tp=12, pp=2), assumed) == offered[1]
+    assert [(each.tp, each.cp, each.sequence_parallel) for each in offered] == [
+        (1, 12, False),
+        (2, 6, together),
+        (4, 3, together),
+    ]
+    assert assumed == ["tp 2, cp 6"]
 
 
 def test_a_row_without_words_keeps_its_stack() -> None:
@@ -185,12 +208,12 @@ def test_a_broken_network_slows_its_run(tmp_path: Path) -> None:
 def test_what_a_row_leaves_out_is_what_its_software_usually_has_and_said() -> None:
     stack = Stack(name="mine", features=Features(default_vpp=6, default_dtype="fp8"))
     assumed: list[str] = []
-    assert [usual_vpp(stack, 96, pp, assumed) for pp in (1, 8, 16)] == [1, 6, 6]
+    assert [usual_vpp(stack, 96, pp, assumed) for pp in (1, 2, 8, 16)] == [1, 6, 6, 6]
     assert usual_vpp(stack, 94, 12, []) == 1
     assert number_format({}, load_cluster("h100"), stack, assumed) == "fp8"
     assert number_format({"dtype": "BF16"}, load_cluster("h100"), stack, []) == "bf16"
     assert number_format({}, load_cluster("a100"), stack, []) == "bf16"
-    assert assumed == ["vpp 6", "vpp 6", "dtype fp8"]
+    assert assumed == ["vpp 6", "vpp 6", "vpp 6", "dtype fp8"]
 
 
 def test_fsdp_of_torchtitan_keeps_weights_whole_under_a_pipeline() -> None:

@@ -270,6 +270,23 @@ def test_a_measured_device_keeps_its_units_at_another_clock() -> None:
     assert curve.extrapolated
 
 
+def test_units_are_the_devices_own_within_a_percent_and_memory_within_three() -> None:
+    device = replace(load_device("h100"), sms=132, memory_bandwidth=1e12)
+    preset = gemm_presets.CurvePreset(device="h100", dtype="bf16", values={"sms": 132, "peak": 1e15, "bandwidth": 1e12})
+    assert [preset.has_units_of(device, 1e15 * share) for share in (0.989, 0.991, 1.009, 1.011)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not preset.has_units_of(replace(device, sms=131), 1e15)
+    memories = [replace(device, memory_bandwidth=1e12 * share) for share in (0.969, 0.971, 1.029, 1.031)]
+    assert [preset.has_memory_of(each) for each in memories] == [False, True, True, False]
+    assert preset.rate == 1e15 / 132
+    named = [preset.is_of(replace(device, name=name)) for name in ("h100-pcie", "h1000", "a100")]
+    assert (named, preset.is_of(replace(device, sms=114))) == ([True, False, False], False)
+
+
 def test_a_device_without_data_borrows_the_nearest_generation() -> None:
     curve, h100 = curve_for(NEW, "bf16"), curve_for(load_device("h100"), "bf16")
     assert curve.extrapolated

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from optimizer.catalog import load_model, load_stack
-from optimizer.job.model import Model
+from optimizer.job.model import Indexer, Model
 from optimizer.job.stack import Features, Stack
-from optimizer.objectives.kernels.operators import context_share, head_operators, layer_operators
+from optimizer.objectives.kernels.operators import context_share, head_operators, indexer_gemms, layer_operators
 from optimizer.objectives.kernels.shapes import Shapes
 from optimizer.objectives.step.flops import model_flops
 
@@ -123,6 +123,22 @@ def test_kernels_between_products_move_what_they_read_and_write(
         {kernel: backward[kernel] * count for kernel, count in elements.items()}
     )
     assert tuple(each.kernels for each in found) == kernels
+
+
+@pytest.mark.parametrize(("name", "queries"), [("llama3-8b", 4096), ("deepseek-v3", 1536)])
+def test_an_indexer_is_on_every_rank_and_leaves_out_the_masked_half(name: str, queries: int) -> None:
+    """16 heads of 8 for every fourth layer, over 256 of 1,024 tokens a rank: half of what a product would be."""
+    model = replace(load_model(name), indexer=Indexer(heads=16, head_dim=8, top_k=5, every=4))
+    where = shapes(tp=2, cp=4, micro_batch=3, seq_len=1024)
+    found = {each.name: each for each in indexer_gemms(model, where)}
+    sizes = {each: [float(getattr(found[each], side)[0]) for side in "mnk"] for each in found}
+    assert sizes == {
+        "indexer_q": [3 * 256 / 4, 16 * 8, queries],
+        "indexer_k": [3 * 256 / 4, 16 + 8, model.hidden],
+        "indexer_scores": [256 * 16 / 4, 1024, 8],
+    }
+    scores = found["indexer_scores"]
+    assert (float(scores.batch[0]), scores.low_precision, scores.rate) == (3.0, False, 2.0)
 
 
 def test_one_expert_alone_is_a_product_as_any_other() -> None:

@@ -38,6 +38,23 @@ def of(found: Shown, name: str) -> ChartNumbers:
     return made
 
 
+def test_what_the_questions_name() -> None:
+    """Act 1's document: 6 x 7e9 FLOP a sequence on 312 TFLOP/s, 14 GB of gradients over 600 and 12.5 GB/s both ways."""
+    named, (few, many) = one.facts(), (DataParallel(gpus=gpus) for gpus in (64, 512))
+    assert (named["all_sequences"], named["sequence"]) == (512 * many.batch, one.SEQUENCE)
+    assert (named["half_sent"], named["half_peak"], named["half_nvlink"]) == (
+        few.sent / 2,
+        LAB.peak / 2,
+        LAB.nvlink / 2,
+    )
+    assert (named["doubled"], named["growth"]) == (2 * few.ratio, many.all_reduce / few.all_reduce - 1)
+    counts, batch = five.COUNTS[SMALL], five.BATCH[SMALL]
+    assert dict(five.facts()) == {
+        **{"few": counts[0], "many": counts[-1], "batch": batch},
+        **{"share": batch // counts[0], "last_share": batch // counts[-1]},
+    }
+
+
 def test_act_1_draws_mfu_in_percent() -> None:
     values = shown(1, priced=False).values
     step = DataParallel(billions=7, gpus=8, batch=32, fabric=NVLINK, constants=LAB)
