@@ -181,7 +181,7 @@ def test_keys_of_hydra_in_a_here_document_that_a_variable_holds() -> None:
 
 def test_what_serves_or_converts_a_model_trains_none() -> None:
     serving = launches.ARRAYS.replace("pretrain_gpt.py", "tools/run_text_generation_server.py")
-    with pytest.raises(InputError, match="no command that trains"):
+    with pytest.raises(InputError, match="no command that is known to train"):
         asked([File("run.sh", serving.encode())])
 
 

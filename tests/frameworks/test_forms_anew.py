@@ -240,7 +240,7 @@ def test_an_evaluation_is_no_training() -> None:
     text = (
         "python3 -u scripts/test_orbax_eval.py MaxText/configs/base.yml model_name=llama3.1-8b per_device_batch_size=1"
     )
-    with pytest.raises(InvalidFile, match="no command that trains"):
+    with pytest.raises(InvalidFile, match="no command that is known to train"):
         asked({"run.sh": text}, gpus=8)
     assert asked({"run.sh": text.replace("test_orbax_eval", "train_and_eval")}, gpus=8).launch.program == "MaxText"
 

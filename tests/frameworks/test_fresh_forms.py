@@ -625,6 +625,35 @@ def test_a_tokenizer_of_another_vocabulary_is_assumed(more: str, file: str) -> N
     assert "vocab" not in launch.written
 
 
+@pytest.mark.parametrize(
+    ("more", "vocabulary", "told"),
+    [
+        ("--tokenizer-type Llama2Tokenizer --vocab-size 3200", 32_000, True),
+        ("--tokenizer-type GPT2BPETokenizer --vocab-file gpt2-vocab.json --vocab-size 50257", 50_257, False),
+        ("--tokenizer-type NullTokenizer --vocab-size 3200", 3200, False),
+        ("--tokenizer-type GPT2BPETokenizer --vocab-file own.json --vocab-size 3200", 3200, False),
+    ],
+)
+def test_a_stated_vocabulary_counts_where_the_tokenizer_has_none(more: str, vocabulary: int, told: bool) -> None:
+    launch = launch_of("run.sh", GPT % more, None)
+    assert launch.settings["vocab"] == vocabulary
+    assert any("the tokenizer's, not 3200" in sentence for sentence in launch.assumed) is told
+
+
+def test_a_stated_vocabulary_counts_before_the_tokenizer_in_megatron_bridge() -> None:
+    text = launches.BRIDGE.replace("  recipe:", "  vocab_size: 3200\n  recipe:")
+    launch = launch_of("bridge.yaml", f"{text}tokenizer:\n  tokenizer_type: Llama2Tokenizer\n", 64)
+    assert launch.settings["vocab"] == 3200
+
+
+@pytest.mark.parametrize("started", ["deepspeed --num_gpus 8", "torchrun --nproc_per_node 8", "accelerate launch"])
+def test_a_module_behind_a_launchers_own_option_is_its_program(started: str) -> None:
+    arguments = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --bf16 true"
+    launch = launch_of("run.sh", f"{started} --module llava.train.train_mem {arguments}", 8)
+    assert (launch.settings["micro_batch"], launch.settings["model"]) == (4, "qwen3-8b")
+    assert launch.unpriced == []
+
+
 def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -> None:
     (path := tmp_path / "run.sh").write_text(f"{TRAIN} --fsdp='full_shard auto_wrap' --fsdp_config=fsdp.json\n")
     assert read_launch(read_files([str(path)])).launch.unpriced == ["fsdp.json, which was not read"]

@@ -172,7 +172,7 @@ def test_a_bucket_of_deepspeed_is_of_elements_of_two_bytes() -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"a.sh": "echo hello"}, "no command that trains"),
+        ({"a.sh": "echo hello"}, "no command that is known to train"),
         ({"a.sh": 'A="--num-layers 2\nrun $A'}, "is a quote or a bracket left open"),
         ({"a.yaml": "a: [1"}, "not YAML"),
         ({"a.yaml": "- 1"}, "expected named values"),

@@ -121,7 +121,10 @@ def test_words_of_a_list_are_not_patched() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (LISTED.replace("pretrain_gpt.py", "bench.py").replace(" --", " --x-"), "no command that trains|manifest"),
+        (
+            LISTED.replace("pretrain_gpt.py", "bench.py").replace(" --", " --x-"),
+            "no command that is known to train|manifest",
+        ),
         ("apiVersion: v1\nkind: Pod\nspec: {containers: [{command: [sleep, inf]}]}\n", "Kubernetes: a manifest"),
         (TASK.replace("{H100: 8}", "[H100:8, A100:8]"), "SkyPilot: a task is not read"),
     ],

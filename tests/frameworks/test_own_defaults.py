@@ -341,7 +341,7 @@ def test_the_engine_of_deepspeed_chat_overlaps() -> None:
     ],
 )
 def test_what_trains_nothing_is_no_launch(files: Mapping[str, str]) -> None:
-    with pytest.raises(InvalidFile, match=r"no command that trains|no launch that is known|ms-swift 2"):
+    with pytest.raises(InvalidFile, match=r"no command that is known to train|no launch that is known|ms-swift 2"):
         question(files, gpus=8, model="qwen2.5-7b")
 
 

@@ -133,7 +133,7 @@ def test_diff_takes_one_or_all(train: str) -> None:
         (b"\x7fELF\x00\x01\x02", "a binary file"),
         (b"\xff\xfe\xfa\x80" * 7 + b"\x80", "UTF-8"),
         (b"#" * 10_000_000, "more than the 2 MB that are read of such a file"),
-        (b"echo hi\n", "no command that trains"),
+        (b"echo hi\n", "no command that is known to train"),
         (b'A="--num-layers 2\n', "is a quote or a bracket left open"),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_log_and_what_is_none_are_told_apart(served: Served, visit: Any) -> No
     page.fill("#pasted", "cat /etc/passwd")
     page.click("#read-pasted")
     page.wait_for_selector("#problem:not([hidden])")
-    assert "no command that trains" in page.locator("#problem").inner_text()
+    assert "no command that is known to train" in page.locator("#problem").inner_text()
 
 
 def test_files_of_my_own_are_in_the_link_of_the_plan(served: Served, visit: Any, tmp_path: Path) -> None:

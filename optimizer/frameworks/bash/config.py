@@ -49,7 +49,7 @@ FUNCTION, MODULE, SINGLE = "--config", "--module", ("_single_device", "_single_d
 # NeMo's launcher holds the sections of NeMo's own config in one of its own, and names that config by its model.
 LAUNCHED = re.compile(r"training\.(?=(?:model|trainer|run|exp_manager)\.)")
 PROGRAM = re.compile(
-    r"(.*\.py|-m|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|(?:.*/)?\w+_(?:single_device|distributed)|"
+    r"(.*\.py|-m|--module|sft|pt|rlhf|train|dpo|kto|reward|(?:pretrain|finetune)\w*|(?:.*/)?\w+_(?:single_device|distributed)|"
     rf"{RUNNER.pattern})$"
 )
 # Modules that start another program.
@@ -197,7 +197,9 @@ def keys_of(words: Sequence[Word]) -> Iterator[tuple[Given, Site]]:
     tunes = any(subcommand([text_of(word) for word in words]))
     for place, word in enumerate(words):
         text = text_of(word)
-        started = started or bool(PROGRAM.match(text))
+        before, started = started, started or bool(PROGRAM.match(text))
+        if text == MODULE and not before:  # a launcher's own, which starts what is behind it
+            continue
         by_name = text == "launch" and text_of(words[place - 1]).rpartition("/")[2] == "accelerate"
         accelerated = accelerated or by_name or text == "accelerate.commands.launch"
         after = words[place + 1] if place + 1 < len(words) else ()
@@ -332,7 +334,8 @@ class TrainingCommand:
             for before, text in pairwise(("", *self.step))
             if (text.endswith(".py") and not GIVEN.match(before)) or (before == "-m" and not STARTING.match(text))
         ]
-        return named[-1] if named else ""
+        starters = {"deepspeed", "accelerate", "torchrun"}  # which take a module behind --module too
+        return named[-1] if named else self.module if starters & {*self.step} else ""
 
     @property
     def starts(self) -> str:

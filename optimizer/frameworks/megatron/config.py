@@ -335,7 +335,9 @@ def read(
         extra.append(_flag("--group-query-attention"))
     model = load_model(asked).name if asked else _model(launch, values, others)
     shown = load_model(asked) if asked else preset_model(model) if model else None
-    shape = [flag for flag in (*flags, *extra) if gpus is None or flag.name != "--nnodes"]
+    idle = {"--nnodes"} if gpus is not None else set()
+    idle |= {"--tokenizer-type"} if program in (NEMO, BRIDGE) and "--vocab-size" in has else set()  # which counts there
+    shape = [flag for flag in (*flags, *extra) if flag.name not in idle]
     if shown:
         shape += [_flag("--num-layers", str(shown.layers))] if "--num-layers" not in has else []
         if shown.experts and "--num-experts" not in has:

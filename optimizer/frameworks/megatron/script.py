@@ -86,7 +86,7 @@ OF_ENGINE = {  # keys of that config that an edit of flags would contradict
 COUNTING = ("-np", "--nnodes", "--num-nodes", "--world-size", "--num-processes", "--num-machines")
 BROKEN = "no bash: is a quote or a bracket left open?"
 NOTHING_TRAINS = (
-    "no command that trains: expected one with Megatron's flags such as --num-layers, --hidden-size, "
+    "no command that is known to train: expected one with Megatron's flags such as --num-layers, --hidden-size, "
     "--micro-batch-size, or with a config of another framework, given too or beside the script"
 )
 # Source: NVIDIA/Megatron-LM, megatron/training/arguments.py, checks of use_megatron_fsdp.

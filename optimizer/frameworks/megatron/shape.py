@@ -78,7 +78,10 @@ def read_shape(launch: Launch, last: Mapping[str, Flag]) -> None:
     settings = launch.settings
     idle = {"--pad-vocab-size-to"} if "--vocab-size" in last else set()
     idle |= set() if GROUPED in last else {"--num-query-groups"}
-    _tokenizer(launch, last)
+    if _tokenizer(launch, last) and "--vocab-size" in last:  # which only NullTokenizer takes
+        idle.add("--vocab-size")
+        if (stated := last["--vocab-size"].value) != str(launch.settings["vocab"]):
+            launch.assumed.append(f"vocabulary of {launch.settings['vocab']:,} tokens, the tokenizer's, not {stated}")
     note_flags(launch, {name: flag for name, flag in last.items() if name not in idle}, FLAGS)
     if GROUPED in last and "--num-query-groups" not in last:  # one group, as Megatron-LM has it
         launch.say("kv_heads", 1, last[GROUPED].written)
@@ -145,20 +148,25 @@ def _moe(launch: Launch, last: Mapping[str, Flag]) -> None:
     settings.setdefault("top_k", 2)
 
 
-def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> None:
-    """Note the vocabulary that a type of tokenizer has; where its file may be of another one, as assumed."""
+def _tokenizer(launch: Launch, last: Mapping[str, Flag]) -> bool:
+    """Note the vocabulary that a type of tokenizer has, and tell whether it is sure: its file may be of another one.
+
+    Source: NVIDIA/Megatron-LM, megatron/core/tokenizers/utils/build_tokenizer.py.
+    """
     flag = last.get("--tokenizer-type")
     if flag is None and "--vocab-file" in last and "gpt2" in last["--vocab-file"].value.lower():
         launch.say("vocab", TOKENIZERS["GPT2BPETokenizer"][0], last["--vocab-file"].written)
     if flag is None or flag.value not in TOKENIZERS:
-        return
+        return False
     count, file, mark = TOKENIZERS[flag.value]
     path = last[file].value.lower() if file in last else mark
     if mark in path and not SIZED.search(path):
         launch.say("vocab", count, flag.written)
-    elif not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
+        return True
+    if not {"--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to"} & last.keys():
         launch.settings["vocab"] = launch.vocabulary = count
         launch.assumed.append(f"vocabulary of {count:,} tokens: {last[file].value} may have another (--model)")
+    return False
 
 
 def _vocabulary(name: str) -> int | None:
