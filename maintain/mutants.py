@@ -6,11 +6,6 @@ package, then the slow ones that name the file or, beside them, its folder. A fa
 line: an assertion is missing there, or code that does nothing. A test that fails without the fault too, or takes longer
 than `--seconds`, sees nothing, and ends the command. The exit code is 1 where more than a tenth of a folder's faults
 live.
-
-It takes a fifth of the time where quick tests that run the line come first, as coverage has written down:
-
-    python -m pytest -m quick --cov=optimizer --cov-context=test --cov-report=
-    python -m maintain.mutants optimizer/search --coverage .coverage
 """
 
 from __future__ import annotations
@@ -25,17 +20,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from compileall import compile_dir
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
-from coverage import CoverageData
-
 from optimizer.cli import COMMANDS
-from tests.slow import function_of
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("optimizer", "tests", "maintain", "bench", "examples", "docs", "conftest.py", "pyproject.toml")
@@ -50,7 +40,6 @@ OF_ALL = "tests/test_unsaid.py"  # rules that every package keeps
 OF_COMMANDS = "tests/test_cli.py"
 HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
-MOST_COVERING = 20  # of the quick tests that run a line
 RUNS = re.compile(r'CliRunner|import run\b|"-m", "optimizer"')  # how tests run a command
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
@@ -69,14 +58,12 @@ class Fault:
         before = self.path.read_text()
         return before[: self.start] + self.after + before[self.end :]
 
-    def line(self) -> int:
-        """The line of the file, from 1 on."""
-        return self.path.read_text().count("\n", 0, self.start) + 1
-
     def shown(self) -> str:
         """Where it is, and its line before and after."""
-        old, new = (text.splitlines()[self.line() - 1].strip() for text in (self.path.read_text(), self.text()))
-        return f"{self.path.relative_to(ROOT)}:{self.line()}\n    - {old}\n    + {new}"
+        before = self.path.read_text()
+        line = before.count("\n", 0, self.start)
+        old, new = (text.splitlines()[line].strip() for text in (before, self.text()))
+        return f"{self.path.relative_to(ROOT)}:{line + 1}\n    - {old}\n    + {new}"
 
 
 def faults(path: Path) -> Iterator[Fault]:
@@ -189,31 +176,12 @@ def _tests(folder: Path) -> list[Path]:
     return [test.relative_to(ROOT) for test in sorted((ROOT / folder).rglob("test_*.py"))]
 
 
-def covering(fault: Fault, covered: CoverageData) -> list[str]:
-    """Tests that run the line of a fault, those of its package first, one of each file before the second of any; of
-    what runs at import, those that run most of the file.
-    """
-    of_root = str(fault.path.relative_to(ROOT))
-    lines = next((covered.contexts_by_lineno(f) for f in covered.measured_files() if f.endswith(of_root)), {})
-    everywhere = Counter(context for contexts in lines.values() for context in contexts if context)
-    here = {context for context in lines.get(fault.line(), ()) if context} or everywhere
-    files: dict[str, dict[str, None]] = {}
-    for context in sorted(here, key=lambda context: (-everywhere[context], context)):
-        test = function_of(context.rpartition("|")[0])
-        files.setdefault(test.partition("::")[0], {})[test] = None
-    tests = [test for turn in zip_longest(*files.values()) for test in turn if test]
-    package = fault.path.relative_to(ROOT).parts[1]
-    return sorted(tests, key=lambda test: test.split("/")[1] != package)[:MOST_COVERING]
-
-
-def lives(fault: Fault, copy: Path, seconds: float, covered: CoverageData | None = None) -> bool:
+def lives(fault: Fault, copy: Path, seconds: float) -> bool:
     """Whether no test in a copy of the project sees a fault; one after which they hang is seen."""
     target = copy / fault.path.relative_to(ROOT)
     target.write_text(fault.text())
-    first = covering(fault, covered) if covered else []
-    sets = [*([[*first, "-m", "quick"]] if first else []), *nearest(fault.path)]
     try:
-        seeing = next((failing for words in sets if (failing := _failing(copy, words, seconds))), None)
+        seeing = next((failing for words in nearest(fault.path) if (failing := _failing(copy, words, seconds))), None)
     finally:
         target.write_text(fault.path.read_text())
     if seeing and _failing(copy, seeing, seconds):
@@ -242,7 +210,7 @@ def copied(folder: Path) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name)  # with what was compiled, tests with their assertions
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
     # Compiled once, by times of files that stay: a file with a fault is compiled by whoever imports it.
@@ -260,12 +228,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=30, help="faults of each folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=300.0, help="for the tests of one fault, at each step")
-    parser.add_argument("--coverage", type=Path, metavar="FILE", help="what says which tests run a line")
     options = parser.parse_args()
-    covered = None
-    if options.coverage:
-        covered = CoverageData(str(options.coverage))
-        covered.read()
     many = False
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         copy = copied(Path(place))
@@ -274,7 +237,7 @@ def main() -> None:
             chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))
             living = []
             for fault in chosen:
-                if lives(fault, copy, options.seconds, covered):
+                if lives(fault, copy, options.seconds):
                     living.append(fault)
                     print(f"  {fault.shown()}", flush=True)
             many |= len(living) > MOST_LIVING * len(chosen)
