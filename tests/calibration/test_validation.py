@@ -82,6 +82,12 @@ def test_refused_rows_keep_their_place(gpt_runs: list[Run]) -> None:
     assert found.rows[1].run is gpt_runs[0]
 
 
+def test_given_runs_are_those_that_tell_something(gpt_runs: list[Run]) -> None:
+    told, doubted = gpt_runs[0], replace(gpt_runs[1], doubt="odd")
+    found = validate([], given=[told, doubted, Run(id="no", row={}, stack_name="x", refused="no model")])
+    assert (found.given, found.rows, found.scores) == (1, (), ())
+
+
 def test_only_refused_rows_have_no_score() -> None:
     found = validate([Run(id="no", row={}, stack_name="x", refused="no model")])
     assert found.overall is None

@@ -49,6 +49,11 @@ def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
     assert asked(pairs).fix == question.fix
 
 
+def test_thousands_may_have_commas() -> None:
+    found = asked([("gpus", "1,024"), ("tokens", "1,500,000"), ("oom_risk", "5%")])
+    assert (found.gpus, found.tokens, found.oom_risk) == (1024, 1.5e6, 0.05)
+
+
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
@@ -61,6 +66,7 @@ def test_the_form_holds_every_pin_once(values: dict[str, str]) -> None:
         (("routing", "evenly"), "routing must be one of forced, trained, fresh"),
         (("train", "lore"), "--train must be one of full, lora, dora, qlora, frozen"),
         (("optimizer", '"'), "the optimizer must be one of adamw,"),
+        (("oom_risk", "0,05"), "oom risk must be above 0 and at most 50%"),
         (("oom_risk", "0.7"), "oom risk must be above 0 and at most 50%"),
         (("tokens", "-1"), "tokens must be a number above zero"),
         (("price", "nan"), "price must be a number above zero"),

@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 
 from optimizer.base.errors import InputError
 from optimizer.sweep import connection
-from optimizer.sweep.connection import StoreError, explained, is_text, retried, url_of
+from optimizer.sweep.connection import StoreError, explained, is_text, retried, url_of, writable
 from optimizer.sweep.ray_engine import _reach, connect
 
 GONE = OperationalError("", {}, ConnectionError("server closed the connection unexpectedly"))
@@ -95,6 +95,13 @@ def test_a_store_is_a_file_or_a_url(place: str, url: str) -> None:
 def test_what_is_neither_is_told(place: str, words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         url_of(place)
+
+
+def test_a_connection_that_a_server_dropped_is_noticed_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(connection, "create_engine", lambda url, **options: made.append((str(url), options)))
+    writable(url_of("mysql://h/x"))
+    assert made == [("mysql://h/x", {"pool_pre_ping": True})]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", ":6379", "host:", "host:port", "ray://:10001", ""])

@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
+    now = [1000.0]
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     stream = io.StringIO()
     with progress(100, "2 local processes", stream) as watch:
@@ -48,12 +48,12 @@ def test_a_bar_on_a_terminal() -> None:
 @pytest.mark.parametrize(("seconds", "rate"), [(1.0, ""), (2.0, "5.0 jobs/s")])
 def test_a_bar_has_a_rate_after_a_second(seconds: float, rate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten jobs since it began; the 40 of earlier runs are none of them."""
-    now = [0.0]
+    now = [1000.0]
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     stream = Terminal()
     with progress(100, "one", stream) as watch:
         watch(["optimal"] * 40)
-        now[0] = seconds
+        now[0] = 1000.0 + seconds
         watch(["optimal"] * 10)
     assert ("jobs/s" in stream.getvalue()) is bool(rate)
     assert rate in stream.getvalue()
@@ -62,11 +62,11 @@ def test_a_bar_has_a_rate_after_a_second(seconds: float, rate: str, monkeypatch:
 
 
 def test_a_line_has_no_rate_where_nothing_was_done_or_no_time_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, stream = [0.0], io.StringIO()
+    now, stream = [1000.0], io.StringIO()
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     lines = Lines(10, "one", stream)
     for seconds, statuses in ((60.0, []), (60.0, ["optimal"] * 3), (0.0, ["failed"])):
-        now[0] = seconds
+        now[0] = 1000.0 + seconds
         lines.count(statuses)
         lines.say()
     assert stream.getvalue().splitlines() == [

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optimizer.base.errors import InputError
 from optimizer.calibration.rows import recipe
 from optimizer.calibration.rows.notes import clean_columns
 from optimizer.calibration.rows.recipe import (
     in_usual_layout,
+    named_parameters,
     number_format,
     printed_layout,
     recomputation,
@@ -22,7 +24,7 @@ from optimizer.calibration.rows.recipe import (
 from optimizer.calibration.runs import Run, read_runs
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.job.plan import Plan
-from optimizer.job.stack import Features, Stack
+from optimizer.job.stack import PARAMETERS, Features, Stack
 from optimizer.objectives.pipeline.stages import filled_stages
 from tests.search.jobs import small_job
 
@@ -64,6 +66,24 @@ def test_ranks_that_share_a_sequence_split_its_heads_or_its_tokens(
         (4, 3, together),
     ]
     assert assumed == ["tp 2, cp 6"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"), [("low", ""), ("high", ""), ("0.99low", "between"), ("1.01high", "between"), ("none", "between")]
+)
+def test_a_stated_parameter_lies_between_its_bounds_or_on_one(cell: str, told: str) -> None:
+    """Each of them, as a row has it in a column of its own."""
+    for name, bounds in PARAMETERS.items():
+        if bounds.low <= 0:
+            continue
+        cells = {"low": bounds.low, "high": bounds.high, "0.99low": 0.99 * bounds.low, "1.01high": 1.01 * bounds.high}
+        value = cells.get(cell, cell)
+        row = {f"stack.{name}": f"{value!r}" if cell in cells else cell}
+        if told:
+            with pytest.raises(InputError, match=f"stack.{name} must be {told}"):
+                named_parameters(row)
+        else:
+            assert named_parameters(row)[name].value == value
 
 
 def test_a_row_without_words_keeps_its_stack() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from optimizer.catalog import load_model
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray
@@ -17,7 +18,7 @@ from optimizer.objectives.layer.sharded import sharded_messages
 from optimizer.objectives.layer.trained import local_elements
 from optimizer.objectives.network.messages import BACKWARD, Message
 from optimizer.objectives.pipeline.schedules import copies
-from optimizer.objectives.pipeline.stages import Stages, kinds_of, stages_of
+from optimizer.objectives.pipeline.stages import DENSE, Stages, kinds_of, stages_of
 from optimizer.objectives.step.elements import weight_size
 from optimizer.objectives.step.linear_stage import stage_memory
 from optimizer.objectives.step.per_step import bucket_messages, work_of, work_per_step
@@ -156,6 +157,19 @@ def test_one_rank_holds_the_whole_model(model: object) -> None:
     found = parameters(model, Plans.of([Plan()]))
     count = sum(number * float(found[kind].both[0]) for kind, number in kinds_of(model).items())
     assert count == pytest.approx(model.params + model.mtp_params, rel=1e-12)
+
+
+def test_tensor_parallelism_splits_matrices_and_copies_vectors() -> None:
+    """Of a gated attention the gate too; 2 key-value heads are copied to 8 ranks."""
+    (model,) = {kind.model for kind in load_model("qwen3-next-80b-a3b").kinds if kind.model.has_attention}
+    assert (model.gate_dim, model.kv_heads, model.mla) == (model.q_dim, 2, None)
+    whole, halves, eighths = parameters(replace(model, experts=None), Plans.of([Plan(tp=tp) for tp in (1, 2, 8)]))[
+        DENSE
+    ].shared
+    vectors = model.mixer_vectors + model.norm_vectors
+    matrices, keys_values = whole - vectors, 2 * model.hidden * model.kv_dim
+    assert halves == matrices / 2 + vectors
+    assert eighths == (matrices + 3 * keys_values) / 8 + vectors
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,19 @@ def test_what_the_questions_name() -> None:
         **{"few": counts[0], "many": counts[-1], "batch": batch},
         **{"share": batch // counts[0], "last_share": batch // counts[-1]},
     }
+    sent = 2 * 2 * 175e9  # an all-reduce among many, of weights of 2 B
+    named = four.facts()
+    assert named["many"]["dp"].volume == pytest.approx(sent, rel=1e-5)
+    assert [named[name] for name in ("dp_wide", "dp_port", "fsdp_wide")] == pytest.approx(
+        [sent / 200e9, sent / 25e9, 1.5 * sent / 200e9], rel=1e-5
+    )
+    designs = ("called", "deeper", "wide", "alone", "chain", "deep")
+    named = two.facts()
+    assert [(named[name].tp, named[name].pp, named[name].microbatches) for name in designs] == [
+        *[(8, 4, 8), (8, 16, 8), (128, 1, 8), (8, 1024, 1), (8, 1024, 64), (8, 256, 8)],
+    ]
+    assert named["needed"] == (9 * 3, 9 * 15)  # (p - 1) / (m + p - 1) of a tenth
+    assert list(nine.COUNTS) == [2**power for power in range(7)]
 
 
 def test_act_1_draws_mfu_in_percent() -> None:

@@ -29,8 +29,8 @@ from optimizer.page.learn.ledger import (
     entry_view,
     gather,
 )
-from optimizer.page.learn.panel import panel_view, reveal_view
-from optimizer.page.learn.question import LearnQuestion, asked
+from optimizer.page.learn.panel import ask, panel_view, reveal_view
+from optimizer.page.learn.question import TEXT, LearnQuestion, _value, asked
 from optimizer.studies.textbook import LabDesign
 
 ANNA = Visitor(key="k", name="Anna", context="data parallel")
@@ -51,6 +51,41 @@ def test_what_is_kept_of_an_answer_and_a_design() -> None:
     assert (design.dp, design.failures, design.right) == ("32", "out of memory", "no")
     assert designed(ANNA, LabDesign(tp=3)).dp == ""
     assert designed(ANNA, LabDesign(tp=4, pp=16, microbatches=64)).right == "yes"
+
+
+@pytest.mark.parametrize(
+    ("control", "text", "value"),
+    [
+        ({"kind": TEXT}, "no", "pasted"),
+        ({"kind": "switch"}, "yes", True),
+        ({"kind": "switch"}, "perhaps", False),
+        ({"kind": "switch", "value": True}, None, True),
+        ({"kind": "switch"}, None, False),
+        ({"kind": "dropdown", "options": {"a": 8, "b": 4}}, None, 8),
+        ({"kind": "dropdown", "options": {"a": 8, "b": 4}}, "4", 4),
+        ({"kind": "dropdown", "options": {"a": 8, "b": 4}}, "5", "TP must be one of 8, 4, but got '5'"),
+        ({"kind": "steps", "steps": [1, 2, 4], "value": 2}, None, 2),
+        ({"kind": "steps", "steps": [1, 2, 4]}, "3", "TP must be from 1 to 4, but got '3'"),
+        ({"kind": "slider", "range": [2, 9, 1]}, "9", 9),
+        ({"kind": "slider", "range": [2, 9, 1]}, "10", "TP must be from 2 to 9, but got '10'"),
+    ],
+)
+def test_a_control_has_what_was_written_or_its_usual_value(
+    control: dict[str, Any], text: str | None, value: object
+) -> None:
+    try:
+        found: object = _value({"label": "TP", **control}, text, "pasted")
+    except InputError as error:
+        found = str(error)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_question_is_locked_as_a_prediction_or_an_answer() -> None:
+    kinds = {question.kind: (question, number) for number, act in ACTS.items() for question in act.questions}
+    for kind, (question, number) in kinds.items():
+        word = "prediction" if kind == "prediction" else "answer"
+        assert f"my {word}" in ask(question, number)
 
 
 @given(st.text())
