@@ -460,6 +460,7 @@ def _keyed_launch(
             source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")
         if ADAPTED.search(stem) and "train" not in source.launch.settings:
             source.launch.unpriced.append(f"{own}, which trains adapters by its name: priced as whole training")
+        source.launch.undecided["program"] = f"{Path(own).name} on the Trainer"
         source.launch.assumed.append(f"{own} takes the Trainer's arguments as the Trainer does; its Python is not read")
         if len(PARSED.intersection(keys.values)) < len(PARSED) // 3:
             source.launch.lacks = lambda key: f"{own} may not take --{key}: only its Python says" * ("." not in key)

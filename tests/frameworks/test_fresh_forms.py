@@ -17,6 +17,7 @@ from optimizer.frameworks.megatron.export_model import lacking
 from optimizer.frameworks.read import File, read_files, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost
+from optimizer.improve.report import lacking as untold
 from optimizer.job.plan import Plan
 from tests.frameworks import launches
 from tests.frameworks.test_launches import question
@@ -652,6 +653,12 @@ def test_a_module_behind_a_launchers_own_option_is_its_program(started: str) -> 
     launch = launch_of("run.sh", f"{started} --module llava.train.train_mem {arguments}", 8)
     assert (launch.settings["micro_batch"], launch.settings["model"]) == (4, "qwen3-8b")
     assert launch.unpriced == []
+    assert untold(launch).endswith("; program guessed: llava.train.train_mem on the Trainer")
+
+
+def test_a_program_that_is_known_is_no_guess() -> None:
+    arguments = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --bf16 true --block_size 2048"
+    assert not untold(launch_of("run.sh", f"torchrun --nproc_per_node 8 run_clm.py {arguments}", 8))
 
 
 def test_the_trainers_config_of_fsdp_may_be_joined_to_its_flag(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def note_sources(launch: Launch, reading: ScriptRun, priced: Iterable[Word]) -> 
     """
     launch.assumed += reading.guesses
     sites = {site for word in priced for piece in word for site in piece.sites}
-    launch.undecided = {
+    launch.undecided |= {
         name: text_of(word)
         for name, word in reading.undecided.items()
         if sites.intersection(site for piece in word for site in piece.sites[:1])
