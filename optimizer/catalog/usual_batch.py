@@ -78,7 +78,7 @@ def divisible_batch(batch: int, gpus: int) -> int:
     """
     batch = max(batch, gpus // 16)
     odd = gpus // (gpus & -gpus)
-    units = [unit for unit in range(batch, 0, -1) if gpus % unit == 0 and (odd > batch or unit % odd == 0)]
+    units = [unit for unit in range(min(batch, gpus), 0, -1) if gpus % unit == 0 and (odd > batch or unit % odd == 0)]
     for unit in units:
         times = range(ceil(batch * (1 - MOVED) / unit), floor(batch * (1 + MOVED) / unit) + 1)
         if times:

@@ -454,7 +454,7 @@ def _keyed_launch(
             f"of {command.among} commands with settings the one that has most, of equals the last"
         )
     own = not any(path in known or path in keys.values for path in KNOWN_BY) and command.program
-    if source.launch.program == "DeepSpeed" and own and Path(own).name not in TRAINERS:
+    if source.launch.program == deepspeed.PROGRAM and own and Path(own).name not in TRAINERS:
         stem = Path(own).stem if own.endswith(".py") else own.rpartition(".")[2]
         if PREFERENCES.search(stem) and "loss" not in source.launch.settings:
             source.launch.unpriced.append(f"{own}, which learns from preferences by its name: priced as supervised")

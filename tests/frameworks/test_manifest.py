@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.manifest import pod_in
@@ -248,8 +249,9 @@ def test_a_config_that_a_script_writes_is_read(script: str) -> None:
     settings = launch_as_read(launch, Controls(device="h100"), "run.sh").job
     assert (launch.settings["tp"], launch.settings["micro_batch"], settings.gpus) == (2, 2, 8)
     source = read_launch([File("run.sh", script.encode())])
+    assert isinstance(source, ConfigLaunch)
     with pytest.raises(InputError, match=r"run.sh writes /tmp/own.toml when it runs"):
-        source.configs[0].changed("training.local_batch_size", 4)  # type: ignore[union-attr]
+        source.configs[0].changed("training.local_batch_size", 4)
 
 
 def test_options_that_are_given_are_those_of_getopts() -> None:
