@@ -1,6 +1,6 @@
 """Launch files of every target, to the last word: `files_written.json` holds plans and what they are written as.
 
-As few of them as run every line of the writers, twice. A wanted change: `python -m tests.frameworks.test_files_written`.
+As few of them as run each line of the writers, twice. A wanted change: `python -m tests.frameworks.test_files_written`.
 """
 
 from __future__ import annotations
