@@ -40,6 +40,8 @@ OF_ALL = "tests/test_unsaid.py"  # rules that every package keeps
 OF_COMMANDS = "tests/test_cli.py"
 HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
+# What stands in a test that runs a command, and the command's module; `optimize` itself has no name.
+WORDS = {f'"{name}"': where for name, (where, _) in COMMANDS.items()} | {'["--model"': "optimizer.commands.plan.command"}
 RUNS = re.compile(r'CliRunner|import run\b|"-m", "optimizer"')  # how tests run a command
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
@@ -144,14 +146,16 @@ def nearest(path: Path) -> tuple[list[str], list[str], list[str]]:
 
     >>> nearest(ROOT / "optimizer" / "frameworks" / "megatron" / "write.py")[1]
     ['tests/frameworks', 'tests/test_unsaid.py', '-m', 'quick']
+    >>> "tests/commands/test_run.py" in nearest(ROOT / "optimizer" / "commands" / "plan" / "command.py")[0]
+    True
     """
     parts = path.relative_to(ROOT).with_suffix("").parts
     module, package, folder = ".".join(parts), ".".join(parts[:-1]), Path("tests", *parts[1:2])
     it = re.compile(rf"\b{module}\b|\b{package} import [^\n]*\b{path.stem}\b")
 
     def runs(text: str, whose: str) -> bool:
-        known = (name for name, (where, _) in COMMANDS.items() if f"{where}.".startswith(f"{whose}."))
-        return RUNS.search(text) is not None and any(f'"{name}"' in text for name in known)
+        known = (word for word, where in WORDS.items() if f"{where}.".startswith(f"{whose}."))
+        return RUNS.search(text) is not None and any(word in text for word in known)
 
     texts = {test: (ROOT / test).read_text() for test in _tests(Path("tests"))}
     pages = Path("tests", "docs")  # which hold the output of all commands, in minutes
