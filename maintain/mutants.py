@@ -41,7 +41,8 @@ OF_COMMANDS = "tests/test_cli.py"
 HARDLY = 100.0  # from which on one more is less than a percent
 MOST_LIVING = 0.1  # of the faults of a folder
 # What stands in a test that runs a command, and the command's module; `optimize` itself has no name.
-WORDS = {f'"{name}"': where for name, (where, _) in COMMANDS.items()} | {'["--model"': "optimizer.commands.plan.command"}
+WORDS = {f'"{name}"': where for name, (where, _) in COMMANDS.items()}
+WORDS['["--model"'] = "optimizer.commands.plan.command"
 RUNS = re.compile(r'CliRunner|import run\b|"-m", "optimizer"')  # how tests run a command
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
