@@ -102,7 +102,7 @@ def _bar(total: int, title: str, console: Console) -> Iterator[Watch]:
         TextColumn("[red]{task.fields[failed]}"),
     )
     counted = Lines(total, title, sys.stderr)
-    with Progress(*columns, console=console, transient=False) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=total, rate="", failed="")
 
         def watch(statuses: Sequence[str]) -> None:

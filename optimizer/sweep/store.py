@@ -63,7 +63,7 @@ class Store:
         self._claimed: set[str] = set()  # keys that were ever claimed through this store
         with explained(place):
             url = url_of(place)
-            self.label = without_passwords(url.render_as_string(hide_password=False)) if "://" in place else place
+            self.label = without_passwords(url.render_as_string()) if "://" in place else place
         with explained(self.label):
             if read_only and url.get_backend_name() == "sqlite" and not os.path.isfile(url.database or ""):
                 raise NoBatch(f"store {self.label}: no such file; `optimize batch STUDY` makes one")

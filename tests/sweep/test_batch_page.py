@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,8 @@ def test_only_our_own_script_may_run_and_nothing_may_be_fetched() -> None:
 
 def test_json_in_a_page_has_no_markup() -> None:
     assert embedded({"a": "<&>\u2028"}) == '{"a":"\\u003c\\u0026\\u003e\\u2028"}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embedded([nan])
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -167,6 +170,10 @@ def test_a_conclusion_names_the_best_of_each_and_what_has_no_plan() -> None:
     for families, said in (
         ((none, fast, cheap), [*rates, "4 of 9 jobs have no plan."]),
         ((fast, cheap | {"planned": 2}), rates),
+        (
+            (none, fast | {"most_tokens_per_usd": 0.5}),
+            ["Most tokens per dollar: 0 with A.", rates[1], "3 of 9 jobs have no plan."],
+        ),
         ((none,), ["No job has a plan.", "3 of 9 jobs have no plan."]),
         ((), ["No job has a plan."]),
     ):

@@ -11,7 +11,7 @@ import pytest
 from optimizer.catalog import load_model
 from optimizer.reports.render.screen import screen_text
 from optimizer.sweep.progress import GUESSED, Forecast, forecast, outlook_lines
-from optimizer.sweep.report import _family, _listed, batch_report, family_rows, summary
+from optimizer.sweep.report import _family, _job, _listed, batch_report, family_rows, summary
 from tests.sweep.fakes import tasks
 from tests.sweep.test_results import results
 
@@ -61,6 +61,16 @@ def test_the_screen_shows_jobs_plans_and_reasons() -> None:
         "1 more",
     ):
         assert part in text
+
+
+def test_a_job_is_told_as_far_as_it_is_known() -> None:
+    planned, *_, clash = results()
+    planned["job"] |= {"gpus": 1024, "global_batch": None, "seq_len": 8192}
+    planned["estimate"] |= {"mfu": 0.4567, "step_time_s": 2.5}
+    planned["costs"]["tokens_per_usd"] = 1234567.8
+    plan = "TP 8 SP, PP 1, DP 8, micro-batch 1, ZeRO-1"
+    assert _job(planned) == ("llama3-8b", "dgx-h100", "1,024", "", "8,192", "1,234,568", "45.7%", "2.5 s", plan)
+    assert _job(clash) == ("llama3-8b", "dgx-h100", "32", "512", "8,192", "", "", "", "infeasible: memory")
 
 
 def test_names_are_no_markup() -> None:

@@ -9,7 +9,7 @@ from optimizer.commands.study.batch import make_job
 from optimizer.job.fields import FIELDS
 from optimizer.job.job import Limits
 from optimizer.job.model import Provenance
-from optimizer.sweep.expansion import tasks_of
+from optimizer.sweep.expansion import Combination, _asked_in_vain, tasks_of
 from optimizer.sweep.study import AXES, Effort
 from optimizer.sweep.study_file import read_study
 from optimizer.sweep.task import Task, content, key_of
@@ -79,6 +79,20 @@ def test_what_cannot_be_a_job_stays_in_the_list_with_its_reason(tmp_path: Path) 
     assert [task.job is None for task in found] == [True, False]
     assert "a100-80 has no fp8 matrix units" in found[0].problem
     assert found[0].asked["device"] == "a100-80"
+
+
+def test_what_was_asked_in_vain_is_in_the_words_of_a_job() -> None:
+    words = ("train", "base", "optimizer", "loss", "lengths", "packing")
+    unsaid = dict.fromkeys((*(field.name for field in AXES), "device"))
+    counts = {"gpus": 8, "seq_len": 4096, "global_batch": 64}
+    given = {"stack": "s", "dtype": "fp8", "minimize": "cost", **{name: f"a {name}" for name in words}}
+    places = {"model": "gpt3", "cluster": "dgx-a100-80", "device": "a100-80"}
+    for said, places in ((given, places), ({}, places | {"cluster": "dgx-h100", "device": "h100"})):
+        cluster = {"cluster": places["cluster"]} if said else {}
+        asked = _asked_in_vain(Combination(options=unsaid | counts | said | cluster | {"model": "gpt3", "fix": ()}))
+        assert asked.pop("limits").keys() == {item.name for item in fields(Limits)}
+        usual = dict.fromkeys(("stack", "dtype", *words), "") | {"minimize": None, "family": "gpt3"}
+        assert asked == usual | counts | places | said
 
 
 def test_pins_become_fixed_values_and_ranges(tmp_path: Path) -> None:

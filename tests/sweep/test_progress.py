@@ -34,6 +34,13 @@ def test_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(lines) == 4
 
 
+def test_a_line_is_there_at_once() -> None:
+    file = io.BytesIO()
+    stream = io.TextIOWrapper(file)
+    Lines(2, "one", stream).say()
+    assert file.getvalue() == b"0 of 2 jobs on one\n"
+
+
 def test_a_bar_on_a_terminal() -> None:
     stream = Terminal()
     with progress(4, "2 local processes", stream) as watch:

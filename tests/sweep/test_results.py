@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import fields, replace
+from math import nan
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from optimizer.job.job import Limits
 from optimizer.job.plan import Knobs, Plan
 from optimizer.sweep.money import with_own
 from optimizer.sweep.progress import GUESSED, forecast
-from optimizer.sweep.results import COLUMNS, _column, chosen, exported, flat, nested
+from optimizer.sweep.results import COLUMNS, _column, chosen, condition, exported, flat, nested
 from optimizer.sweep.store import StoredRow
 from optimizer.sweep.task import canonical, content
 from tests.sweep.fakes import answer, tasks
@@ -121,7 +122,15 @@ def test_conditions_that_mean_nothing_are_told(text: str, words: str) -> None:
 def test_json_is_a_list_with_one_object_per_job() -> None:
     found = json.loads(exported(results(), "json"))
     assert [job["key"] for job in found] == ["job-0000", "job-0001", "job-0002", "job-0003"]
-    assert exported(results(), "json") == exported(results(), "json")
+    assert exported([{"b": 1, "a": [2]}], "json") == b'[\n {\n  "a": [\n   2\n  ],\n  "b": 1\n }\n]\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        exported([{"a": nan}], "json")
+
+
+@pytest.mark.parametrize(("share", "holds"), [(0.5, True), (0.4999, False), (None, False)])
+def test_a_condition_may_be_in_percent(share: float | None, holds: bool) -> None:
+    assert condition("gap>=50%", ["gap"])({"gap": share}) is holds
+    assert [found["key"] for found in chosen(results()[:1], ["gpus>=8"])] == ["job-0000"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +185,7 @@ def test_every_field_is_a_column_so_that_no_two_rows_look_alike(
 def test_parquet_reads_back() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(io.BytesIO(exported(results(), "parquet")))
-    assert table.num_rows == 4
+    assert (table.num_rows, table.schema.names) == (4, list(flat(results()[0])))
     assert table.column("tp").to_pylist() == [8, 8, None, None]
     assert table.column("mfu").to_pylist()[0] == flat(results()[0])["mfu"]
 

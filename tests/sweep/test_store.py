@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from optimizer.sweep.connection import StoreError, advice
-from optimizer.sweep.store import PENDING, Store, chunks
+from optimizer.sweep.connection import StoreError, advice, readable, url_of
+from optimizer.sweep.owner import myself
+from optimizer.sweep.store import PENDING, PLACED, SUMMED, Store, _digest, chunks, matches
 from optimizer.sweep.tables import JOBS, SUMS
 from tests.sweep.fakes import bytes_of, tasks
 
@@ -39,6 +40,57 @@ def test_a_damaged_store_is_told_before_anything_is_written(tmp_path: Path) -> N
     with pytest.raises(StoreError, match=r"is damaged .* `sqlite3 FILE \.recover`"):
         Store(str(path))
     assert path.read_bytes() == data
+
+
+def test_damage_that_no_reader_meets_is_told_too(tmp_path: Path) -> None:
+    """The free bytes of a page, counted wrongly in its header (https://sqlite.org/fileformat2.html, b-tree pages)."""
+    path = tmp_path / "store.db"
+    with closing(Store(str(path))) as store, store.engine.connect() as connection:
+        root = connection.exec_driver_sql("SELECT rootpage FROM sqlite_master WHERE name = 'batch_jobs'").scalar_one()
+        size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * size + 7] = 50
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged"):
+        Store(str(path))
+
+
+def test_a_store_is_called_as_it_was_named(tmp_path: Path) -> None:
+    for place in (str(tmp_path / "a.db"), f"sqlite:///{tmp_path / 'b.db'}"):
+        with closing(Store(place)) as store:
+            assert store.label == place
+
+
+def test_an_owner_begins_at_no_beat_and_one_that_left_has_none(tmp_path: Path) -> None:
+    owner = myself()
+    with closing(Store(str(tmp_path / "store.db"))) as store:
+        store.register(tasks(1))
+        store.claim(["job-0000"], owner)
+        assert store.beats() == {owner.name: -1}
+        store.enter(owner)
+        assert store.beats() == {owner.name: 0}
+
+
+def test_a_checksum_of_the_first_version_holds_for_answers_alone() -> None:
+    row = dict.fromkeys((*SUMMED, *PLACED), "a")
+    stored = _digest(row, SUMMED)
+    assert [matches({**row, "status": status}, stored) for status in ("a", "b", "pending", "running")] == [
+        *(True, False, True, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "log", "damaged"),
+    [("no store", None, True), (None, "waiting", True), (None, "", False), (None, None, False)],
+)
+def test_a_file_is_read_as_it_lies_there_unless_it_is_damaged_or_its_log_waits(
+    content: str | None, log: str | None, damaged: bool, tmp_path: Path
+) -> None:
+    for name, text in (("store.db", content), ("store.db-wal", log)):
+        if text is not None:
+            (tmp_path / name).write_text(text * 100)
+    with pytest.raises(DatabaseError) if damaged else nullcontext():
+        readable(url_of(str(tmp_path / "store.db"))).dispose()
 
 
 def test_a_store_of_another_layout_is_refused(tmp_path: Path) -> None:

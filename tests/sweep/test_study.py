@@ -33,6 +33,7 @@ def test_a_scalar_is_a_list_of_one_and_the_rest_is_assumed(tmp_path: Path) -> No
     study = read(tmp_path, SMALL)
     (axes,) = study.scenarios.values()
     assert (study.name, axes["models"], axes["gpus"], axes["clusters"]) == ("study", ("llama3-8b",), (64,), ())
+    assert (study.token_budget, study.runs, study.prices, study.exclude) == (0.0, "", {}, ())
 
 
 def test_the_names_of_the_options_do_too(tmp_path: Path) -> None:
@@ -112,6 +113,15 @@ def test_limits_are_axes_like_any_other(tmp_path: Path) -> None:
     assert axes["fix"][3:] == ({"layout": "even"}, {"layers_per_stage": "3,5", "tp": 2})
 
 
+def test_runs_are_found_from_the_folder_of_the_study(tmp_path: Path) -> None:
+    assert read(tmp_path, SMALL + 'runs = "a.csv, b/c.csv"').runs == f"{tmp_path / 'a.csv'},{tmp_path / 'b/c.csv'}"
+
+
+def test_names_are_looked_up_beside_other_problems_where_they_are_names(tmp_path: Path) -> None:
+    found = problems(tmp_path, 'models = ["", 8, "lama3-8b"]\nclusters = ["dgx-h100"]\ngpus = 64\nseed = -1\n')
+    assert [line.partition(": ")[0] for line in found] == ["models", "models", "seed", "models"]
+
+
 def test_prices_are_per_hour(tmp_path: Path) -> None:
     study = read(tmp_path, SMALL + "token_budget = 15e12\n[prices]\nh100 = 3.6\n")
     assert study.prices == {"h100": pytest.approx(0.001)}
@@ -176,7 +186,7 @@ def test_comparisons_exclude_ranges() -> None:
     ("read", "item", "value"),
     [
         *((share, 0.1, 0.1), (share, "10%", 0.1), (share, 1, 1.0)),
-        *((size, 0, 0.0), (size, "75 GB", 75e9), (size, "0.5 GiB", 2**29)),
+        *((size, 0, 0.0), (size, "75 GB", 75e9), (size, "0.5 GiB", 2**29), (size, "1 B", 1.0)),
         *((condition, 4096, 4096), (condition, 0.5, 0.5), (condition, ">= 4096", ">= 4096")),
         *((pin_set, {"tp": 8}, {"tp": 8}), (pin_set, " tp = 8,pp=4", {"tp": "8", "pp": "4"}), (pin_set, "", {})),
         *((pin_set, "tp=2,4,pp=8", {"tp": "2,4", "pp": "8"}), (budget, "15T", 15e12), (budget, 5, 5)),
