@@ -33,6 +33,11 @@ def test_a_scalar_is_a_list_of_one_and_the_rest_is_assumed(tmp_path: Path) -> No
     study = read(tmp_path, SMALL)
     (axes,) = study.scenarios.values()
     assert (study.name, axes["models"], axes["gpus"], axes["clusters"]) == ("study", ("llama3-8b",), (64,), ())
+    assert {name: values for name, values in axes.items() if values} == {
+        **{"models": ("llama3-8b",), "gpus": (64,), "packings": ("off",), "minimize": ("time",), "fix": ({},)},
+        **{"bubble_ceiling": (0.1,), "hbm_limit": (0.0,), "max_tp": (0,), "max_micro_batch": (0,), "max_vpp": (16,)},
+        **{"min_cp_tokens": (2048,), "vocab_padding": (0.25,)},
+    }
     assert (study.token_budget, study.runs, study.prices, study.exclude) == (0.0, "", {}, ())
 
 
@@ -111,6 +116,29 @@ def test_limits_are_axes_like_any_other(tmp_path: Path) -> None:
     assert (axes["bubble_ceiling"], axes["hbm_limit"], axes["max_tp"]) == ((0.1, 0.05), (75e9, 0.0), (4, 8))
     assert axes["fix"][:3] == ({"tp": 8, "sequence_parallel": True}, {"pp": (2, 4), "recompute": "full"}, {})
     assert axes["fix"][3:] == ({"layout": "even"}, {"layers_per_stage": "3,5", "tp": 2})
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        *(("max_tp = 0", ""), ("max_vpp = 0", "a whole number"), ("max_vpp = 1", ""), ("seq_lens = 0", "a whole")),
+        *(
+            ("seed = 0", ""),
+            ("seed = -1", "seed"),
+            ("trials = 0", ""),
+            ("trials = 1000001", "trials: "),
+            ("top = 0", ""),
+        ),
+        *(("trials = 1.5", "trials: "), ("time_limit = 0.5", ""), ("time_limit = 0", "time_limit: ")),
+    ],
+)
+def test_a_count_is_from_its_least_to_its_most(line: str, refused: str, tmp_path: Path) -> None:
+    if refused:
+        assert refused in problems(tmp_path, SMALL + line)[0]
+    else:
+        key, value = line.split(" = ")
+        study = read(tmp_path, SMALL + line)
+        assert str(getattr(study.effort, key, study.scenarios[""].get(key))).strip("(,)") == value
 
 
 def test_runs_are_found_from_the_folder_of_the_study(tmp_path: Path) -> None:
