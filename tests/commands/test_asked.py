@@ -35,6 +35,7 @@ from optimizer.studies.fits import LENGTHS
 from optimizer.studies.strategies import STRATEGIES
 from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
+from tests.sweep.test_results import results
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,9 @@ def test_so_many_designs_and_trials_are_asked_for(
     assert (asked["trials"], asked["seed"]) == (0, 0)
     with pytest.raises(InputError, match="more than 1 designs"):
         pareto.bought(question, most=1)
+    grid.designs = lambda: iter(range(20_001))
+    with pytest.raises(InputError, match="more than 20,000 designs"):
+        pareto.bought(question)
 
 
 @pytest.mark.parametrize(
@@ -655,6 +659,30 @@ def test_what_a_dry_run_says_as_json(tmp_path: Path) -> None:
     assert (found["workers"], found["answered"], found["measured"]) == (2, 0, 0)
     lines = batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=False).splitlines()
     assert lines[0] == "small: 2 jobs"
+
+
+@pytest.mark.parametrize(("there", "absent"), [(1, True), (2, False)])
+def test_jobs_that_a_store_lacks_are_told(there: int, absent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a study; of a store alone nobody knows them."""
+    study: Any = SimpleNamespace(name="small", prices={})
+    asked: list[Any] = []
+
+    def wholes(store: Any, study: Any, tasks: Any, prices: Any, tokens: float) -> list[Any]:
+        asked.append((study and study.name, tokens))
+        return results()[:there]
+
+    monkeypatch.setattr("optimizer.sweep.store.Store", lambda *_, **__: SimpleNamespace(label="s.db", close=int))
+    monkeypatch.setattr(batch, "_tasks", lambda *_: (study, ["a", "b"]))
+    monkeypatch.setattr(batch, "_wholes", wholes)
+    done = CliRunner().invoke(cli, ["batch", "show", "x.toml", "--json"])
+    told = "optimize: 1 of the 2 jobs of x.toml are in s.db; `optimize batch x.toml --store s.db` plans the others"
+    assert done.stderr.startswith(told) if absent else done.stderr == ""
+    assert json.loads(done.stdout)["jobs"] == there
+    alone = CliRunner().invoke(cli, ["batch", "show", "s.db", "--json", "--tokens", "1B", "--where", "gpus=16"])
+    assert (alone.stderr, json.loads(alone.stdout)["jobs"]) == ("", there - 1)
+    assert asked == [("small", 0.0), (None, 1e9)]
+    nothing = CliRunner().invoke(cli, ["batch", "show"])
+    assert "name a study file, or a --store" in nothing.stderr
 
 
 def test_files_that_were_named_are_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

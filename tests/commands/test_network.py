@@ -69,6 +69,25 @@ def test_topology_tells_the_links_of_every_gpu_to_the_others(file: str, gpus: in
     assert all("NV" in line for line in told.values())
 
 
+def test_a_matrix_is_told_line_by_line(tmp_path: Path) -> None:
+    matrix = tmp_path / "topo.txt"
+    rows = ["\tGPU0\tGPU1\tGPU2\tNIC0", "GPU0\t X \tNV4\tSYS\tPIX", "GPU1\tNV4\t X \tNV2\tSYS"]
+    matrix.write_text("\n".join([*rows, "GPU2\tSYS\tNV2\t X \tSYS", "NIC0\tPIX\tSYS\tSYS\t X ", ""]))
+    assert CliRunner().invoke(cli, ["topology", str(matrix)]).output.splitlines() == [
+        "3 GPUs, 3 of them in one NVLink domain, 1 NICs",
+        "GPU0: GPU1 NV4; nearest NIC: NIC0",
+        "GPU1: GPU0 NV4, GPU2 NV2; nearest NIC: NIC0",
+        "GPU2: GPU1 NV2; nearest NIC: NIC0",
+    ]
+    matrix.write_text("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n")
+    assert CliRunner().invoke(cli, ["topology", str(matrix), "--link", "nvlink4"]).output.splitlines() == [
+        "2 GPUs, 2 of them in one NVLink domain, 0 NICs",
+        "NVLink bandwidth of GPU0: 100 GB/s one way, as links of nvlink4",
+        "GPU0: GPU1 NV4; nearest NIC: no NIC listed",
+        "GPU1: GPU0 NV4; nearest NIC: no NIC listed",
+    ]
+
+
 @pytest.mark.parametrize(
     ("file", "device", "names", "sizes"),
     [

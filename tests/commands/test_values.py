@@ -203,6 +203,15 @@ def test_zero_is_no_limit_where_that_is_what_holds(option: str) -> None:
     assert field.problem(0) == ""
 
 
+def test_what_is_not_typed_is_the_default_but_of_limits() -> None:
+    command = click.command(options.given(options.ANSWER)(lambda **given: given))
+    found = {name: value for name, value in command.main([], standalone_mode=False).items() if value not in (None, "")}
+    assert found == {
+        **{"packing": "off", "fix": (), "settings": (), "top": 5, "trials": 8, "seed": 0},
+        **{"prefer": "expected", "try_cost": 1800.0, "minimize": "time"},
+    }
+
+
 def test_zero_is_refused_where_it_means_nothing() -> None:
     for name in ("max_vpp", "min_cp_tokens"):
         command = click.command(options.option(name)(lambda **given: given))

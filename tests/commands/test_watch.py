@@ -138,6 +138,11 @@ def test_the_next_edit_is_that_of_improve(expected: Reference) -> None:
     assert next_edit([], expected) is None
 
 
+def test_there_is_no_edit_without_a_launch_or_a_plan() -> None:
+    plan: Any = SimpleNamespace()
+    assert (next_edit([], plan), next_edit([SCRIPT], None)) == (None, None)
+
+
 def test_lines_are_no_json() -> None:
     refused = CliRunner().invoke(cli, ["read", "train.log", "--watch", "--json"])
     assert refused.exit_code == 2
