@@ -43,6 +43,7 @@ from tests.sweep.test_results import results
     [
         ("", 512, ["nothing of --packing on: documents are as long as a sequence (--lengths)"]),
         ("p0:100,p100:1100", 1100, []),
+        ("512", 512, []),
         ("p0:9,p50:600,p100:1100", 600, ["the 50.0% of documents that are longer than a sequence are cut (--lengths)"]),
     ],
 )
@@ -403,6 +404,98 @@ def test_what_nobody_said_is_told(device: str, stack: str, told: list[str]) -> N
     assert request.job_of(replace(whole, model="mixtral-8x7b", routing="1.3"))[1] == ()
     idle = request.job_of(replace(whole, routing="trained"))[1]
     assert idle == ("nothing of --routing trained: gpt3 has no experts to route to",)
+
+
+UNASKED = "sequences of 2,048 tokens, what LLaMA-Factory and Unsloth take unasked (--seq-len)"
+EACH = "global batch of {} sequences, {} for each GPU, as torchtune's recipes of one GPU have it (--global-batch)"
+USUAL = [
+    "sequences of 8,192 tokens, the model's longest (--seq-len)",
+    "global batch of 512 sequences, about 4Mi tokens per step (--global-batch)",
+]
+TOO_MANY = "{} billion tokens a step: a global batch counts sequences, not tokens (--global-batch)"
+PARTS = "megatron-bridge 25.11 as its recipes have it: graphs=parts (--fix, --stack)"
+EVEN = (
+    "routing as even as in published runs, 1.1 times the mean on the busiest rank; "
+    "with a trained router 1.65 (--routing)"
+)
+CHANCE = "plans of a chance to fit of 50%, not 90%: nobody measured the memory of such a MoE model (--oom-risk)"
+WHAT_IF = "--hbm-limit 90 GB is more than the h100 has: a what-if question"
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "told"),
+    [
+        ("llama3-8b 1", "megatron-core 8192 512 bf16", USUAL),
+        ("llama3-8b 8 settings=layers=4", "megatron-core 8192 512 bf16", [*USUAL, "model.layers=4 (--set)"]),
+        ("llama3-8b 8 loss=dpo", "hf-2026 2048 128 bf16", [UNASKED, EACH.format(128, 16)]),
+        ("llama3-8b 8 stack=megatron-core target=nemo", "megatron-core@nemo 8192 512 bf16", USUAL),
+        ("llama3-8b 8 stack=megatron-bridge-25.11", "megatron-bridge-25.11 8192 512 bf16", [*USUAL, PARTS]),
+        (
+            "llama3-8b 8 train=full global_batch=1048576",
+            "hf-2026 2048 1048576 bf16",
+            [UNASKED, "1,048,576 sequences, which are " + TOO_MANY.format(2.15)],
+        ),
+        ("gpt3 8 seq_len=2048 global_batch=131072", "megatron-core 2048 131072 bf16", []),
+        (
+            "gpt3 8 seq_len=2048 global_batch=131073",
+            "megatron-core 2048 131073 bf16",
+            ["131,073 sequences, which are " + TOO_MANY.format(0.268)],
+        ),
+        (
+            "llama3.2-1b 2 device=v100-32 train=lora",
+            "hf-2026 2048 32 fp16",
+            [UNASKED, EACH.format(32, 16), "fp16, because v100-32 has no bf16 (--dtype)"],
+        ),
+        (
+            "llama3.2-1b 2 optimizer=paged-adamw-8bit:in-backward",
+            "torchtune-2024 2048 4 bf16",
+            [UNASKED, EACH.format(4, 2)],
+        ),
+        (
+            "llama3.2-1b 2 lengths=p50:600,p100:1100",
+            "megatron-core 1152 32 bf16",
+            ["sequences of 1,152 tokens, the longest document (--seq-len)", EACH.format(32, 16)],
+        ),
+        (
+            "mixtral-8x7b 64 seq_len=8192 global_batch=512 target=nemo hbm=90e9",
+            "nemo-2024@nemo 8192 512 bf16",
+            [EVEN, CHANCE, WHAT_IF],
+        ),
+        (
+            "mixtral-8x7b 64 seq_len=8192 global_batch=512 stack=megatron-core routing=1.3 oom_risk=0.1 hbm=80e9",
+            "megatron-core 8192 512 bf16",
+            [],
+        ),
+    ],
+)
+def test_all_that_is_assumed_is_told(words: str, found: str, told: list[str]) -> None:
+    """But for the machine and the software."""
+    model, gpus, *others = words.split()
+    asked: dict[str, Any] = dict(word.split("=", 1) for word in others)
+    asked |= {name: int(asked[name]) for name in ("seq_len", "global_batch") if name in asked}
+    limits = {name: float(asked.pop(name)) for name in ("hbm", "oom_risk") if name in asked}
+    if "settings" in asked:
+        asked["settings"] = (asked["settings"],)
+    job, assumed = request.job_of(request.Request(model=model, gpus=int(gpus), limits=limits, **asked))
+    assert f"{job.stack.name} {job.seq_len} {job.global_batch} {job.dtype}" == found
+    assert [line for line in assumed if not line.startswith(("cluster ", "software stack "))] == told
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"gpus": 0}, "--gpus must be at least 1, but got 0"),
+        (
+            {"device": "mi300x", "target": "nemo"},
+            r"--target nemo does not run on mi300x \(AMD\); --target any",
+        ),
+    ],
+)
+def test_no_job_is_refused(changes: dict[str, Any], why: str) -> None:
+    usual: dict[str, Any] = {"model": "gpt3", "gpus": 8, "limits": {}}
+    with pytest.raises(InputError, match=why):
+        request.job_of(request.Request(**usual | changes))
+    request.job_of(request.Request(**usual | changes | {"gpus": 1, "target": changes.get("target") and "any"}))
 
 
 @pytest.mark.parametrize("others", [["--json"], ["--html", "x.html"], ["--json", "--html", "x.html"]])
