@@ -28,6 +28,7 @@ from optimizer.commands.launch import improve, trial
 from optimizer.commands.plan import answering, command
 from optimizer.commands.study import batch, calibrate, communication, fits, pinned
 from optimizer.commands.study.scaling import measured_mfu
+from optimizer.job.job import Limits
 from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan
 from optimizer.studies.best_use import Use
@@ -227,6 +228,53 @@ def test_so_many_designs_and_trials_are_asked_for(
     grid.designs = lambda: iter(range(20_001))
     with pytest.raises(InputError, match="more than 20,000 designs"):
         pareto.bought(question)
+
+
+def purchase(words: str) -> Any:
+    """The question that a command asks."""
+    typed = ["--model", "gpt3", "--tokens", "300B", "--hardware", "h100,a100-80", *words.split()]
+    return pareto.question_of_options(pareto.pareto.make_context("pareto", typed).params)
+
+
+def test_what_a_buyer_types_is_a_grid_of_designs(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = purchase("--gpus 64,128")
+    assert [(kind.kind, kind.gpus) for kind in plain.kinds] == [("h100", 1), ("a100-80", 1)]
+    grid, asked = plain.grid, plain.campaign
+    assert (grid.kinds, grid.gpus, grid.dtypes, grid.nics, grid.scale_ups) == (
+        *(plain.kinds, (64, 128), ("bf16",), (0.0,), (0,)),
+    )
+    assert (grid.power_caps, grid.batch_factors, grid.hbms, grid.best_counts) == ((1.0,), (1.0,), (0.0,), {})
+    assert (plain.ranges, plain.deliveries, asked.bubble, asked.flex) == ({}, (), Limits.bubble, 0.0)
+    assert [(run.model.name, run.tokens, run.global_batch) for run in asked.runs] == [("gpt3", 300e9, 1536)]
+    assert plain.assumed[0].startswith("sequences of 2,048 tokens")
+    words = "--gpus 64 --nic 200:400 --hbm 80,96 --scale-up 8,72 --bubble-ceiling 0.2 --flex batch=5%"
+    other = purchase(words)
+    assert (other.ranges, other.grid.hbms, other.grid.scale_ups) == ({"nic": (25e9, 50e9)}, (80e9, 96e9), (8, 72))
+    assert (other.campaign.bubble, other.campaign.flex) == (0.2, 0.05)
+    staged = purchase("--stages 64,64@180d")
+    assert (staged.grid.gpus, [delivery.gpus for delivery in staged.deliveries]) == ((64, 128), [64, 64])
+    best: list[Any] = []
+    monkeypatch.setattr(campaign, "_best_counts", lambda *asked: best.append(asked[2:]) or ({"h100": 48}, ["fewer"]))
+    most = purchase("--gpus at-most:64 --dtype fp8,bf16")
+    assert (most.grid.best_counts, best, "fewer" in most.assumed) == ({"h100": 48}, [(64, "fp8")], True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--gpus 8 --rent h200=2", "'h200' is priced or counted but not in --hardware h100,a100-80"),
+        ("--gpus 8 --on-hand h200=2", "'h200' is priced or counted"),
+        ("--gpus 8 --on-hand h100=x", "--on-hand h100=x must be a number of GPUs"),
+        ("--gpus at-most:8,16", "--gpus at-most:8,16 must name one number"),
+        ("--gpus 8 --scale-up 8:72", "--scale-up 8:72 must be a list of GPU counts"),
+        ("--stages 64,64@180d --nic 200:400", "--stages asks about one design of each machine"),
+        ("--stages 64,64@180d --dtype bf16,fp8", "--stages asks about one design of each machine"),
+        ("--gpus 8 --stages 8", "give --gpus, as in"),
+    ],
+)
+def test_no_question_of_a_buyer_is_refused(words: str, why: str) -> None:
+    with pytest.raises((InputError, click.UsageError), match=why):
+        purchase(words)
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,28 @@ def test_how_a_model_file_is_read_is_said(
 )
 def test_a_longer_name_is_said_to_be_the_preset_that_it_means(typed: str, told: bool) -> None:
     assert bool(request._as_read(typed, load_model("llama3-8b"))) is told
+    assert request._as_read("GPT-3 175B", load_model("gpt3")) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "told"),
+    [
+        ("mine", "mine", ["model mine of your own/mine.toml (--model)"]),
+        ("", "mine@nemo", ["model mine of your own/mine.toml (--model)"]),
+        ("gpt3", "gpt3", ["model gpt3 of your own/gpt3.toml, not the shipped preset of that name (--model)"]),
+        ("./gpt3.toml", "gpt3", ["a clash of gpt3"]),
+        ("llama3-8b", "llama3-8b", ["a clash of llama3-8b"]),
+        ("", "llama3-8b", []),
+    ],
+)
+def test_what_is_of_ones_own_is_told(typed: str, name: str, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def own_file(_: str, name: str) -> Path | None:
+        return Path("own", f"{name}.toml") if name in ("mine", "gpt3") else None
+
+    monkeypatch.setattr("optimizer.catalog.places.own_file", own_file)
+    monkeypatch.setattr("optimizer.catalog.places.clash", lambda kind, typed, name, shipped: f"a clash of {name}")
+    asked = request.Request(model=typed, gpus=8, limits={})
+    assert request._clashes(asked, {"model": name}) == told
 
 
 @pytest.mark.parametrize(

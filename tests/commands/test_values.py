@@ -245,6 +245,7 @@ def test_zero_is_refused_where_it_means_nothing() -> None:
         (values.whole_number(-8, 8).read, " 0 ", 0),
         (values.real_number(1e18).read, "1e18", 1e18),
         (values.quantity("s", "90d").read, "2h", 7200.0),
+        (values.quantity("s", "90d").read, "0.5 s", 0.5),
         (values.gpus_or_fewer, "AT-MOST:1000", (1000, True)),
         (values.gpus_or_fewer, "1000", (1000, False)),
         (values.shell_variable, "NNODES=", ("NNODES", "")),
