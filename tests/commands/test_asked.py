@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from math import inf
@@ -826,6 +826,70 @@ def test_jobs_that_a_store_lacks_are_told(there: int, absent: bool, monkeypatch:
     assert "name a study file, or a --store" in nothing.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "taken", "place", "stops", "count", "code", "told"),
+    [
+        ("", "abcd", "x.db", False, 2, 0, "optimize: answers go to s.db in this folder; --store names another place\n"),
+        ("--store y.db --shard 2/3", "b", "y.db", False, 2, 0, ""),
+        ("--store y.db --shard 1/3", "ad", "y.db", False, 2, 0, ""),
+        ("--store y.db", "abcd", "y.db", True, 2, 130, "optimize: stopped; every answer is kept in s.db, the same"),
+        ("--store y.db", "abcd", "y.db", False, 3, 5, "optimize: 1 of 3 jobs failed; the others are kept in s.db. "),
+    ],
+)
+def test_a_batch_is_run_and_shown(
+    words: str,
+    taken: str,
+    place: str,
+    stops: bool,
+    count: int,
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def run_batch(store: Any, tasks: Any, *_: Any) -> None:
+        asked.append("".join(tasks))
+        if stops:
+            raise KeyboardInterrupt
+
+    def store(place: str) -> Any:
+        asked.append(place)
+        return SimpleNamespace(label="s.db", close=int)
+
+    monkeypatch.setattr("optimizer.sweep.store.Store", store)
+    monkeypatch.setattr("optimizer.sweep.batch.run_batch", run_batch)
+    monkeypatch.setattr("optimizer.sweep.progress.progress", lambda *_: nullcontext())
+    monkeypatch.setattr(batch, "_tasks", lambda *_: (SimpleNamespace(name="small"), "abcd"))
+    monkeypatch.setattr(batch, "_wholes", lambda *_: results()[:count])
+    done = CliRunner().invoke(cli, ["batch", "x.toml", "--json", *words.split()])
+    assert asked == [place, taken]
+    assert done.stderr.startswith(told) if told else done.stderr == ""
+    assert (done.exit_code, bool(done.stdout)) == (code, not stops)
+
+
+def test_stores_are_merged_and_answers_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    conflicts = {"a.db": (), "b.db": ("key 1", "key 2")}
+
+    def store(place: str, read_only: bool = False) -> Any:
+        opened.append((place, read_only))
+        taken = {name: SimpleNamespace(count=1500, conflicts=keys) for name, keys in conflicts.items()}
+        return SimpleNamespace(label=place, close=int, take_from=lambda source: taken[source.label])
+
+    monkeypatch.setattr("optimizer.sweep.store.Store", store)
+    merged = CliRunner().invoke(cli, ["batch", "merge", "c.db", "a.db"])
+    assert (merged.exit_code, merged.stdout, merged.stderr) == (0, "", "a.db: 1,500 answers taken\n")
+    assert opened == [("a.db", True), ("c.db", False)]
+    merged = CliRunner().invoke(cli, ["batch", "merge", "c.db", "a.db", "b.db"])
+    assert merged.stdout == ""
+    assert merged.stderr.splitlines()[1:] == [
+        "b.db: 1,500 answers taken",
+        "warning: 2 answers of b.db differ from those in c.db, which are kept; the first has the key key 1",
+        "optimize: 2 answers of one key differ; plan these jobs again in a new store",
+    ]
+
+
 def test_files_that_were_named_are_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text("")
@@ -857,6 +921,29 @@ def test_a_typed_price_is_of_an_hour_or_for_good(option: str, each: float) -> No
     assert offer.value == pytest.approx(7200 / each)
     with pytest.raises(InputError, match=f"--{option} h100=much: "):
         campaign._book({**asked, option: {"h100": "much"}}, kinds)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [("8 are best", "8 are best"), ("", "8 GPUs are the best of 2 counts tried")]
+)
+def test_at_most_so_many_gpus_are_paid_for(words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of machines that are sold by eight."""
+    kind = purchase("--gpus 8").kinds[0]
+    use = SimpleNamespace(best=SimpleNamespace(job=small_job(8)), tried="ab", words=lambda: words)
+    asked: list[Any] = []
+    monkeypatch.setattr("optimizer.studies.best_use.counts_at_most", lambda most, node: (most, 8))
+    monkeypatch.setattr("optimizer.studies.best_use.best_use", lambda jobs, _: asked.extend(jobs) or use)
+    eights = "optimizer.purchase.price.catalogue.paid"
+    monkeypatch.setattr(eights, lambda _, design: SimpleNamespace(gpus=-(-design.gpus // 8) * 8))
+    monkeypatch.setattr(type(kind), "job", lambda design, campaign, run: (design.gpus, design.dtype, run))
+    question: Any = SimpleNamespace(runs=("run",))
+    for most, tried in ((8, [8, 8]), (16, [16, 8]), (20, [8])):
+        found = campaign._best_counts(question, (kind,), most, "fp8")
+        assert found == ({"h100": 8}, [f"{kind.title}, at most {most}: {told}"])
+        assert asked == [(gpus, "fp8", "run") for gpus in tried]
+        asked.clear()
+    with pytest.raises(InputError, match="is not sold in lots of so few GPUs"):
+        campaign._best_counts(question, (kind,), 7, "fp8")
 
 
 @pytest.mark.parametrize("better", [False, True])

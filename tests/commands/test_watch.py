@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from optimizer.diagnose.diagnosis import BELOW, Diagnosis
 from optimizer.diagnose.measured import Measured, logged_runs, measured
 from optimizer.diagnose.reference import Reference, script_reference
 from tests.diagnose import written
+from tests.search.jobs import small_job
 
 SCRIPT = "examples/llama3-8b.sh"
 
@@ -136,6 +138,50 @@ def test_the_next_edit_is_that_of_improve(expected: Reference) -> None:
     assert edit.steps > 1000
     assert edit.stop == expected.job.try_cost
     assert next_edit([], expected) is None
+
+
+@pytest.mark.parametrize(
+    ("gains", "sure", "fits", "words"),
+    [
+        ((0.2, 0.1), (True, True), True, "the first"),
+        ((0.2, 0.1), (False, True), True, "the second"),
+        ((0.2, 0.1), (False, True), False, "the first"),
+        ((0.2,), (False,), True, ""),
+        ((0.0,), (True,), True, ""),
+        ((), (), False, ""),
+    ],
+)
+@pytest.mark.parametrize(("tokens", "steps"), [(1e9, 1e9 / 2**20), (None, 0.0)])
+def test_the_next_edit_is_the_first_that_is_sure_and_pays(
+    gains: Any, sure: Any, fits: bool, words: str, tokens: Any, steps: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what does not run, the first of all."""
+    named = zip(("the first", "the second"), gains, sure, strict=False)
+    edits = [SimpleNamespace(words=name, gain=gain, sure=certain) for name, gain, certain in named]
+    question = SimpleNamespace(settings={"tokens": tokens}, job=SimpleNamespace(tokens=2**20))
+    improvement = SimpleNamespace(edits=edits, current=SimpleNamespace(fits=fits))
+    clusters: list[str] = []
+    for name, value in {
+        "frameworks.read.read_files": lambda _: None,
+        "frameworks.read.read_launch": lambda *_: SimpleNamespace(launch=None),
+        "frameworks.launch_as_read.launch_as_read": lambda _, asked, __: clusters.append(asked.cluster) or question,
+        "improve.writable.improve_files": lambda *_: improvement,
+        "improve.report.changes_text": lambda edit: edit.words,
+    }.items():
+        monkeypatch.setattr(f"optimizer.{name}", value)
+    for job in (small_job(), replace(small_job(), cluster=replace(small_job().cluster, name="mine"))):
+        found = next_edit([SCRIPT], SimpleNamespace(job=job))
+        told = (
+            NextEdit(words=words, gain=gains[words == "the second"], stop=job.try_cost, steps=steps) if words else None
+        )
+        assert found == told
+    assert clusters == ["dgx-h100", ""]
+
+
+def test_one_byte_is_news_and_the_files_are_not_there_at_first(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("x")
+    assert next(grown([log], lambda _: None)) == 0.0
 
 
 def test_there_is_no_edit_without_a_launch_or_a_plan() -> None:
