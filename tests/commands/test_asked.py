@@ -792,14 +792,34 @@ def test_paths_with_commas_between_are_several_unless_one_has_that_name(tmp_path
     assert own_runs._paths(",") == [","]
 
 
-def test_what_a_dry_run_says_as_json(tmp_path: Path) -> None:
+def test_what_a_dry_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study: Any = SimpleNamespace(name="small")
     tasks: Any = [SimpleNamespace(key="a", job=small_job()), SimpleNamespace(key="b", job=None)]
-    found = json.loads(batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=True))
-    assert (found["schema_version"], found["study"], found["jobs"], found["impossible"]) == (1, "small", 2, 1)
-    assert (found["workers"], found["answered"], found["measured"]) == (2, 0, 0)
-    lines = batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=False).splitlines()
-    assert lines[0] == "small: 2 jobs"
+    told = {"schema_version": 1, "study": "small", "jobs": 2, "answered": 0, "impossible": 1, "seconds": 0.04}
+    found = batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=True)
+    assert found == json.dumps(told | {"workers": 2, "measured": 0}, indent=2)
+    monkeypatch.setattr("optimizer.sweep.local.processors", lambda: 5)
+    assert batch._outlook(study, tasks, str(tmp_path / "none.db"), None, as_json=False).splitlines() == [
+        "small: 2 jobs",
+        "1 of them cannot be jobs, and will be listed as failed with the reason",
+        "some seconds on 5 local processes (a guess; no job was measured yet)",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("typed", "named", "read"), [("a", "", "a"), ("", "b", "b"), ("a", "b", "a"), ("", "", None)])
+def test_runs_that_are_typed_come_before_those_of_the_study(
+    typed: str, named: str, read: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(own_runs, "own_files", asked.append)
+    monkeypatch.setattr("optimizer.sweep.study_file.read_study", lambda _: SimpleNamespace(runs=named))
+    monkeypatch.setattr(
+        "optimizer.sweep.expansion.tasks_of", lambda study, make, version: (make.keywords, len(version))
+    )
+    monkeypatch.setattr("optimizer.sweep.work.cost_model_version", lambda: "v1")
+    assert batch._tasks(Path("x.toml"), typed)[1] == ({"runs": typed or named}, 2)
+    assert asked == ([read] if read else [])
 
 
 @pytest.mark.parametrize(("there", "absent"), [(1, True), (2, False)])
@@ -812,7 +832,11 @@ def test_jobs_that_a_store_lacks_are_told(there: int, absent: bool, monkeypatch:
         asked.append((study and study.name, tokens))
         return results()[:there]
 
-    monkeypatch.setattr("optimizer.sweep.store.Store", lambda *_, **__: SimpleNamespace(label="s.db", close=int))
+    def store(_: str, read_only: bool) -> Any:
+        assert read_only
+        return SimpleNamespace(label="s.db", close=int)
+
+    monkeypatch.setattr("optimizer.sweep.store.Store", store)
     monkeypatch.setattr(batch, "_tasks", lambda *_: (study, ["a", "b"]))
     monkeypatch.setattr(batch, "_wholes", wholes)
     done = CliRunner().invoke(cli, ["batch", "show", "x.toml", "--json"])
