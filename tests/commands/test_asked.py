@@ -245,6 +245,14 @@ def test_what_a_buyer_types_is_a_grid_of_designs(monkeypatch: pytest.MonkeyPatch
     )
     assert (grid.power_caps, grid.batch_factors, grid.hbms, grid.best_counts) == ((1.0,), (1.0,), (0.0,), {})
     assert (plain.ranges, plain.deliveries, asked.bubble, asked.flex) == ({}, (), Limits.bubble, 0.0)
+    bounds = purchase("--gpus 8 --deadline 1d --on-hand h100=8").campaign.bounds
+    assert (bounds.deadline, bounds.budget, bounds.power, bounds.racks, bounds.on_hand) == (
+        DAY,
+        inf,
+        inf,
+        inf,
+        {"h100": 8},
+    )
     assert [(run.model.name, run.tokens, run.global_batch) for run in asked.runs] == [("gpt3", 300e9, 1536)]
     assert plain.assumed[0].startswith("sequences of 2,048 tokens")
     words = "--gpus 64 --nic 200:400 --hbm 80,96 --scale-up 8,72 --bubble-ceiling 0.2 --flex batch=5%"
@@ -270,11 +278,46 @@ def test_what_a_buyer_types_is_a_grid_of_designs(monkeypatch: pytest.MonkeyPatch
         ("--stages 64,64@180d --nic 200:400", "--stages asks about one design of each machine"),
         ("--stages 64,64@180d --dtype bf16,fp8", "--stages asks about one design of each machine"),
         ("--gpus 8 --stages 8", "give --gpus, as in"),
+        ("--gpus 8 --model=", "missing --model and --tokens"),
     ],
 )
 def test_no_question_of_a_buyer_is_refused(words: str, why: str) -> None:
     with pytest.raises((InputError, click.UsageError), match=why):
         purchase(words)
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"), [("as_json", "json\n"), ("as_csv", "csv"), ("as_markdown", "markdown"), ("", "screen\n")]
+)
+@pytest.mark.parametrize(
+    ("staged", "front", "fewest", "code"),
+    [((), "x", None, 0), ((), "", 9.0, 3), ((True, False), "", None, 0), ((False, True), "x", None, 3)],
+)
+def test_a_purchase_is_printed_and_its_limits_are_the_exit_code(
+    form: str,
+    printed: str,
+    staged: tuple[bool, ...],
+    front: str,
+    fewest: float | None,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = SimpleNamespace(
+        staged=[SimpleNamespace(in_limits=within) for within in staged], purchase=SimpleNamespace(front=front)
+    )
+    asked: list[Any] = []
+    monkeypatch.setattr(pareto, "bought", lambda _, **how: asked.append(how["fewest_for"]) or answer)
+    monkeypatch.setattr(pareto, "question_of_options", lambda _: SimpleNamespace(assumed=()))
+    monkeypatch.setattr(pareto, "print_screen", lambda _: print("screen"))
+    monkeypatch.setattr("optimizer.purchase.as_json.purchase_json", lambda *_: "json")
+    monkeypatch.setattr("optimizer.purchase.as_json.purchase_csv", lambda *_: "csv")
+    monkeypatch.setattr("optimizer.purchase.report.purchase_report", lambda *_: None)
+    monkeypatch.setattr("optimizer.reports.render.markdown.markdown_text", lambda *_: "markdown")
+    others: dict[str, Any] = {"html": None, "trials": 0, "sampler": "tpe", "seed": 0, "since": None}
+    formats = {name: name == form for name in FORMATS}
+    assert pareto.run_pareto(**others, **formats, min_gpus_for=fewest) == code
+    assert (capsys.readouterr().out, asked) == (printed, [fewest or 0.0])
 
 
 @pytest.mark.parametrize(
@@ -792,6 +835,123 @@ def test_paths_with_commas_between_are_several_unless_one_has_that_name(tmp_path
     assert own_runs._paths(",") == [","]
 
 
+def files(kinds: str) -> list[own_runs.OwnFile]:
+    """Files a, b, ... of these kinds: t a table, l a log, s a script, d a folder of trials."""
+    names = {"t": own_runs.TABLE, "l": own_runs.LOG, "s": own_runs.LAUNCH, "d": own_runs.TRIALS}
+    return [
+        own_runs.OwnFile(path=path, kind=names[kind], data=path.encode())
+        for path, kind in zip("abcdef", kinds, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "pairs"),
+    [
+        *(("", []), ("ls", [("a", "b")]), ("sl", [("b", "a")]), ("llss", [("ab", "cd")])),
+        *(
+            ("lsls", [("a", "b"), ("c", "d")]),
+            ("lssl", "log"),
+            ("l", "log"),
+            ("lsl", "log"),
+            ("s", "launch"),
+        ),
+    ],
+)
+def test_logs_go_with_the_launches_beside_them(kinds: str, pairs: Any) -> None:
+    if isinstance(pairs, str):
+        last = files(kinds)[-1].path
+        advice = own_runs.ADVICE if pairs == "launch" else f"name what started it too, as in --runs {last},run.sh"
+        with pytest.raises(InputError) as refused:
+            own_runs._pairs(files(kinds))
+        assert str(refused.value) == f"--runs {last}: a {pairs} alone; {advice}"
+    else:
+        assert own_runs._pairs(files(kinds)) == [(tuple(logs), tuple(launches)) for logs, launches in pairs]
+
+
+def test_runs_are_known_from_tables_trials_and_logs_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with a job that nothing casts doubt on, of a step or a memory that was measured, are clean."""
+
+    def run(job: object = 1, doubted: bool = False, step: float | None = 1.0, memory: float | None = None) -> Any:
+        return SimpleNamespace(job=job, doubted=doubted, step_time=step, memory=memory)
+
+    rows = {
+        "a": [run(), run(job=None), run(doubted=True)],
+        "b": [run(step=None), run(step=None, memory=1.0)],
+        "c d": [run()],
+    }
+    monkeypatch.setattr("optimizer.calibration.known.own_rows", lambda found, stack: rows[found])
+    monkeypatch.setattr("optimizer.calibration.known.knowing", lambda stack, runs, names: (stack, len(runs), names))
+    monkeypatch.setattr("optimizer.calibration.runs.rows_in", lambda data, path: data.decode())
+    monkeypatch.setattr(own_runs, "_trial_runs", lambda path: rows[path])
+    monkeypatch.setattr(own_runs, "_logged_rows", lambda logs, launches, _: " ".join((*logs, *launches)))
+    found: Any = own_runs._knowing.__wrapped__
+    known = files("tdls")
+    assert found("stack", (*known, *known), "a,b", "") == (("stack", 6, "--runs a,b"), 3)
+
+
+@pytest.mark.parametrize(
+    ("launches", "says", "cluster", "asked"),
+    [
+        (["a.json"], set(), "dgx-h100", "an answer"),
+        (["a.sh"], set(), "dgx-h100", "dgx-h100"),
+        (["a.sh"], {"layers"}, "dgx-h100", "dgx-h100"),
+        (["a.sh"], {"site"}, "dgx-h100", ""),
+        (["a.sh"], set(), "mine", ""),
+        (["a.json", "a.sh"], set(), "dgx-h100", "dgx-h100"),
+    ],
+)
+def test_what_started_a_log_is_an_answer_or_a_launch(
+    launches: list[str], says: set[str], cluster: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text('{"schema_version": 1}')
+    (tmp_path / "a.sh").write_text(" " * 4090 + '"schema_version"')
+    monkeypatch.chdir(tmp_path)
+    launch = SimpleNamespace(settings=dict.fromkeys(says))
+    for name, value in {
+        "answer.reading.read_answer_file": lambda path: path,
+        "diagnose.reference.answer_reference": lambda saved, path: "an answer" if saved == path else "",
+        "diagnose.reference.script_reference": lambda paths, sizes, runs, cluster: cluster,
+        "frameworks.read.read_files": lambda paths: paths,
+        "frameworks.read.read_launch": lambda files: SimpleNamespace(launch=launch),
+    }.items():
+        monkeypatch.setattr(f"optimizer.{name}", value)
+    assert own_runs._reference(launches, [], cluster) == asked
+
+
+def test_an_answer_keeps_its_runs_unless_they_are_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def source(name: str) -> Any:
+        return SimpleNamespace(files=name, sha256=name * 20)
+
+    asked: list[str] = []
+    monkeypatch.setattr(
+        own_runs,
+        "with_own_runs",
+        lambda job, names: asked.append(names) or replace(job, own_runs=names and source(names)),
+    )
+    job = small_job()
+    stated = source("a")
+    assert own_runs.as_stated(replace(job, own_runs=stated), "").own_runs is stated
+    assert own_runs.as_stated(job, "b").own_runs == source("b")
+    assert not own_runs.as_stated(job, "").own_runs
+    with pytest.raises(InputError, match=r"--runs b is not what the answer was made with \(a, SHA-256 aaaaaaaaaaaa"):
+        own_runs.as_stated(replace(job, own_runs=stated), "b")
+    assert asked == ["a", "b", "", "b"]
+
+
+def test_trials_that_trained_are_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job()
+    ends = [(0, None, None), (1, 2.0, None), (0, 3.0, 0.5)]
+    outcomes = [SimpleNamespace(name=f"{n}", index=n, seconds=step, memory=memory) for n, step, memory in ends]
+    plans = SimpleNamespace(plans=(Plan(dp=8, micro_batch=1), Plan(dp=8, micro_batch=2)))
+    monkeypatch.setattr("optimizer.trial.folder.read_folder", lambda _: SimpleNamespace(job=job, candidates=plans))
+    monkeypatch.setattr("optimizer.trial.outcome.outcomes", lambda _: outcomes)
+    found = [
+        (run.id, run.row["micro_batch"], run.step_time, run.memory, run.memory_kind)
+        for run in own_runs._trial_runs("x")
+    ]
+    assert found == [("1", "2", 2.0, None, ""), ("0", "1", 3.0, job.usable_memory / 2, "max reserved")]
+
+
 def test_what_a_dry_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study: Any = SimpleNamespace(name="small")
     tasks: Any = [SimpleNamespace(key="a", job=small_job()), SimpleNamespace(key="b", job=None)]
@@ -933,6 +1093,9 @@ def test_prices_are_those_of_a_device(words: list[str], devices: set[str], monke
     assert {offer["device"] for offer in told["offers"]} == devices
     assert told["schema_version"] == 1
     assert all(offer["taken"] for offer in told["offers"])
+    for more, count in (("--term on_demand", len(devices)), ("--term spot", 0), ("--provider nobody", 0)):
+        told = json.loads(CliRunner().invoke(cli, ["prices", "--json", *words, *more.split()]).stdout)
+        assert len(told["offers"]) == count
 
 
 @pytest.mark.parametrize(("option", "each"), [("rent", 3600.0), ("purchase", 1.0)])
