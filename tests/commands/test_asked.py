@@ -25,6 +25,7 @@ from optimizer.cli import cli
 from optimizer.commands import defaults, output, own_runs, request
 from optimizer.commands.buy import campaign, pareto
 from optimizer.commands.launch import improve, trial
+from optimizer.commands.launch import read as launch_read
 from optimizer.commands.plan import answering, command
 from optimizer.commands.study import batch, calibrate, communication, fits, pinned
 from optimizer.commands.study.scaling import measured_mfu
@@ -383,6 +384,93 @@ def test_what_goes_with_what_is_told_before_a_plan(words: list[str], why: str, t
     done = CliRunner().invoke(cli, ["--model", "llama3-8b", "--gpus", "8", *words])
     assert done.exit_code == 2
     assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "plan", "steps"),
+    [
+        ("", True, "screen"),
+        ("--json", True, "json"),
+        ("--why-not tp=4 --explain --robust", True, "compared robust explained screen"),
+        ("--why-not tp=4 --explain --robust", False, "robust screen"),
+        ("--export out", True, "screen exported"),
+        ("--export out", False, "screen"),
+    ],
+)
+def test_a_plan_is_compared_explained_and_exported_where_there_is_one(
+    words: str, plan: bool, steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    found = Answer(
+        status="optimal" if plan else "infeasible",
+        job=small_job(),
+        plan=Plan(dp=8) if plan else None,
+        knobs=Knobs() if plan else None,
+        assumptions=("assumed",),
+    )
+
+    def step(name: str, result: Any) -> Any:
+        return lambda *_, **__: taken.append(name) or result
+
+    def told(_: object, assumed: Any, *__: object, **___: object) -> None:
+        assert assumed == ("assumed",)
+
+    refused = {"nemo": "no reader", "trl": "no reader", "axolotl": "a switch"}
+    monkeypatch.setattr(command, "answered", lambda _: found)
+    monkeypatch.setattr(command, "_report", told)
+    monkeypatch.setattr(command, "print_screen", step("screen", None))
+    monkeypatch.setattr("optimizer.search.why.comparison.why_not", step("compared", None))
+    monkeypatch.setattr("optimizer.search.why.robustness.robustness", step("robust", None))
+    monkeypatch.setattr("optimizer.objectives.step.explain.explain", step("explained", []))
+    monkeypatch.setattr("optimizer.reports.answer_json.json_text", step("json", "{}"))
+    monkeypatch.setattr("optimizer.frameworks.export_folder.write_exports", step("exported", (["out/a.sh"], refused)))
+    done = CliRunner().invoke(cli, ["--model", "gpt3", "--gpus", "8", *words.split()])
+    assert (done.exit_code, taken) == (0 if plan else 3, steps.split())
+    assert done.stderr == (
+        "wrote out/a.sh\nnot nemo, trl: no reader\nnot axolotl: a switch\n" if "exported" in steps else ""
+    )
+    assert done.stdout == ("{}\n" if "json" in steps else "")
+
+
+def test_a_file_that_is_read_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read, out = tmp_path / "a.csv", tmp_path / "b.csv"
+    read.write_text("")
+    with click.Context(click.Command("group")) as group:
+        group.params = {"runs": [str(read)]}
+        with click.Context(click.Command("command"), parent=group) as context:
+            context.params = {"out": out, "html": read}
+            output.write_output(out, "text", "csv")
+            with pytest.raises(InputError, match="is an input of this command"):
+                output.write_output(read, "text", "csv")
+    assert (out.read_text(), read.read_text()) == ("text", "")
+    assert capsys.readouterr() == ("", f"wrote {out}\n")
+
+
+def test_what_is_shown_is_json_or_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing: Any = None
+    output.show(None, True, nothing, lambda: {"a": [1]})
+    output.show(None, True, nothing, lambda: "text")
+    assert capsys.readouterr().out == '{\n  "a": [\n    1\n  ]\n}\ntext\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        output.show(None, True, nothing, lambda: inf)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "told"),
+    [
+        (["gpus=64", " model = gpt3 "], {"gpus": "64", "model": "gpt3"}),
+        (["gpus"], "--set gpus must be COLUMN=VALUE"),
+        (["gpus="], "--set gpus= must be COLUMN=VALUE"),
+        (["color=8"], "a table of runs has no column 'color'; did you mean "),
+        (["gpus=x"], "--set: gpus"),
+    ],
+)
+def test_columns_of_a_run_are_typed(pairs: list[str], told: Any) -> None:
+    if isinstance(told, str):
+        with pytest.raises(InputError, match=told):
+            launch_read._settings(pairs)
+    else:
+        assert launch_read._settings(pairs) == told
 
 
 @pytest.mark.parametrize(("text", "part"), [("1/1", (1, 1)), ("2/8", (2, 8)), ("8/8", (8, 8))])
