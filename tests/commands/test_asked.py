@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
 from math import inf
@@ -22,14 +21,13 @@ from optimizer.base.units import DAY
 from optimizer.catalog import load_cluster, load_model
 from optimizer.catalog.offers import OLD, PriceBook, quote
 from optimizer.cli import cli
-from optimizer.commands import defaults, output, own_runs, request
-from optimizer.commands.buy import campaign, pareto
+from optimizer.commands import defaults, output, request
+from optimizer.commands.buy import campaign
 from optimizer.commands.launch import improve, trial
 from optimizer.commands.launch import read as launch_read
 from optimizer.commands.plan import answering, command
 from optimizer.commands.study import batch, calibrate, communication, fits, pinned
 from optimizer.commands.study.scaling import measured_mfu
-from optimizer.job.job import Limits
 from optimizer.job.method import WAYS
 from optimizer.job.plan import Knobs, Plan
 from optimizer.studies.best_use import Use
@@ -37,7 +35,6 @@ from optimizer.studies.fits import LENGTHS
 from optimizer.studies.strategies import STRATEGIES
 from optimizer.sweep.expansion import Combination
 from tests.search.jobs import small_job
-from tests.sweep.test_results import results
 
 
 @pytest.mark.parametrize(
@@ -52,9 +49,6 @@ from tests.sweep.test_results import results
 def test_documents_that_are_cut_are_told(lengths: str, seq_len: int, told: list[str]) -> None:
     asked: Any = SimpleNamespace(packing="on")
     assert request._cut(lengths, seq_len, asked) == told
-
-
-FORMATS = ("as_json", "as_csv", "as_markdown")
 
 
 @pytest.mark.parametrize(
@@ -200,134 +194,6 @@ def test_formats_share_the_time_of_a_search(
         "known": None,
         "formats": formats,
     }
-
-
-@pytest.mark.parametrize(("ranges", "trials", "steps"), [(None, 0, 2), (None, 5, 2), ({"nic": (1.0, 2.0)}, 5, 7)])
-def test_so_many_designs_and_trials_are_asked_for(
-    ranges: Any, trials: int, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: dict[str, Any] = {}
-    bars: list[tuple[str, int | None]] = []
-
-    @contextmanager
-    def bar(name: str, count: int | None) -> Iterator[None]:
-        bars.append((name, count))
-        yield
-
-    monkeypatch.setattr(pareto, "progress", bar)
-    monkeypatch.setattr("optimizer.purchase.designs.pareto.pareto", lambda *_, **options: asked.update(options))
-    monkeypatch.setattr("optimizer.purchase.dossier.dossier", lambda *_, **options: options["deadline_for_fewest"])
-    grid = SimpleNamespace(designs=lambda: iter("ab"))
-    question: Any = SimpleNamespace(campaign=None, grid=grid, ranges=ranges, kinds=(), deliveries=())
-    assert pareto.bought(question, trials=trials, seed=3, fewest_for=9.0, most=2) == 9.0
-    assert bars == [("designs", steps), ("weighing the choices", None)]
-    assert (asked["trials"], asked["sampler"], asked["seed"]) == (trials, "tpe", 3)
-    pareto.bought(question)
-    assert (asked["trials"], asked["seed"]) == (0, 0)
-    with pytest.raises(InputError, match="more than 1 designs"):
-        pareto.bought(question, most=1)
-    grid.designs = lambda: iter(range(20_001))
-    with pytest.raises(InputError, match="more than 20,000 designs"):
-        pareto.bought(question)
-
-
-def purchase(words: str) -> Any:
-    """The question that a command asks."""
-    typed = ["--model", "gpt3", "--tokens", "300B", "--hardware", "h100,a100-80", *words.split()]
-    return pareto.question_of_options(pareto.pareto.make_context("pareto", typed).params)
-
-
-def test_what_a_buyer_types_is_a_grid_of_designs(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = purchase("--gpus 64,128")
-    assert [(kind.kind, kind.gpus) for kind in plain.kinds] == [("h100", 1), ("a100-80", 1)]
-    grid, asked = plain.grid, plain.campaign
-    assert (grid.kinds, grid.gpus, grid.dtypes, grid.nics, grid.scale_ups) == (
-        *(plain.kinds, (64, 128), ("bf16",), (0.0,), (0,)),
-    )
-    assert (grid.power_caps, grid.batch_factors, grid.hbms, grid.best_counts) == ((1.0,), (1.0,), (0.0,), {})
-    assert (plain.ranges, plain.deliveries, asked.bubble, asked.flex) == ({}, (), Limits.bubble, 0.0)
-    bounds = purchase("--gpus 8 --deadline 1d --on-hand h100=8").campaign.bounds
-    assert (bounds.deadline, bounds.budget, bounds.power, bounds.racks, bounds.on_hand) == (
-        DAY,
-        inf,
-        inf,
-        inf,
-        {"h100": 8},
-    )
-    assert [(run.model.name, run.tokens, run.global_batch) for run in asked.runs] == [("gpt3", 300e9, 1536)]
-    assert plain.assumed[0].startswith("sequences of 2,048 tokens")
-    words = "--gpus 64 --nic 200:400 --hbm 80,96 --scale-up 8,72 --bubble-ceiling 0.2 --flex batch=5%"
-    other = purchase(words)
-    assert (other.ranges, other.grid.hbms, other.grid.scale_ups) == ({"nic": (25e9, 50e9)}, (80e9, 96e9), (8, 72))
-    assert (other.campaign.bubble, other.campaign.flex) == (0.2, 0.05)
-    staged = purchase("--stages 64,64@180d")
-    assert (staged.grid.gpus, [delivery.gpus for delivery in staged.deliveries]) == ((64, 128), [64, 64])
-    best: list[Any] = []
-    monkeypatch.setattr(campaign, "_best_counts", lambda *asked: best.append(asked[2:]) or ({"h100": 48}, ["fewer"]))
-    most = purchase("--gpus at-most:64 --dtype fp8,bf16")
-    assert (most.grid.best_counts, best, "fewer" in most.assumed) == ({"h100": 48}, [(64, "fp8")], True)
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ("--gpus 8 --rent h200=2", "'h200' is priced or counted but not in --hardware h100,a100-80"),
-        ("--gpus 8 --on-hand h200=2", "'h200' is priced or counted"),
-        ("--gpus 8 --on-hand h100=x", "--on-hand h100=x must be a number of GPUs"),
-        ("--gpus at-most:8,16", "--gpus at-most:8,16 must name one number"),
-        ("--gpus 8 --scale-up 8:72", "--scale-up 8:72 must be a list of GPU counts"),
-        ("--stages 64,64@180d --nic 200:400", "--stages asks about one design of each machine"),
-        ("--stages 64,64@180d --dtype bf16,fp8", "--stages asks about one design of each machine"),
-        ("--gpus 8 --stages 8", "give --gpus, as in"),
-        ("--gpus 8 --model=", "missing --model and --tokens"),
-    ],
-)
-def test_no_question_of_a_buyer_is_refused(words: str, why: str) -> None:
-    with pytest.raises((InputError, click.UsageError), match=why):
-        purchase(words)
-
-
-@pytest.mark.parametrize(
-    ("form", "printed"), [("as_json", "json\n"), ("as_csv", "csv"), ("as_markdown", "markdown"), ("", "screen\n")]
-)
-@pytest.mark.parametrize(
-    ("staged", "front", "fewest", "code"),
-    [((), "x", None, 0), ((), "", 9.0, 3), ((True, False), "", None, 0), ((False, True), "x", None, 3)],
-)
-def test_a_purchase_is_printed_and_its_limits_are_the_exit_code(
-    form: str,
-    printed: str,
-    staged: tuple[bool, ...],
-    front: str,
-    fewest: float | None,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    answer = SimpleNamespace(
-        staged=[SimpleNamespace(in_limits=within) for within in staged], purchase=SimpleNamespace(front=front)
-    )
-    asked: list[Any] = []
-    monkeypatch.setattr(pareto, "bought", lambda _, **how: asked.append(how["fewest_for"]) or answer)
-    monkeypatch.setattr(pareto, "question_of_options", lambda _: SimpleNamespace(assumed=()))
-    monkeypatch.setattr(pareto, "print_screen", lambda _: print("screen"))
-    monkeypatch.setattr("optimizer.purchase.as_json.purchase_json", lambda *_: "json")
-    monkeypatch.setattr("optimizer.purchase.as_json.purchase_csv", lambda *_: "csv")
-    monkeypatch.setattr("optimizer.purchase.report.purchase_report", lambda *_: None)
-    monkeypatch.setattr("optimizer.reports.render.markdown.markdown_text", lambda *_: "markdown")
-    others: dict[str, Any] = {"html": None, "trials": 0, "sampler": "tpe", "seed": 0, "since": None}
-    formats = {name: name == form for name in FORMATS}
-    assert pareto.run_pareto(**others, **formats, min_gpus_for=fewest) == code
-    assert (capsys.readouterr().out, asked) == (printed, [fewest or 0.0])
-
-
-@pytest.mark.parametrize(
-    "formats", [{"as_json", "as_csv"}, {"as_json", "as_markdown"}, {"as_csv", "as_markdown"}, set(FORMATS)]
-)
-def test_a_purchase_is_printed_in_one_form(formats: set[str]) -> None:
-    others: dict[str, Any] = {"html": None, "trials": 0, "sampler": "tpe", "seed": 0, "min_gpus_for": None}
-    with pytest.raises(click.UsageError, match="choose one of --json, --csv and --markdown"):
-        pareto.run_pareto(since=None, **others, **{name: name in formats for name in FORMATS})
 
 
 @pytest.mark.parametrize(
@@ -897,271 +763,6 @@ def test_the_best_plan_of_a_study_is_searched_without_trials(monkeypatch: pytest
             pinned.study_plan(small_job(**limits), False)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "kind"),
-    [
-        ("runs.csv", "anything", own_runs.TABLE),
-        ("runs.txt", 'id, "gpus" ,model\n1,8,gpt3', own_runs.TABLE),
-        ("run.sh", "torchrun --gpus 8", own_runs.LAUNCH),
-        ("run.sh", "gpus=8", own_runs.LAUNCH),
-    ],
-)
-def test_a_file_of_runs_is_told_by_its_name_or_its_first_line(name: str, text: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    (found,) = own_runs.own_files(str(path))
-    assert (found.path, found.kind, found.data) == (str(path), kind, text.encode())
-    with pytest.raises(InputError, match="a folder without"):
-        own_runs.own_files(str(tmp_path))
-
-
-def test_paths_with_commas_between_are_several_unless_one_has_that_name(tmp_path: Path) -> None:
-    odd = tmp_path / "a,b.csv"
-    odd.write_text("x")
-    assert own_runs._paths(str(odd)) == [str(odd)]
-    assert own_runs._paths("a.csv, b.csv,,") == ["a.csv", "b.csv"]
-    assert own_runs._paths(",") == [","]
-
-
-def files(kinds: str) -> list[own_runs.OwnFile]:
-    """Files a, b, ... of these kinds: t a table, l a log, s a script, d a folder of trials."""
-    names = {"t": own_runs.TABLE, "l": own_runs.LOG, "s": own_runs.LAUNCH, "d": own_runs.TRIALS}
-    return [
-        own_runs.OwnFile(path=path, kind=names[kind], data=path.encode())
-        for path, kind in zip("abcdef", kinds, strict=False)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "pairs"),
-    [
-        *(("", []), ("ls", [("a", "b")]), ("sl", [("b", "a")]), ("llss", [("ab", "cd")])),
-        *(
-            ("lsls", [("a", "b"), ("c", "d")]),
-            ("lssl", "log"),
-            ("l", "log"),
-            ("lsl", "log"),
-            ("s", "launch"),
-        ),
-    ],
-)
-def test_logs_go_with_the_launches_beside_them(kinds: str, pairs: Any) -> None:
-    if isinstance(pairs, str):
-        last = files(kinds)[-1].path
-        advice = own_runs.ADVICE if pairs == "launch" else f"name what started it too, as in --runs {last},run.sh"
-        with pytest.raises(InputError) as refused:
-            own_runs._pairs(files(kinds))
-        assert str(refused.value) == f"--runs {last}: a {pairs} alone; {advice}"
-    else:
-        assert own_runs._pairs(files(kinds)) == [(tuple(logs), tuple(launches)) for logs, launches in pairs]
-
-
-def test_runs_are_known_from_tables_trials_and_logs_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with a job that nothing casts doubt on, of a step or a memory that was measured, are clean."""
-
-    def run(job: object = 1, doubted: bool = False, step: float | None = 1.0, memory: float | None = None) -> Any:
-        return SimpleNamespace(job=job, doubted=doubted, step_time=step, memory=memory)
-
-    rows = {
-        "a": [run(), run(job=None), run(doubted=True)],
-        "b": [run(step=None), run(step=None, memory=1.0)],
-        "c d": [run()],
-    }
-    monkeypatch.setattr("optimizer.calibration.known.own_rows", lambda found, stack: rows[found])
-    monkeypatch.setattr("optimizer.calibration.known.knowing", lambda stack, runs, names: (stack, len(runs), names))
-    monkeypatch.setattr("optimizer.calibration.runs.rows_in", lambda data, path: data.decode())
-    monkeypatch.setattr(own_runs, "_trial_runs", lambda path: rows[path])
-    monkeypatch.setattr(own_runs, "_logged_rows", lambda logs, launches, _: " ".join((*logs, *launches)))
-    found: Any = own_runs._knowing.__wrapped__
-    known = files("tdls")
-    assert found("stack", (*known, *known), "a,b", "") == (("stack", 6, "--runs a,b"), 3)
-
-
-@pytest.mark.parametrize(
-    ("launches", "says", "cluster", "asked"),
-    [
-        (["a.json"], set(), "dgx-h100", "an answer"),
-        (["a.sh"], set(), "dgx-h100", "dgx-h100"),
-        (["a.sh"], {"layers"}, "dgx-h100", "dgx-h100"),
-        (["a.sh"], {"site"}, "dgx-h100", ""),
-        (["a.sh"], set(), "mine", ""),
-        (["a.json", "a.sh"], set(), "dgx-h100", "dgx-h100"),
-    ],
-)
-def test_what_started_a_log_is_an_answer_or_a_launch(
-    launches: list[str], says: set[str], cluster: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.json").write_text('{"schema_version": 1}')
-    (tmp_path / "a.sh").write_text(" " * 4090 + '"schema_version"')
-    monkeypatch.chdir(tmp_path)
-    launch = SimpleNamespace(settings=dict.fromkeys(says))
-    for name, value in {
-        "answer.reading.read_answer_file": lambda path: path,
-        "diagnose.reference.answer_reference": lambda saved, path: "an answer" if saved == path else "",
-        "diagnose.reference.script_reference": lambda paths, sizes, runs, cluster: cluster,
-        "frameworks.read.read_files": lambda paths: paths,
-        "frameworks.read.read_launch": lambda files: SimpleNamespace(launch=launch),
-    }.items():
-        monkeypatch.setattr(f"optimizer.{name}", value)
-    assert own_runs._reference(launches, [], cluster) == asked
-
-
-def test_an_answer_keeps_its_runs_unless_they_are_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    def source(name: str) -> Any:
-        return SimpleNamespace(files=name, sha256=name * 20)
-
-    asked: list[str] = []
-    monkeypatch.setattr(
-        own_runs,
-        "with_own_runs",
-        lambda job, names: asked.append(names) or replace(job, own_runs=names and source(names)),
-    )
-    job = small_job()
-    stated = source("a")
-    assert own_runs.as_stated(replace(job, own_runs=stated), "").own_runs is stated
-    assert own_runs.as_stated(job, "b").own_runs == source("b")
-    assert not own_runs.as_stated(job, "").own_runs
-    with pytest.raises(InputError, match=r"--runs b is not what the answer was made with \(a, SHA-256 aaaaaaaaaaaa"):
-        own_runs.as_stated(replace(job, own_runs=stated), "b")
-    assert asked == ["a", "b", "", "b"]
-
-
-def test_trials_that_trained_are_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = small_job()
-    ends = [(0, None, None), (1, 2.0, None), (0, 3.0, 0.5)]
-    outcomes = [SimpleNamespace(name=f"{n}", index=n, seconds=step, memory=memory) for n, step, memory in ends]
-    plans = SimpleNamespace(plans=(Plan(dp=8, micro_batch=1), Plan(dp=8, micro_batch=2)))
-    monkeypatch.setattr("optimizer.trial.folder.read_folder", lambda _: SimpleNamespace(job=job, candidates=plans))
-    monkeypatch.setattr("optimizer.trial.outcome.outcomes", lambda _: outcomes)
-    found = [
-        (run.id, run.row["micro_batch"], run.step_time, run.memory, run.memory_kind)
-        for run in own_runs._trial_runs("x")
-    ]
-    assert found == [("1", "2", 2.0, None, ""), ("0", "1", 3.0, job.usable_memory / 2, "max reserved")]
-
-
-def test_what_a_dry_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study: Any = SimpleNamespace(name="small")
-    tasks: Any = [SimpleNamespace(key="a", job=small_job()), SimpleNamespace(key="b", job=None)]
-    told = {"schema_version": 1, "study": "small", "jobs": 2, "answered": 0, "impossible": 1, "seconds": 0.04}
-    found = batch._outlook(study, tasks, str(tmp_path / "none.db"), 2, as_json=True)
-    assert found == json.dumps(told | {"workers": 2, "measured": 0}, indent=2)
-    monkeypatch.setattr("optimizer.sweep.local.processors", lambda: 5)
-    assert batch._outlook(study, tasks, str(tmp_path / "none.db"), None, as_json=False).splitlines() == [
-        "small: 2 jobs",
-        "1 of them cannot be jobs, and will be listed as failed with the reason",
-        "some seconds on 5 local processes (a guess; no job was measured yet)",
-    ]
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("typed", "named", "read"), [("a", "", "a"), ("", "b", "b"), ("a", "b", "a"), ("", "", None)])
-def test_runs_that_are_typed_come_before_those_of_the_study(
-    typed: str, named: str, read: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(own_runs, "own_files", asked.append)
-    monkeypatch.setattr("optimizer.sweep.study_file.read_study", lambda _: SimpleNamespace(runs=named))
-    monkeypatch.setattr(
-        "optimizer.sweep.expansion.tasks_of", lambda study, make, version: (make.keywords, len(version))
-    )
-    monkeypatch.setattr("optimizer.sweep.work.cost_model_version", lambda: "v1")
-    assert batch._tasks(Path("x.toml"), typed)[1] == ({"runs": typed or named}, 2)
-    assert asked == ([read] if read else [])
-
-
-@pytest.mark.parametrize(("there", "absent"), [(1, True), (2, False)])
-def test_jobs_that_a_store_lacks_are_told(there: int, absent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a study; of a store alone nobody knows them."""
-    study: Any = SimpleNamespace(name="small", prices={})
-    asked: list[Any] = []
-
-    def wholes(store: Any, study: Any, tasks: Any, prices: Any, tokens: float) -> list[Any]:
-        asked.append((study and study.name, tokens))
-        return results()[:there]
-
-    def store(_: str, read_only: bool) -> Any:
-        assert read_only
-        return SimpleNamespace(label="s.db", close=int)
-
-    monkeypatch.setattr("optimizer.sweep.store.Store", store)
-    monkeypatch.setattr(batch, "_tasks", lambda *_: (study, ["a", "b"]))
-    monkeypatch.setattr(batch, "_wholes", wholes)
-    done = CliRunner().invoke(cli, ["batch", "show", "x.toml", "--json"])
-    told = "optimize: 1 of the 2 jobs of x.toml are in s.db; `optimize batch x.toml --store s.db` plans the others"
-    assert done.stderr.startswith(told) if absent else done.stderr == ""
-    assert json.loads(done.stdout)["jobs"] == there
-    alone = CliRunner().invoke(cli, ["batch", "show", "s.db", "--json", "--tokens", "1B", "--where", "gpus=16"])
-    assert (alone.stderr, json.loads(alone.stdout)["jobs"]) == ("", there - 1)
-    assert asked == [("small", 0.0), (None, 1e9)]
-    nothing = CliRunner().invoke(cli, ["batch", "show"])
-    assert "name a study file, or a --store" in nothing.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "taken", "place", "stops", "count", "code", "told"),
-    [
-        ("", "abcd", "x.db", False, 2, 0, "optimize: answers go to s.db in this folder; --store names another place\n"),
-        ("--store y.db --shard 2/3", "b", "y.db", False, 2, 0, ""),
-        ("--store y.db --shard 1/3", "ad", "y.db", False, 2, 0, ""),
-        ("--store y.db", "abcd", "y.db", True, 2, 130, "optimize: stopped; every answer is kept in s.db, the same"),
-        ("--store y.db", "abcd", "y.db", False, 3, 5, "optimize: 1 of 3 jobs failed; the others are kept in s.db. "),
-    ],
-)
-def test_a_batch_is_run_and_shown(
-    words: str,
-    taken: str,
-    place: str,
-    stops: bool,
-    count: int,
-    code: int,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Any] = []
-
-    def run_batch(store: Any, tasks: Any, *_: Any) -> None:
-        asked.append("".join(tasks))
-        if stops:
-            raise KeyboardInterrupt
-
-    def store(place: str) -> Any:
-        asked.append(place)
-        return SimpleNamespace(label="s.db", close=int)
-
-    monkeypatch.setattr("optimizer.sweep.store.Store", store)
-    monkeypatch.setattr("optimizer.sweep.batch.run_batch", run_batch)
-    monkeypatch.setattr("optimizer.sweep.progress.progress", lambda *_: nullcontext())
-    monkeypatch.setattr(batch, "_tasks", lambda *_: (SimpleNamespace(name="small"), "abcd"))
-    monkeypatch.setattr(batch, "_wholes", lambda *_: results()[:count])
-    done = CliRunner().invoke(cli, ["batch", "x.toml", "--json", *words.split()])
-    assert asked == [place, taken]
-    assert done.stderr.startswith(told) if told else done.stderr == ""
-    assert (done.exit_code, bool(done.stdout)) == (code, not stops)
-
-
-def test_stores_are_merged_and_answers_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
-    conflicts = {"a.db": (), "b.db": ("key 1", "key 2")}
-
-    def store(place: str, read_only: bool = False) -> Any:
-        opened.append((place, read_only))
-        taken = {name: SimpleNamespace(count=1500, conflicts=keys) for name, keys in conflicts.items()}
-        return SimpleNamespace(label=place, close=int, take_from=lambda source: taken[source.label])
-
-    monkeypatch.setattr("optimizer.sweep.store.Store", store)
-    merged = CliRunner().invoke(cli, ["batch", "merge", "c.db", "a.db"])
-    assert (merged.exit_code, merged.stdout, merged.stderr) == (0, "", "a.db: 1,500 answers taken\n")
-    assert opened == [("a.db", True), ("c.db", False)]
-    merged = CliRunner().invoke(cli, ["batch", "merge", "c.db", "a.db", "b.db"])
-    assert merged.stdout == ""
-    assert merged.stderr.splitlines()[1:] == [
-        "b.db: 1,500 answers taken",
-        "warning: 2 answers of b.db differ from those in c.db, which are kept; the first has the key key 1",
-        "optimize: 2 answers of one key differ; plan these jobs again in a new store",
-    ]
-
-
 def test_files_that_were_named_are_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text("")
@@ -1196,29 +797,6 @@ def test_a_typed_price_is_of_an_hour_or_for_good(option: str, each: float) -> No
     assert offer.value == pytest.approx(7200 / each)
     with pytest.raises(InputError, match=f"--{option} h100=much: "):
         campaign._book({**asked, option: {"h100": "much"}}, kinds)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"), [("8 are best", "8 are best"), ("", "8 GPUs are the best of 2 counts tried")]
-)
-def test_at_most_so_many_gpus_are_paid_for(words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of machines that are sold by eight."""
-    kind = purchase("--gpus 8").kinds[0]
-    use = SimpleNamespace(best=SimpleNamespace(job=small_job(8)), tried="ab", words=lambda: words)
-    asked: list[Any] = []
-    monkeypatch.setattr("optimizer.studies.best_use.counts_at_most", lambda most, node: (most, 8))
-    monkeypatch.setattr("optimizer.studies.best_use.best_use", lambda jobs, _: asked.extend(jobs) or use)
-    eights = "optimizer.purchase.price.catalogue.paid"
-    monkeypatch.setattr(eights, lambda _, design: SimpleNamespace(gpus=-(-design.gpus // 8) * 8))
-    monkeypatch.setattr(type(kind), "job", lambda design, campaign, run: (design.gpus, design.dtype, run))
-    question: Any = SimpleNamespace(runs=("run",))
-    for most, tried in ((8, [8, 8]), (16, [16, 8]), (20, [8])):
-        found = campaign._best_counts(question, (kind,), most, "fp8")
-        assert found == ({"h100": 8}, [f"{kind.title}, at most {most}: {told}"])
-        assert asked == [(gpus, "fp8", "run") for gpus in tried]
-        asked.clear()
-    with pytest.raises(InputError, match="is not sold in lots of so few GPUs"):
-        campaign._best_counts(question, (kind,), 7, "fp8")
 
 
 @pytest.mark.parametrize("better", [False, True])
