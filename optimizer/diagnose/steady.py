@@ -341,9 +341,10 @@ def two_paces(times: FloatArray, counts: IntArray) -> tuple[float, float, float]
     order = np.argsort(times, kind="stable")
     logs, reached = np.log(times[order]), np.cumsum(counts[order]) / np.sum(counts)
     inner = (reached[:-1] >= MIXED) & (reached[:-1] <= 1 - MIXED)
-    if len(logs) < 2 * SHORTEST or not np.any(inner):
+    gaps = np.where(inner, np.diff(logs), 0.0)
+    if len(logs) < 2 * SHORTEST or not np.any(gaps):
         return None
-    cut = int(np.argmax(np.where(inner, np.diff(logs), 0.0))) + 1
+    cut = int(np.argmax(gaps)) + 1
     sides = logs[:cut], logs[cut:]
     middles = [float(np.median(side)) for side in sides]
     spread = max(
