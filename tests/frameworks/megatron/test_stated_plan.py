@@ -125,6 +125,7 @@ def test_flags_state_a_plan(text: str, said: dict[str, Any]) -> None:
         ("--bf16 --fp16", "--bf16 contradicts --fp16"),
         (f"{PP} 4 --num-layers 6", f"--num-layers 6 is not a multiple of {PP} 4"),
         (f"{PP} 2 {PER} 2 {VIRTUAL} 2", f"{PER} contradicts {VIRTUAL}"),
+        (f"{PP} 2 {PER} 8", f"{PER} 8 does not divide the 4 layers of a stage"),
         (f"{PP} 2 {PER} 3", f"{PER} 3 does not divide the 4 layers of a stage"),
         (f"{PP} 2 {LIST} 3,4", f"{LIST} 3,4 is no split of 8 layers over 2 stages"),
         (f"{PP} 2 {LIST} 3,3,2", f"{LIST} 3,3,2 is no split of 8 layers over 2 stages"),
@@ -164,7 +165,7 @@ def test_flags_state_a_plan(text: str, said: dict[str, Any]) -> None:
 def test_flags_that_state_no_plan(text: str, problem: str) -> None:
     settings, problems = stated(text)
     assert problems == [problem]
-    assert settings["activation_offload"] == 0
+    assert [settings[name] for name in ("activation_offload", "zero_stage", "vpp")] == [0, 0, 1 + (VIRTUAL in text)]
 
 
 @pytest.mark.parametrize(("value", "taken"), [("1", True), ("1_0", True), ("0", False), ("-1", False), ("x", False)])
