@@ -145,6 +145,7 @@ PIPED = replace(PLAIN, dp=8, pp=2, num_microbatches=2)
 WHOLE = ("replicas of whole weights beside tensor or pipeline parallelism",)
 BUCKET = ("gradient buckets of another size than its own",)
 SHARE = ("a share of the multiprocessors for gradients",)
+ONE = ("ZeRO-1 without a pipeline (gradients are sharded with the optimizer)",)
 ALONE = ("bf16 without weights that are shared",)
 
 
@@ -162,11 +163,7 @@ ALONE = ("bf16 without weights that are shared",)
         (replace(PIPED, dp=1), Knobs(), ALONE),
         (replace(PLAIN, dp=1), Knobs(), ()),
         (replace(TENSOR, tp=8), Knobs(), ()),
-        (
-            replace(PLAIN, zero_stage=1),
-            Knobs(),
-            ("ZeRO-1 without a pipeline (gradients are sharded with the optimizer)",),
-        ),
+        (replace(PLAIN, zero_stage=1), Knobs(), ONE),
         (replace(PLAIN, dp=1, zero_stage=1), Knobs(), ()),
         (replace(PIPED, zero_stage=1), Knobs(), ()),
         (replace(PLAIN, zero_stage=2), Knobs(), ()),
@@ -180,6 +177,17 @@ ALONE = ("bf16 without weights that are shared",)
             Knobs(),
             ("groups of 8 that share weights with 2 context-parallel ranks",),
         ),
+        (replace(PLAIN, cp=2, shard=1), Knobs(), ("groups of 1 that share weights with 2 context-parallel ranks",)),
+        (
+            replace(PLAIN, dp=9, cp=2, shard=8),
+            Knobs(),
+            ("groups of 8 that share weights with 2 context-parallel ranks",),
+        ),
+        (replace(PLAIN, dp=12, cp=2, shard=8), Knobs(), ()),
+        (replace(PLAIN, dp=3, cp=2, shard=2), Knobs(), ()),
+        (replace(PLAIN, dp=2, cp=1, zero_stage=1), Knobs(), ONE),
+        (replace(TENSOR, dp=2, zero_stage=0), Knobs(), WHOLE),
+        (replace(TENSOR, tp=7), Knobs(), ("8 key-value heads split 7 ways",)),
         (replace(PIPED, num_microbatches=1), Knobs(), ("1 micro-batches for 2 stages",)),
         (replace(TENSOR, sequence_parallel=False), Knobs(), ("tensor without sequence parallelism",)),
         (replace(PLAIN, recompute="full"), Knobs(), ()),
@@ -222,6 +230,22 @@ def test_what_a_model_lacks(titan_answer: Answer) -> None:
 
     assert lacking("qwen3-32b", PIPED) == ("a pipeline",)
     assert [lacking("qwen3-32b", PLAIN), lacking("qwen3-32b", PIPED, NEW)] == [(), ()]
+    tied = "a pipeline for an embedding and a head that share weights"
+    assert [tied in lacking("llama3.2-1b", own, NEW) for own in (PLAIN, PIPED)] == [False, True]
+    assert "MTP layers" in unexpressed(
+        NEW, replace(titan_answer.job, model=replace(titan_answer.job.model, mtp_layers=1)), PLAIN
+    )
+    ranks = "EP 2 over ranks that do not share weights"
+    shared = [
+        replace(PLAIN, dp=3, cp=cp, tp=tp, ep=2, zero_stage=3, sequence_parallel=tp > 1)
+        for cp, tp in ((1, 1), (2, 1), (1, 2))
+    ]
+    assert [ranks in lacking("qwen3-30b-a3b", own, NEW) for own in shared] == [True, False, False]
+    far = replace(PLAIN, dp=16, ep=2, dispatcher="other")
+    assert [lacking("qwen3-30b-a3b", replace(far, ep=ep), NEW) for ep in (1, 2)] == [(), ("the dispatcher other",)]
+    scaled = "8-bit operands that are scaled tensorwise (--fix fp8_recipe=rowwise)"
+    forms = [("llama3-70b", OLD), ("llama3-70b", NEW), ("qwen3-30b-a3b", OLD)]
+    assert [scaled in lacking(name, PLAIN, release, dtype="fp8") for name, release in forms] == [False, True, True]
     experts, crossed = "8-bit experts under pipeline or context parallelism", replace(PLAIN, cp=2)
     assert experts in lacking("qwen3-30b-a3b", crossed, dtype="fp8")
     assert experts not in lacking("qwen3-30b-a3b", PLAIN, dtype="fp8")
