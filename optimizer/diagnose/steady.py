@@ -46,7 +46,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
-        usual_gap = float(np.median([one.step - last.step for last, one in pairwise(attempt)] or [inf]))
+        usual_gap = float(np.median([float(one.step - last.step) for last, one in pairwise(attempt)] or [inf]))
         for record in attempt[:: stride(attempt, sizes)]:
             reading = record.reading
             gap = record.step - before.step if before else 1

@@ -32,11 +32,13 @@ def lines(*seconds: float, apart: int = 1) -> list[Timed]:
 )
 def test_a_trend_is_told_where_ranks_tell_it(ranks: list[int], found: float) -> None:
     for sign in (1, -1):
-        assert _trend(np.array(ranks) * 0.01 * sign) == pytest.approx(expm1(0.01 * found * sign), rel=1e-9)
+        assert _trend(0.01 * sign * np.array(ranks, dtype=np.float64)) == pytest.approx(
+            expm1(0.01 * found * sign), rel=1e-9
+        )
 
 
 def test_a_trend_is_more_than_a_hundredth() -> None:
-    assert [_trend(np.arange(10) * step) > 0 for step in (0.0011, 0.0112)] == [False, True]
+    assert [_trend(step * np.arange(10.0)) > 0 for step in (0.0011, 0.0112)] == [False, True]
 
 
 @pytest.mark.parametrize(
