@@ -18,6 +18,7 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
+from optimizer.search.layouts.assigned import LayoutBounds
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import DENSE, MIXTURE, small_job
@@ -196,3 +197,35 @@ def test_a_plan_whose_best_layout_takes_least_risk_is_laid_out_once(monkeypatch:
     assert lay_out(job, Space(job, structural(job))).best
     assert looked_for
     assert len(looked_for) == len(set(looked_for))
+
+
+@pytest.mark.parametrize(("beyond", "solves"), [(0.5, True), (2.0, False)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_solver_looks_for_layouts_up_to_a_rounding_beyond_the_limit(
+    beyond: float, solves: bool, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the bound of a plan, or by that of its cuts where it is higher."""
+    asked: list[Any] = []
+    solve = candidates._solve
+    monkeypatch.setattr(candidates, "_solve", lambda *args: asked.append(args) or solve(*args))
+    job = small_job(12, model=replace(DENSE, layers=11), hbm=4.5e9, fixed={"pp": 3, "tp": 1, "micro_batch": 1})
+    lay_out(job, Space(job, structural(job)))
+    search, prospects, position, number, scale = asked[0]
+    listed, more = objective_of(job).listed, 1 + beyond * candidates.SAME
+    least = float(prospects.bounds[position]) * scale * listed
+    again = replace(search, limit=2 * least if cut else least / more, solved=set())
+    monkeypatch.setattr(candidates, "bounded", lambda _: cut)
+    monkeypatch.setattr(candidates, "cut_bound", lambda *_: again.limit * more / (scale * listed))
+    solve(again, prospects, position, number, scale)
+    assert (again.solved == {number}) is solves
+
+
+def test_bounds_alone_leave_open_what_is_better_by_more_than_rounding() -> None:
+    job = small_job(8, fixed={"pp": 1, "tp": 1, "cp": 1})
+    space = Space(job, structural(job))
+    best = lay_out(job, space).best
+    assert best is not None
+    values = [best.value * (1 + more * candidates.SAME) for more in (0.0, 0.5, 2.0)]
+    found = [candidates.bounds_of(job, space, Tuning(), value, value) for value in values]
+    assert [each.undecided for each in found] == [0, 0, 2]
+    assert candidates.bounds_of(job, [], Tuning(), 3.0, 2.0) == LayoutBounds(band=0, undecided=0, knob_bound=2.0)

@@ -81,7 +81,15 @@ def test_every_rule_that_the_pins_break_alone_is_named(gpt3_job: Job) -> None:
     assert "96 attention heads" in broken["heads"]
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "pp": 8})) == {}
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "cp": 1, "pp": 8, "dp": 17})).keys() >= {"gpu-product"}
-    assert broken_alone(pinned_job(small_job(8), {"tp": 3, "cp": 1, "pp": 1})).keys() >= {"gpu-product"}
+
+
+@pytest.mark.parametrize(
+    ("degrees", "fit"),
+    [((2, 1, 1), True), ((2, 2, 2), True), ((3, 1, 1), False), ((1, 3, 1), False), ((4, 2, 2), False)],
+)
+def test_replicas_are_the_gpus_over_all_other_degrees(degrees: tuple[int, int, int], fit: bool) -> None:
+    pins = dict(zip(("tp", "cp", "pp"), degrees, strict=True))
+    assert ("gpu-product" not in broken_alone(pinned_job(small_job(8), pins))) is fit
 
 
 def test_a_pin_of_what_the_software_cannot_have_is_named_itself() -> None:
