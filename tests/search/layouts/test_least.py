@@ -76,18 +76,18 @@ def test_no_layout_of_two_kinds_of_layers_beats_the_bound(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("problem_of", "close"),
-    [(uniform, (3.31456054, 3.31494880, 0.41466581)), (of_two_kinds, (2.35523398, 2.35523398, 0.0))],
+    [(uniform, (3.17659351, 3.18409751, 0.35876780)), (of_two_kinds, (2.40271686, 2.40271686, 0.0))],
     ids=("one kind", "two kinds"),
 )
 def test_bounds_are_as_close_as_they_were(
     problem_of: Callable[[int], LayoutProblem], close: tuple[float, float, float]
 ) -> None:
-    """Of all layouts, of those that take no more than twice the bound of all, and of what is done once per step."""
-    problems = [problem_of(seed) for seed in range(60)]
+    """Of all layouts, of those that take at most a tenth more than their bound, and of what is done once per step."""
+    problems = [problem_of(seed) for seed in range(130, 190)]
+    all_of_them = [least_objective(problem) for problem in problems]
     bounds = [
-        (least, least_objective(problem, 2 * least), least_once(problem))
-        for problem in problems
-        for least in (least_objective(problem),)
+        (least, least_objective(problem, 1.1 * least), least_once(problem))
+        for problem, least in zip(problems, all_of_them, strict=True)
     ]
     whole = np.array([[problem.whole] for problem in problems])
     assert (np.array(bounds) / whole).mean(axis=0) == pytest.approx(close, rel=1e-6)
