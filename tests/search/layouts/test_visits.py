@@ -18,7 +18,7 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
-from optimizer.search.layouts.assigned import LayoutBounds
+from optimizer.search.layouts.assigned import Candidate, LayoutBounds
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import DENSE, MIXTURE, small_job
@@ -229,3 +229,29 @@ def test_bounds_alone_leave_open_what_is_better_by_more_than_rounding() -> None:
     found = [candidates.bounds_of(job, space, Tuning(), value, value) for value in values]
     assert [each.undecided for each in found] == [0, 0, 2]
     assert candidates.bounds_of(job, [], Tuning(), 3.0, 2.0) == LayoutBounds(band=0, undecided=0, knob_bound=2.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "below", "left"), [(5.0, 3.0, 3.0 * (1 + candidates.SAME)), (3.0, 3.0, 3.0), (2.0, 3.0, 2.0)]
+)
+def test_limits_are_lowered_to_what_is_of_interest(limit: float, below: float, left: float) -> None:
+    search = tied(limit)
+    assert candidates._lowered([search], None).tolist() == [limit]
+    assert candidates._lowered([search], lambda _: np.array([below])).tolist() == [search.limit] == [left]
+
+
+@pytest.mark.parametrize(
+    ("solved", "value", "best"),
+    [(True, 1.0, True), (True, 2.0, False), (False, 1.0, False), (True, 2 - 1e-14, False)],
+)
+def test_what_is_solved_and_better_by_more_than_rounding_is_the_best(solved: bool, value: float, best: bool) -> None:
+    search, plan = tied(2.0), Plan(dp=8)
+    first, second = (
+        Candidate(plan=plan, value=value, solved=solved, proven=False, least=0.5 * value),
+        Candidate(plan=plan, value=0.9, solved=False),
+    )
+    for each in (first, second):
+        candidates._note(search, each, 7)
+    assert (search.best is first, search.limit) == (best, value if best else 2.0)
+    assert search.undecided[:1] == [0.5 * value]
+    assert search.by_number == {7: first if solved else second}

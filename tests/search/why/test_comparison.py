@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from optimizer.job.job import Job
 from optimizer.job.stack import Features
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
+from optimizer.search.why import comparison
 from optimizer.search.why.comparison import broken_alone, broken_rules, differences, pinned_job, why_not
 from tests.search.jobs import small_job
 
@@ -42,6 +44,18 @@ def test_the_plan_has_the_pins_and_terms_come_largest_first(gpt3_job: Job, answe
     sizes = [abs(item.more) for item in found.time]
     assert sizes == sorted(sizes, reverse=True)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == "slower"
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"), [(0.0, "same"), (0.5, "same"), (-0.5, "same"), (2.0, "slower"), (-2.0, "faster")]
+)
+def test_values_that_differ_by_rounding_are_the_same(
+    gpt3_job: Job, answer: Answer, more: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = SimpleNamespace(plan=answer.plan, estimate=answer.estimate, value=3.0 * (1 + more * comparison.SAME))
+    monkeypatch.setattr(comparison, "best_plan", lambda _: theirs)
+    monkeypatch.setattr(comparison, "value_of", lambda *_: 3.0)
+    assert why_not(gpt3_job, answer, {"tp": 8}).verdict == verdict
 
 
 def test_our_own_plan_is_the_same(gpt3_job: Job, answer: Answer) -> None:
