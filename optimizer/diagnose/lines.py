@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,9 @@ GZIP = b"\x1f\x8b"
 MOSTLY = 0.3  # share of NUL bytes above which a file is no text in a single-byte encoding
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # No number that a program prints of a run, and more than a float holds; decimals may be as many as it has.
-_ENDLESS = re.compile(r"(?<![.\d])\d{17,}|\d{31,}")
+LONG = 17  # digits, from which on a number before its point is none of those
+_ENDLESS = re.compile(rf"(?<![.\d])\d{{{LONG},}}|\d{{31,}}")
+_TO_ZERO = str.maketrans(dict.fromkeys("123456789", "0"))  # by which a file without long numbers is known quickly
 # What launchers put before a line to say which process wrote it.
 _LABELS = (
     r"\[(?:rank|default)\s?(\d+)\]:?\s?",  # torchrun, torchelastic
@@ -75,7 +78,14 @@ class LogText:
         wanted = 0
         for mark in marks:
             wanted |= self.bits[mark]
+        if not any(marked & wanted for marked in self._marked):
+            return []
         return [line for line in self.lines if line.marks & wanted]
+
+    @cached_property
+    def _marked(self) -> frozenset[int]:
+        """What marks lines have: few combinations in a file of many lines."""
+        return frozenset(line.marks for line in self.lines)
 
 
 def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> LogText:
@@ -153,7 +163,8 @@ def plain(text: str) -> str:
     >>> plain("CurrSamplesPerSec=0.41971019455482256")
     'CurrSamplesPerSec=0.41971019455482256'
     """
-    return _ENDLESS.sub("?", _COLOUR.sub("", text) if "\x1b" in text else text)
+    text = _COLOUR.sub("", text) if "\x1b" in text else text
+    return _ENDLESS.sub("?", text) if "0" * LONG in text.translate(_TO_ZERO) else text
 
 
 def unlabelled(

@@ -25,10 +25,11 @@ NAMED = re.compile(
 OF_STEP = re.compile(rf"{NUMBER} ?({UNITS})/(?:step|it(?:er(?:ation)?)?)\b")
 UPDATES = re.compile(r"\bups=([\d.]+)")
 SAMPLES = re.compile(rf"\b(?:rate=| ){NUMBER} samples/s(?:ec)?\b")
-# Of no step, or of a number that begins again with each epoch.
+# Of no step, or of a number that begins again with each epoch; and texts of which one is in each such line.
 OTHER = re.compile(
     r"(?:\b|_)(?:val|valid|validation|eval|evaluation|test)(?:\b|_)|\bepoch\b.*\b(?:step|iter)\w* *\[?\d+/",
 )
+OTHERS = ("val", "test", "epoch")
 
 
 def read(text: str) -> LogLine | None:
@@ -51,7 +52,7 @@ def read(text: str) -> LogLine | None:
     text = text.lower()
     loss = LOSS.search(text) if "loss" in text else None
     step = STEP.search(text) if loss else None
-    if step is None or loss is None or OTHER.search(text):
+    if step is None or loss is None or (any(part in text for part in OTHERS) and OTHER.search(text)):
         return None
     seconds = _seconds(text)
     samples = SAMPLES.search(text) if seconds is None else None
@@ -68,7 +69,7 @@ def read(text: str) -> LogLine | None:
 
 def _seconds(text: str) -> float | None:
     """The seconds of a step, None where a number has no unit."""
-    if match := OF_STEP.search(text):
+    if ("/step" in text or "/it" in text) and (match := OF_STEP.search(text)):
         number, unit = match[1], match[2]
     elif (match := NAMED.search(text)) and (match["unit"] or match["behind"]):
         number, unit = match[2], match["unit"] or match["behind"]
