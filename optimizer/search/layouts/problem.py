@@ -64,9 +64,9 @@ class LayoutProblem:
     sequence: Runs
     pp: int
     vpp: int = 1
-    microbatches: int
+    microbatches: int = 1
     in_flight: tuple[float, ...]
-    usable: float
+    usable: float = inf
     host_memory_per_gpu: float = inf
     seconds: float = 0.0
     filled: float = 0.0
@@ -141,9 +141,7 @@ def free_problem(model: Model, pp: int, vpp: int, *, even: bool) -> LayoutProble
         sequence=layer_sequence(model),
         pp=pp,
         vpp=vpp,
-        microbatches=1,
         in_flight=(1.0,) * pp,
-        usable=0.0,
         even=even,
     )
 
