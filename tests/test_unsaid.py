@@ -59,7 +59,6 @@ OTHERS: dict[str, float] = {
     "search/layouts/assigned.py: Candidate proven": True,
     "search/layouts/assigned.py: Candidate safer": 1.0,  # a factor that is none
     "search/layouts/candidates.py: _Search wider": 1.0,
-    "search/layouts/problem.py: LayoutProblem microbatches": 1,  # where only shapes are asked
     "frameworks/config/yaml_edit.py: yaml_changed strict": False,
     "frameworks/config/launch.py: whole least": 1,
     "frameworks/software.py: switched zero_stage": 1,
