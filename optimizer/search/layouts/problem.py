@@ -64,9 +64,9 @@ class LayoutProblem:
     sequence: Runs
     pp: int
     vpp: int = 1
-    microbatches: int = 1
+    microbatches: int
     in_flight: tuple[float, ...]
-    usable: float = inf
+    usable: float
     host_memory_per_gpu: float = inf
     seconds: float = 0.0
     filled: float = 0.0
@@ -141,7 +141,9 @@ def free_problem(model: Model, pp: int, vpp: int, *, even: bool) -> LayoutProble
         sequence=layer_sequence(model),
         pp=pp,
         vpp=vpp,
+        microbatches=1,
         in_flight=(1.0,) * pp,
+        usable=0.0,
         even=even,
     )
 

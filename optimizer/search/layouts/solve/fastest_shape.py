@@ -150,7 +150,9 @@ def _least_memory_shape(
         sequence=sequence,
         pp=pp,
         vpp=vpp,
+        microbatches=1,
         in_flight=in_flight,
+        usable=0.0,
         even=even,
         alike=alike,
     )
