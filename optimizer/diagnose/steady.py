@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, erfc, isfinite, sqrt
+from math import ceil, erfc, inf, isfinite, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
-        usual_gap = float(np.median([one.step - last.step for last, one in pairwise(attempt)] or [1]))
+        usual_gap = float(np.median([float(one.step - last.step) for last, one in pairwise(attempt)] or [inf]))
         for record in attempt[:: stride(attempt, sizes)]:
             reading = record.reading
             gap = record.step - before.step if before else 1
@@ -62,7 +62,7 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
                 if basis == CLOCK or reading.elapsed:
                     several = gap
                 elif reading.averaged:  # lines are missing where a gap is longer than usual
-                    several = min(gap, ceil(usual_gap))
+                    several = ceil(min(gap, usual_gap))
                 timed.append(Timed(record.step, max(1, several), seconds, basis, number))
             before = record
     ways = [step.basis for step in timed]
@@ -341,9 +341,10 @@ def two_paces(times: FloatArray, counts: IntArray) -> tuple[float, float, float]
     order = np.argsort(times, kind="stable")
     logs, reached = np.log(times[order]), np.cumsum(counts[order]) / np.sum(counts)
     inner = (reached[:-1] >= MIXED) & (reached[:-1] <= 1 - MIXED)
-    if len(logs) < 2 * SHORTEST or not np.any(inner):
+    gaps = np.where(inner, np.diff(logs), 0.0)
+    if len(logs) < 2 * SHORTEST or not np.any(gaps):
         return None
-    cut = int(np.argmax(np.where(inner, np.diff(logs), 0.0))) + 1
+    cut = int(np.argmax(gaps)) + 1
     sides = logs[:cut], logs[cut:]
     middles = [float(np.median(side)) for side in sides]
     spread = max(

@@ -347,11 +347,12 @@ def test_a_comment_behind_an_option_of_a_batch_script_asks_for_nothing() -> None
 
 
 @pytest.mark.parametrize("scheme", ["lora", "dora"])
-def test_the_scheme_of_a_command_of_megatron_bridge(scheme: str) -> None:
-    text = f"{BRIDGED}--recipe llama3_8b_peft_config --peft_scheme {scheme}"
+@pytest.mark.parametrize("flag", ["peft_scheme", "mode"])
+def test_the_scheme_of_a_command_of_megatron_bridge(flag: str, scheme: str) -> None:
+    text = f"{BRIDGED}--recipe llama3_8b_peft_config --{flag} {scheme}"
     launch = read_launch([File("run.sh", text.encode())], 8, "llama3-8b").launch
     assert launch.settings["train"] == f"{scheme}:32"
-    assert "peft_scheme" not in launch.ignored
+    assert not any(flag in each for each in (*launch.ignored, *launch.unpriced))
 
 
 def test_a_teacher_of_megatron_bridge_is_refused() -> None:

@@ -745,6 +745,8 @@ def test_micro_batches_of_llm_foundry_are_no_larger_than_what_a_gpu_has() -> Non
     text = re.sub(r"(global_train_batch_size|device_train_microbatch_size):.*", r"\1: 16", launches.LLM_FOUNDRY)
     assert asked("train.yaml", text, gpus=8).plan.micro_batch == 2
     assert asked("train.yaml", text, gpus=1).plan.micro_batch == 16
+    whole = read_launch([File("train.yaml", text.encode())], 32).launch  # of which a GPU would have a half
+    assert whole.settings["micro_batch"] == 16
 
 
 @pytest.mark.parametrize(("value", "keeps"), [("true", False), ("false", True)])

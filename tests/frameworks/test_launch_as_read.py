@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.catalog import load_model, load_stack
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read, settings_of
+from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, as_split, launch_as_read, settings_of
 from optimizer.job.plan import Plan
 
 SHAPE = {"layers": 4, "hidden": 1024, "heads": 8, "ffn_hidden": 4096, "vocab": 50257, "max_seq_len": 2048}
@@ -47,6 +48,9 @@ def asked(
         ({}, ("layers",), "the model is not told: give --model"),
         ({}, ("gpus",), "the number of GPUs is not told: give --gpus"),
         ({"nodes": 2}, ("gpus",), "the number of GPUs is not told: give --gpus"),
+        ({"tp": 2, "cp": 2, "pp": 2, "gpus": 12}, (), "tp x cp x pp = 2 x 2 x 2 does not divide 12 GPUs (--gpus)"),
+        ({"zero_stage": 4}, (), "ZeRO stage must be from 0 to 3, but is 4"),
+        ({"kv_heads": 3}, (), "kv_heads = 3 does not divide heads = 8"),
         ({"packing": True, "loss": "dpo"}, (), "packing: --loss dpo compares sequences one by one, which none packs"),
     ],
 )
@@ -60,7 +64,15 @@ def test_what_no_launch_can_be_is_refused_in_one_sentence(
 
 @pytest.mark.parametrize(
     "said",
-    [{"layers": 10_000}, {"hidden": 8}, {"experts": 0}, {"first_dense": 0}, {"ep": 8, "etp": 2}, {"global_batch": 32}],
+    [
+        {"layers": 10_000},
+        {"hidden": 8},
+        {"experts": 0},
+        {"first_dense": 0},
+        {"ep": 8, "etp": 2},
+        {"global_batch": 32},
+        {"zero_stage": 3},
+    ],
 )
 def test_what_is_at_a_border_is_taken(said: dict[str, Any]) -> None:
     assert asked(said).job.gpus == 16
@@ -127,6 +139,7 @@ def test_batches_are_told_or_assumed(
 ) -> None:
     question = asked(said, UNASKED, *without, written=written)
     plan = question.plan
+    assert question.launch.guessed_micro_batch == ("micro-batches of 1" in assumed)
     assert (plan.micro_batch, plan.num_microbatches, question.job.global_batch) == sizes
     assert question.launch.assumed == [OWN_MODEL, GUESSED, SOFTWARE, *assumed]
     assert [question.settings[name] for name in ("micro_batch", "num_microbatches", "global_batch")] == [*sizes]
@@ -189,6 +202,9 @@ def test_a_card_without_bf16_trains_in_fp16() -> None:
         ({"nodes": 2}, {}, 8, 8),
         ({"nodes": 16, "gpus_per_node": 1}, {}, 8, 8),  # of which it takes one
         ({"nodes": 1, "gpus_per_node": 4, "gpus": 4, "global_batch": 4}, {}, 8, 8),
+        ({"gpus": 4, "global_batch": 4}, {}, 8, 8),
+        ({"nodes": 2, "gpus": 8}, {}, 4, 4),
+        ({"nodes": 8}, {}, 2, 2),
         ({"nodes": 1, "gpus_per_node": 16}, {"gpus_per_node": "n"}, 8, 8),
     ],
 )
@@ -199,7 +215,8 @@ def test_nodes_have_as_many_gpus_as_the_launch_says(
     assert (question.job.cluster.gpus_per_node, question.job.cluster.scale_up_size) == (per_node, scale_up)
     larger = ["n 16: nodes of dgx-h100 have 8 (--cluster)"] if written else []
     assert question.launch.unpriced == larger
-    assert ("nodes of 4 GPUs, one domain each, as the launch says" in question.launch.assumed) == (per_node == 4)
+    own = f"nodes of {per_node} GPUs, one domain each, as the launch says"
+    assert (own in question.launch.assumed) == (per_node < 8)
 
 
 def test_the_machine_is_told_named_or_guessed() -> None:
@@ -300,7 +317,9 @@ def test_sequences_are_split_where_tensors_are() -> None:
 def test_what_runs_today_is_within_the_limits() -> None:
     limits = asked({"micro_batch": 512, "tp": 16, "global_batch": 512}).job.limits
     assert (limits.max_tp, limits.max_micro_batch) == (16, 512)
-    assert asked({}).job.limits.max_tp == 8
+    assert (asked({}).job.limits.max_tp, asked({}).job.limits.max_micro_batch) == (8, 0)
+    assert asked({"micro_batch": 32, "global_batch": 512}).job.limits.max_micro_batch == 0  # the largest of this model
+    assert asked({"cp": 16, "seq_len": 16}).job.limits.min_cp_tokens == 1
     short, long = asked({"cp": 16, "seq_len": 2048}).job.limits, asked({"cp": 2, "seq_len": 65_536}).job.limits
     assert (short.min_cp_tokens, long.min_cp_tokens) == (128, 2048)
     assert asked({}, Controls(hbm=70e9)).job.limits.hbm == 70e9
@@ -312,6 +331,8 @@ def test_what_a_program_has_one_way_is_fixed_and_what_it_has_some_ways_a_choice(
     assert "vpp" not in limits.choices
     assert set(limits.choices["recompute"]) == {"none", "selective", "full"}
     assert "recompute" not in limits.fixed
+    dispatchers = [asked({}, program=name).job.limits.fixed.get("dispatcher") for name in ("picotron", "Megatron-LM")]
+    assert dispatchers == ["alltoall", None]
     assert set(asked({"recompute": "full"}, program="picotron").job.limits.choices["recompute"]) == {"none", "full"}
 
 
@@ -319,3 +340,87 @@ def test_settings_of_another_plan_follow_it() -> None:
     question = asked({"overlap": 1, "old": 2}, following=lambda plan: {"stage": plan.zero_stage, "old": None})
     settings = settings_of(question, Plan(dp=16, zero_stage=3), {"overlap": 4})
     assert (settings["stage"], settings["overlap"], "old" in settings) == (3, 4, False)
+
+
+def test_the_name_of_an_unknown_model_is_said() -> None:
+    with pytest.raises(InvalidFile) as error:
+        asked({}, UNASKED, "layers", unsearched=["another", "x is no model that is known (--model)"])
+    assert error.value.problems == ("x is no model that is known: give --model",)
+
+
+@pytest.mark.parametrize(
+    ("said", "shard"),
+    [
+        ({"hybrid": True}, 8),  # of a node of its machine
+        ({"hybrid": True, "nodes": 2}, 8),
+        ({"hybrid": True, "nodes": 2, "gpus": 8}, 4),
+        ({"hybrid": True, "nodes": 4}, 4),
+        ({"hybrid": True, "shard": 2}, 2),
+        ({"hybrid": True, "gpus": 8}, None),
+        ({"hybrid": False}, None),
+    ],
+)
+def test_hybrid_shards_lie_within_a_node(said: dict[str, Any], shard: int | None) -> None:
+    settings = asked(said).settings
+    assert (settings.get("shard"), "hybrid" in settings) == (shard, False)
+
+
+def test_settings_are_those_that_the_software_has() -> None:
+    own, switched = (asked({"liger": "off"}, Controls(stack=name)) for name in ("megatron-core", "hf-2026"))
+    assert ("liger" in own.settings, switched.settings["liger"]) == (False, "off")
+    plain = asked({}).settings
+    assert (plain["cuda_graphs"], plain["graphed"]) == (False, ())
+    assert "cuda_graphs" not in asked({}, program="torchtitan").settings
+    stages = [
+        asked({"zero_stage": 3, **said}, program="verl").job.stack.features.zero_stages for said in ({}, {"fsdp": True})
+    ]
+    assert stages == [(1, 2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize(("named", "without"), [(("core_attn",), ["attn_proj"]), (("core_attn", "attn_proj"), [])])
+def test_modules_that_stay_while_others_are_priced_on_the_host(named: tuple[str, ...], without: list[str]) -> None:
+    question = asked({"offload_modules": named, "activation_offload": 1}, written={"offload_modules": "mods"})
+    assert question.launch.unpriced == [f"mods without {name}, which are priced on the host too" for name in without]
+    assert "offload_modules" not in question.settings
+
+
+@pytest.mark.parametrize(
+    ("family", "unpriced", "said"),
+    [
+        ("tpu", [], ["tpu, whose kind is not told (--device)"]),
+        ("gpu:amd", [], ["gpu:amd, no device that is known (--device)"]),
+        ("tpu", ["tpu, whose kind is not told (--device)"], ["tpu, whose kind is not told (--device)"]),
+        ("", [], []),
+    ],
+)
+def test_a_family_alone_is_no_device(family: str, unpriced: list[str], said: list[str]) -> None:
+    assert asked({}, family=family, unpriced=unpriced).launch.unpriced == said
+    assert asked({}, Controls(device="h100"), family=family).launch.unpriced == []
+
+
+def test_a_vision_tower_that_is_not_priced_is_said_of_a_model_that_is_named() -> None:
+    said = "the vision tower of gemma3-4b: neither its weights nor its passes"
+    told = [
+        asked({}, Controls(model="gemma3-4b"), *SHAPE),
+        asked({"model": "gemma3-4b"}, UNASKED, *SHAPE, written={"model": "--model"}),
+        asked({"model": "gemma3-4b"}, UNASKED, *SHAPE),
+    ]
+    assert [said in question.launch.unpriced for question in told] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("pp", "own", "filling", "split"),
+    [
+        (1, (), True, ()),
+        (2, (), True, (18, 14)),
+        (4, (), True, (9, 9, 8, 6)),
+        (2, (15, 17), True, (15, 17)),
+        (2, (), False, ()),
+    ],
+)
+def test_stages_that_software_fills_itself(
+    pp: int, own: tuple[int, ...], filling: bool, split: tuple[int, ...]
+) -> None:
+    stack = load_stack("nanotron-2024" if filling else "megatron-core")
+    assert as_split(Plan(pp=pp, layers_per_stage=own), load_model("llama3-8b"), stack).layers_per_stage == split
+    assert asked({}).plan.recompute_first == 0

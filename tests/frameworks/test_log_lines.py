@@ -367,6 +367,42 @@ def test_sequences_of_mlperf_become_steps() -> None:
     assert in_steps(lines[1:]) == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        (((0, 0.0, 2.0), (10, 4.5, 2.0)), True),  # 0.9 times what the rate says
+        (((0, 0.0, 2.0), (10, 4.4, 2.0)), False),
+        (((10, 5.0, 2.0), (20, 20.0, 2.0)), True),  # 3 times
+        (((10, 5.0, 2.0), (20, 20.1, 2.0)), False),
+        (((0, 0.0, 2.0), (10, 15.0, 2.0)), True),
+        (((0, 0.0, 2.0), (2, 0.0, 2.0)), False),
+        (((1, 0.0, 2.0), (2, 9.0, 2.0)), False),
+        (((0, 0.0, 2.0), (0, 9.0, 2.0), (4, 11.0, 2.0)), True),  # none between two of the same
+        (((8, 0.0, 2.0), (4, 9.0, 2.0)), True),  # begun anew
+    ],
+)
+def test_rates_of_mlperf_are_of_sequences_where_the_clock_says_so(
+    rows: tuple[tuple[int, float, float], ...], kept: bool
+) -> None:
+    sizes = LogLine(facts={"global_batch": "2"})
+    lines = [LogLine(step=step, elapsed=at, sequences_rate=rate) for step, at, rate in rows]
+    settled = [line for line in in_steps([sizes, *lines]) if line and line.step is not None]
+    assert [(line.step, line.sequences_rate) for line in settled] == [
+        (step // 2, rate if kept else None) for step, _, rate in rows
+    ]
+    losses = [LogLine(step=step, elapsed=at, loss=0.5) for step, at, _ in rows]
+    mixed = in_steps([sizes, *(line for pair in zip(lines, losses, strict=True) for line in pair)])
+    assert [line.loss for line in mixed if line and line.step is not None] == [0.5] * len(rows)
+    assert not any(line.sequences_rate for line in mixed if line)
+
+
+def test_steps_of_mlperf_that_count_tokens_are_their_shares() -> None:
+    loss = LogLine(step=7, elapsed=1.0, loss=0.5)
+    lines = [LogLine(step=step, seconds=1.5) for step in (0, 3, 4)]
+    assert in_steps([LogLine(facts={"seq_len": "8"}), *lines, loss]) == [LogLine(facts={"seq_len": "8"}), *lines, None]
+    assert [line and line.step for line in in_steps([lines[0], *(x._replace(step=8) for x in lines)])] == [0, 1, 1, 1]
+
+
 def test_rates_of_nanochat_are_shares_of_the_gpu_that_it_names() -> None:
     def rates(peak: str) -> list[float | None]:
         lines = [LogLine(facts={"peak": peak}), LogLine(step=1, flops_rate=989e12 / 2), LogLine(step=2)]

@@ -12,7 +12,7 @@ from optimizer.base.errors import InputError, InvalidFile
 from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.manifest import pod_in
+from optimizer.frameworks.manifest import Pod, pod_in
 from optimizer.frameworks.read import File, read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
@@ -141,6 +141,100 @@ def test_a_text_that_stands_otherwise_has_no_places() -> None:
     pod = pod_in(BLOCK.replace("pretrain_gpt.py", "pretrain_gpt.py <<E"))
     assert pod is not None
     assert not pod.placed
+
+
+def told(pod: Pod | None) -> tuple[str, dict[str, int], dict[str, str], str] | None:
+    """What a pod starts, how many there are, its variables and the words on its nodes."""
+    if pod is None:
+        return None
+    counts = {name: count for name, (count, *_) in pod.options.items()}
+    return pod.script.decode(), counts, dict(pod.variables), pod.kinds
+
+
+def of_task(nodes: int, gpus: int) -> dict[str, str]:
+    return {"SKYPILOT_NUM_NODES": str(nodes), "SKYPILOT_NUM_GPUS_PER_NODE": str(gpus)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "more", "said"),
+    [
+        ("{accelerators: H100:8}", "", ({"nodes": 1, "gpus_per_node": 8}, of_task(1, 8), "H100:8")),
+        ("{accelerators: A100}", "num_nodes: 2", ({"nodes": 2, "gpus_per_node": 1}, of_task(2, 1), "A100")),
+        ("{accelerators: {A100: 4}}", "", ({"nodes": 1, "gpus_per_node": 4}, of_task(1, 4), "A100:4")),
+        ("{cpus: 4}", "num_nodes: 2", ({}, {}, ":0")),
+        ("{cpus: 4}", "envs: {A: 1, B: null, C: x}", ({}, {"A": "1", "C": "x"}, ":0")),
+        ("{cpus: 4}", "envs: [A]", ({}, {}, ":0")),
+        ("[H100]", "", None),
+        ("{accelerators: [H100]}", "", None),
+        ("{accelerators: {H100: 8, A100: 8}}", "", None),
+        ("{accelerators: H100:some}", "", None),
+        ("{accelerators: H100:8}", "num_nodes: several", None),
+    ],
+)
+def test_a_task(asked: str, more: str, said: tuple[dict[str, int], dict[str, str], str] | None) -> None:
+    assert told(pod_in(f"resources: {asked}\nrun: go\n{more}\n")) == (said and ("go", *said))
+
+
+def test_a_task_runs_one_text() -> None:
+    assert pod_in("resources: {accelerators: H100:8}\nrun: [go]\n") is None
+
+
+COMMAND = "command: [go]"
+ASKS = "resources: {requests: {cpu: 4, nvidia.com/gpu: 4}, limits: {memory: 9Gi, nvidia.com/gpu: 8}}"
+IN_SHELL = 'command: [bash, -c, "go $(A) $(B)"]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("Pod", f"{{containers: [{{{COMMAND}}}]}}", ("go", {}, {}, "")),
+        ("Pod", f"{{containers: [{{{COMMAND}, {ASKS}}}]}}", ("go", {"nodes": 1, "gpus_per_node": 8}, {}, "")),
+        (
+            "Pod",
+            f"{{nodeSelector: {{gpu: h100}}, containers: [{{{COMMAND}, {ASKS}}}, {{command: [longer]}}]}}",
+            ("longer", {"nodes": 1, "gpus_per_node": 8}, {}, "{'gpu': 'h100'}"),
+        ),
+        (
+            "JobSet",
+            f"{{replicatedJobs: [{{replicas: 2, template: {{parallelism: 3, containers: [{{{COMMAND}, {ASKS}}}]}}}}]}}",
+            ("go", {"nodes": 6, "gpus_per_node": 8}, {}, ""),
+        ),
+        (
+            "Pod",
+            f"{{containers: [{{{IN_SHELL}, env: [{{name: A, value: 5}}, {{name: B, valueFrom: {{x: y}}}}, value]}}]}}",
+            ("go 5 $(B)", {}, {"A": "5"}, ""),
+        ),
+        (
+            "Pod",
+            '{containers: [{command: [go, $(A), "a b"], env: [{name: A, value: 5}]}]}',
+            ("go \"${A}\" 'a b'", {}, {"A": "5"}, ""),
+        ),
+        ("PyTorchJob", f"{{containers: [{{{COMMAND}}}]}}", ("go", {}, {}, "")),
+        *(
+            (
+                "PyTorchJob",
+                f"{{{stated}replicas: 4, containers: [{{{COMMAND}, {ASKS}}}]}}",
+                ("go", {"nodes": 4, "gpus_per_node": 8}, variables, ""),
+            )
+            for stated, variables in {
+                "": {"PET_NNODES": "4", "WORLD_SIZE": "4"},
+                "nprocPerNode: auto, ": {"PET_NNODES": "4", "WORLD_SIZE": "4"},
+                'nprocPerNode: "8", ': {"PET_NNODES": "4", "WORLD_SIZE": "32", "PET_NPROC_PER_NODE": "8"},
+            }.items()
+        ),
+    ],
+)
+def test_pods(kind: str, spec: str, said: tuple[str, dict[str, int], dict[str, str], str]) -> None:
+    assert told(pod_in(f"apiVersion: v1\nkind: {kind}\nspec: {spec}\n")) == said
+
+
+@pytest.mark.parametrize(("sign", "ahead", "placed"), [("|", True, True), ("|-", True, True), (">", False, False)])
+def test_a_block_is_where_the_file_has_it_to_the_byte(sign: str, ahead: bool, placed: bool) -> None:
+    head, block = f"# é\nresources: {{cpus: 4}}\nrun: {sign}\n", "  go 1 \\\n    2\n"
+    blanks = "\n".join(" " * len(line.encode()) for line in head.split("\n"))
+    pod = pod_in(head + block)
+    assert pod is not None
+    assert (pod.script.decode(), pod.placed) == (blanks + block if ahead else "go 1 \\\n  2\n", placed)
 
 
 def test_a_block_stands_where_the_file_has_it() -> None:

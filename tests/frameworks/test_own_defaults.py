@@ -418,6 +418,8 @@ def test_documents_of_nemo_have_a_length_of_their_own() -> None:
             (name, "true", False)
             for name in ("zero_optimization.elastic_checkpoint", "activation_checkpointing.number_checkpoints")
         ),
+        *((name, "out/1", True) for name in ("adapter.restore_path", "data.lora.columns", "lora.columns")),
+        *((name, "out/1", False) for name in ("adapter.save", "restore_path", "data.columns")),
     ],
 )
 def test_what_costs_is_known_by_name(name: str, value: str, costly: bool) -> None:

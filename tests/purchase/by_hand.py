@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +25,13 @@ def machine(kind: str, *, question: Campaign | None = None, **values: Any) -> Po
     return replace(found, figures=replace(found.figures, **values))
 
 
-def by_hand(question: Campaign | None = None, **changes: Any) -> Dossier:
-    """H100 for 100 days, 50 million USD and 10,000 MWh, advised; MI300X for 80 days, 60 million and 12,000."""
+def by_hand(question: Campaign | None = None, figures: Mapping[str, Any] = {}, **changes: Any) -> Dossier:
+    """H100 for 100 days, 50 million USD and 10,000 MWh, advised; MI300X for 80 days, 60 million and 12,000.
+
+    figures: others of the first.
+    """
     asked = question or campaign()
-    first = machine("h100", question=asked, time_to_train=100 * DAY, cost=50e6, energy=10_000 * MWH)
+    first = machine("h100", question=asked, time_to_train=100 * DAY, cost=50e6, energy=10_000 * MWH, **figures)
     second = machine("mi300x", question=asked, time_to_train=80 * DAY, cost=60e6, energy=12_000 * MWH)
     points = (second, first)
     found = Purchase(

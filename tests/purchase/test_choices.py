@@ -71,7 +71,7 @@ from optimizer.purchase.uncertainty.win_probability import (
 )
 from optimizer.purchase.units import FACTORS, days, dollars, megawatt_hours, megawatts, percent, quantity, tonnes
 from optimizer.purchase.words import summary
-from optimizer.reports.report import Table
+from optimizer.reports.report import Heading, Pairs, Table
 from tests.purchase.by_hand import DAY, MWH, by_hand, machine
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
 
@@ -697,6 +697,27 @@ def test_what_is_advised_and_what_is_on_the_front_is_marked() -> None:
     place = header.index("front")
     assert [row[place] for row in rows] == ["False", "True"]
     assert len(summary(alone)) == len(summary(replace(alone, fastest=None))) + 1
+
+
+def test_cards_are_numbered_and_the_advised_one_is_named() -> None:
+    made = by_hand(figures={"gpu_seconds": 7.2e10})
+    (part,) = [part for part in purchase_report(made).sections if part.heading == "What each choice runs"]
+    assert [block.text for block in part.blocks if isinstance(block, Heading)] == [
+        "1 4,096 MI300X",
+        "2 4,096 H100 — advised",
+    ]
+    _, card = (dict(block.rows) for block in part.blocks if isinstance(block, Pairs))
+    assert card == {
+        "Plan": "TP 8 SP, PP 8, DP 64, micro-batch 1, ZeRO-1; 16 micro-batches of 1, 19.95 s a step of 2,048 sequences",
+        "Bottleneck": "communication (21% of the step)",
+        "Memory": "60 of 84 GB per GPU",
+        "To order": "512 nodes of 8 GPUs",
+        "Network": "400 Gb/s per GPU, 1:1",
+        "Per token": "3.21 USD a million, 0.43 tokens a joule",
+        "Tokens": "15.6 trillion",
+        "Checkpoint every": "11.1 min",
+        "GPU-hours": "20.00 M",
+    }
 
 
 def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:

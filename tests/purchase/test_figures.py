@@ -167,6 +167,9 @@ def test_intervals_hold_the_middle_and_come_from_the_swings() -> None:
 def test_independent_swings_add_in_squares() -> None:
     assert combined(10.0, [(7.0, 13.0), (14.0, 6.0)]) == Range(low=5.0, mid=10.0, high=15.0)
     assert combined(10.0, []) == Range.exact(10.0)
+    assert combined(10.0, [(8.0, 9.0)]) == Range(low=8.0, mid=10.0, high=10.0)  # a swing to one side only
+    assert combined(10.0, [(12.0, 11.0)]) == Range(low=10.0, mid=10.0, high=12.0)
+    assert combined(0.5, [(0.5, 0.5), (0.25, 0.75)]) == Range(low=0.25, mid=0.5, high=0.75)
 
 
 def test_assumptions_can_be_given_with_and_without_a_range() -> None:

@@ -22,6 +22,7 @@ from optimizer.purchase.since import SAME, changes
 from optimizer.purchase.staged import Course, Delivery, Staged, Stretch
 from optimizer.purchase.uncertainty.sensitivity import Swing
 from optimizer.purchase.uncertainty.win_probability import BreakEven, Decision, OpenQuestion, WinProbability
+from optimizer.purchase.units import tonnes
 from optimizer.purchase.words import (
     _against,
     _confidence,
@@ -379,6 +380,32 @@ def test_a_contract_that_outlasts_the_run_is_told() -> None:
         assert (others in text) is binds
         if not binds:
             assert "1 of the other choices, which use 80% to 80%" in text
+
+
+def swing(name: str, *, uncertain: bool = True) -> Swing:
+    ends = {"cost": (60e6, 40e6)}
+    return Swing(name=name, title=name, low=1.0, high=2.0, unit="1", results=ends, uncertain=uncertain)
+
+
+def test_a_summary_is_told_to_the_number() -> None:
+    bought = campaign(buy=True, assumptions=assumptions(True))
+    figures = {"capex": 90e6, "running": 5e6 / (100 * DAY), "goodput": 0.9, "mfu": 0.45, "peak_power": 4.5e6}
+    swings = tuple(swing(name, uncertain=name != "b") for name in "abcde")
+    made = by_hand(bought, figures, swings=swings)
+    lines, co2 = summary(made), tonnes(made.purchase.points[0].figures.co2)
+    spread = "1 to 2): $40.0 M to $60.0 M"
+    assert [line for line in lines if not line.startswith(("To order", "A checkpoint"))] == [
+        "Take 4,096 × H100. Training ends after 100 days (90 days to 120 days) and costs $50.0 M ($45.0 M to $60.0 M); "
+        "it uses 10,000 MWh (9,000 MWh to 12,000 MWh) and draws up to 4.5 MW at the site.",
+        "The machines with their network cost $90.0 M; the cost above is this run's share of their life, "
+        "with $5.00 M to run them. A budget is held against that share.",
+        f"Fastest: 4,096 × MI300X, 80 days, $60.0 M, 12,000 MWh, {co2} of CO2.",
+        "The machines train 90% of the time; failures, restarts and checkpoints take the rest. While they train they "
+        "reach 45% of their peak (MFU); besides matrix products, most of a step is communication (21% of the step).",
+        f"What moves the cost most: a ({spread}; c ({spread}; d ({spread}.",
+        "Designs examined: 2; within every limit: 2; of those beaten by none in time, cost and energy together: 2.",
+    ]
+    assert len(summary(by_hand(bought, figures | {"capex": 0.0}, swings=swings))) == len(lines) - 1
 
 
 def bound_for(made: Dossier, commitment: float) -> Dossier:

@@ -504,7 +504,7 @@ class _Walker(Words):
     def options(self, condition: str, body: Any) -> None:
         """Run the body of a loop over getopts for each option that is given."""
         parts, arguments, place = condition.split(), self.seen.variables.get("@", []), 0
-        if len(parts) < 3 or not arguments:
+        if len(parts) < 3:
             return
         takes, name = parts[1].strip("\"'"), parts[2].strip(";\"'")
         while place < len(arguments) and (text := known_text(arguments[place])).startswith("-") and len(text) > 1:
@@ -516,6 +516,8 @@ class _Walker(Words):
                 value: Word = (Piece(text[at:]),) if valued and text[at:] else ()
                 if valued and not value and place < len(arguments):
                     value, place = arguments[place], place + 1
+                if letter not in takes:
+                    letter, value = "?", (Piece(letter),) if takes.startswith(":") else ()
                 self.seen.variables |= {name: [(Piece(letter),)], "OPTARG": [value]}
                 self.run(body)
                 if valued:
@@ -523,9 +525,10 @@ class _Walker(Words):
         self.seen.variables["OPTIND"] = [(Piece(str(place + 1)),)]
 
     def shift(self, count: int | None) -> None:
-        """Drop the first arguments."""
+        """Drop the first arguments; none where there are not so many."""
         variables = self.seen.variables
-        left = variables.get("@", [])[count or 0 :]
+        left = variables.get("@", [])
+        left = left[count:] if count in range(len(left) + 1) else left
         for name in [name for name in variables if name.isdigit() or name in ARGUMENTS]:
             del variables[name]
         variables |= _placed(left)

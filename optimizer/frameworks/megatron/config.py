@@ -372,8 +372,8 @@ def read(
         if wide := next((path for path in values if path.endswith(".grad_reduce_in_fp32") and values[path]), ""):
             launch.say("grad_bytes", 4, wide)
     method = ("swift", *note_method(launch, values)) if program in (SWIFT, BRIDGE) else (UNREAD,)
-    if program == BRIDGE and values.get(SCHEME) in TUNED:
-        method += (SCHEME,)
+    if program == BRIDGE:
+        method += tuple(path for path in (SCHEME, "mode") if values.get(path) in TUNED)
     if program == SWIFT:
         launch.settings.setdefault("packing", False)
     if values.get(PACKS) is True:

@@ -98,12 +98,11 @@ def _rates_of_sequences(readings: Sequence[LogLine]) -> list[LogLine]:
     >>> [line.sequences_rate for line in _rates_of_sequences(tokens)]
     [None, None]
     """
-    rates = [line for line in readings if line.sequences_rate]
+    rates = [(line.step or 0, line.elapsed or 0.0, line.sequences_rate) for line in readings if line.sequences_rate]
     if len(rates) < sum(line.step is not None for line in readings):
         return [LogLine() if line.sequences_rate else line for line in readings]
-    for one, other in pairwise(rates):
-        done, took = (other.step or 0) - (one.step or 0), (other.elapsed or 0.0) - (one.elapsed or 0.0)
-        if done > 0 and not LEAST <= (other.sequences_rate or 0.0) * took / done <= MOST:
+    for (before, began, _), (step, now, rate) in pairwise(rates):
+        if step > before and not LEAST <= rate * (now - began) / (step - before) <= MOST:
             return [line._replace(sequences_rate=None) for line in readings]
     return list(readings)
 

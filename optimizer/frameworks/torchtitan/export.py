@@ -122,7 +122,7 @@ def unexpressed(release: str, job: Job, plan: Plan, knobs: Knobs = Knobs()) -> t
             old and plan.zero_stage == 0 and plan.dp > 1 and not alone
         ),
         "bf16 without weights that are shared": old and replicas == 1 and not alone,
-        f"{plan.num_microbatches} micro-batches for {plan.pp} stages": 1 < plan.pp > plan.num_microbatches,
+        f"{plan.num_microbatches} micro-batches for {plan.pp} stages": plan.pp > plan.num_microbatches,
         f"{job.model.kv_heads} key-value heads split {plan.tp} ways": (
             job.model.mla is None and job.model.kv_heads % plan.tp > 0
         ),

@@ -24,6 +24,7 @@ SCRIPTS = [
     "inner() { run $1 $#; }\nouter() { inner b; run $1 $2; }\nouter a c",
     "go() { run $1; shift; run $1 $#; shift 2; run $1 $#; }\ngo a b c d",
     "go() { shift 0; run $1; }\ngo a b",
+    *(f"go() {{ shift {count} 2> /dev/null; run $# $*; }}\ngo a b" for count in ("", 1, 2, 3, -1, "$((1 + 1))")),
     "go() { run $#; }\ngo",
     "function go { run $1; }\ngo a",
     "go() { A=$1; }\ngo 8\nrun $A",
@@ -31,6 +32,17 @@ SCRIPTS = [
     "go() { while [ $# -gt 0 ]; do case $1 in --tp) TP=$2; shift 2;; --pp=*) PP=${1#*=}; shift;; *) shift;; esac; "
     "done; run $TP $PP; }\ngo --tp 8 x --pp=4",
     "go() { while [[ $# -gt 0 ]]; do run $1; shift; done; }\ngo a b",
+    # Options.
+    *(
+        f"go() {{ while getopts {takes} one 2> /dev/null; do run $one $OPTARG; done; run $OPTIND; "
+        f"shift $((OPTIND - 1)); run $# $*; }}\ngo {given}"
+        for takes in ('"t:vp:"', "':t:vp:'")
+        for given in (
+            *("-t 8 -v x", "-v -v", "-vt8 -p 4 x y", "-vvt 8 -p4 -- -v", "-- -t 8", "x -t 8", "- -v", "-t -v", "-t8"),
+            *("-p '' x", "-pt -v", "-z -v", "-zv x", ""),
+        )
+    ),
+    'go() { TP=1; while getopts "t:" one; do case $one in t) TP=$OPTARG;; esac; done; run $TP; }\ngo -t 8 -t 4',
     "for A in 8; do run $A; done",
     "for A in 8; do B=$A; done\nrun $A $B",
     # Arrays.

@@ -204,6 +204,7 @@ def test_keys_beside_a_small_config(row: Row) -> None:
     assert {key: after.settings.get(key) for key in {**expected, **after.settings}} == expected
     assert {key: path for key, path in after.written.items() if before.written.get(key) != path} == written
     assert [each for each in notes(after) if each not in before.assumed] == noted
+    assert not {*written.values()} & {*after.ignored}
 
 
 @pytest.mark.parametrize("program", USUAL)

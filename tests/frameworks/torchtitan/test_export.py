@@ -2,6 +2,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,119 @@ def test_experts_lie_on_ranks_that_share_weights(titan_answer: Answer) -> None:
     assert "experts of one rank split 2 ways" in unexpressed(NEW, job, replace(good, etp=2))[0]
     assert "experts of one rank split 1 ways" in unexpressed(NEW, job, replace(good, ep=1))[0]
     assert unexpressed(OLD, job, replace(good, dispatcher="hybridep")) == ("the dispatcher hybridep",)
+
+
+PLAIN = Plan(dp=16, zero_stage=3)
+TENSOR = replace(PLAIN, dp=8, tp=2, sequence_parallel=True)
+PIPED = replace(PLAIN, dp=8, pp=2, num_microbatches=2)
+WHOLE = ("replicas of whole weights beside tensor or pipeline parallelism",)
+BUCKET = ("gradient buckets of another size than its own",)
+SHARE = ("a share of the multiprocessors for gradients",)
+ONE = ("ZeRO-1 without a pipeline (gradients are sharded with the optimizer)",)
+ALONE = ("bf16 without weights that are shared",)
+
+
+@pytest.mark.parametrize(
+    ("own", "knobs", "lacking"),
+    [
+        (PLAIN, Knobs(), ()),
+        (TENSOR, Knobs(), ()),
+        (PIPED, Knobs(), ()),
+        (replace(PLAIN, zero_stage=0), Knobs(), ()),
+        (replace(TENSOR, zero_stage=0), Knobs(), WHOLE),
+        (replace(PIPED, zero_stage=0), Knobs(), WHOLE),
+        (replace(TENSOR, dp=1, tp=16, zero_stage=0), Knobs(), (*ALONE, "8 key-value heads split 16 ways")),
+        (replace(TENSOR, dp=1), Knobs(), ALONE),
+        (replace(PIPED, dp=1), Knobs(), ALONE),
+        (replace(PLAIN, dp=1), Knobs(), ()),
+        (replace(TENSOR, tp=8), Knobs(), ()),
+        (replace(PLAIN, zero_stage=1), Knobs(), ONE),
+        (replace(PLAIN, dp=1, zero_stage=1), Knobs(), ()),
+        (replace(PIPED, zero_stage=1), Knobs(), ()),
+        (replace(PLAIN, zero_stage=2), Knobs(), ()),
+        (replace(PIPED, zero_stage=2), Knobs(), ("ZeRO-2 under a pipeline (gradients are scattered once per step)",)),
+        (replace(PLAIN, cp=2), Knobs(), ()),
+        (replace(PLAIN, cp=2, shard=8), Knobs(), ()),
+        (replace(PLAIN, cp=2, shard=32), Knobs(), ()),
+        (replace(PLAIN, cp=2, shard=3), Knobs(), ("groups of 3 that share weights with 2 context-parallel ranks",)),
+        (
+            replace(PLAIN, dp=6, cp=2, shard=8),
+            Knobs(),
+            ("groups of 8 that share weights with 2 context-parallel ranks",),
+        ),
+        (replace(PLAIN, cp=2, shard=1), Knobs(), ("groups of 1 that share weights with 2 context-parallel ranks",)),
+        (
+            replace(PLAIN, dp=9, cp=2, shard=8),
+            Knobs(),
+            ("groups of 8 that share weights with 2 context-parallel ranks",),
+        ),
+        (replace(PLAIN, dp=12, cp=2, shard=8), Knobs(), ()),
+        (replace(PLAIN, dp=3, cp=2, shard=2), Knobs(), ()),
+        (replace(PLAIN, dp=2, cp=1, zero_stage=1), Knobs(), ONE),
+        (replace(TENSOR, dp=2, zero_stage=0), Knobs(), WHOLE),
+        (replace(TENSOR, tp=7), Knobs(), ("8 key-value heads split 7 ways",)),
+        (replace(PIPED, num_microbatches=1), Knobs(), ("1 micro-batches for 2 stages",)),
+        (replace(TENSOR, sequence_parallel=False), Knobs(), ("tensor without sequence parallelism",)),
+        (replace(PLAIN, recompute="full"), Knobs(), ()),
+        (replace(PLAIN, recompute="full", recompute_layers=(2,)), Knobs(), ("recomputation of some layers",)),
+        (replace(PLAIN, recompute="selective"), Knobs(), ()),
+        (replace(PLAIN, recompute="layernorm"), Knobs(), ("recomputation of layernorm as priced",)),
+        (replace(PLAIN, activation_offload=1), Knobs(), ("activations on the host",)),
+        (replace(PLAIN, overlap_exchange=True), Knobs(), ("an all-to-all that overlaps another micro-batch",)),
+        (PLAIN, Knobs(bucket=2e8), BUCKET),
+        (PLAIN, Knobs(comm_sm_share=0.2), SHARE),
+        (replace(PLAIN, dp=2), Knobs(bucket=2e8, comm_sm_share=0.2), (*BUCKET, *SHARE)),
+        (replace(PLAIN, dp=1), Knobs(bucket=2e8, comm_sm_share=0.2), ()),
+        (PLAIN, Knobs(offload=0.01), ("a share of the optimizer on the host",)),
+    ],
+)
+def test_what_a_plan_lacks(titan_answer: Answer, own: Plan, knobs: Knobs, lacking: tuple[str, ...]) -> None:
+    assert unexpressed(OLD, titan_answer.job, own, knobs) == lacking
+
+
+@pytest.mark.parametrize(
+    ("features", "lacking"),
+    [
+        ({"loss_chunks": 1}, ()),
+        ({"loss_chunks": 2}, ("a loss that has the logits of some of the tokens in turn",)),
+        ({"optimizer_bytes": 8}, ("master weights and moments of 8 bytes",)),
+        ({"grad_bytes": 2}, ("gradients that are reduced in bf16",)),
+        ({"attention": "unfused"}, ("unfused attention",)),
+        ({"attention": "flash3"}, ()),
+    ],
+)
+def test_what_software_lacks(titan_answer: Answer, features: dict[str, Any], lacking: tuple[str, ...]) -> None:
+    stack = titan_answer.job.stack
+    job = replace(titan_answer.job, stack=replace(stack, features=replace(stack.features, **features)))
+    assert unexpressed(OLD, job, PLAIN) == lacking
+
+
+def test_what_a_model_lacks(titan_answer: Answer) -> None:
+    def lacking(name: str, own: Plan, release: str = OLD, **changes: Any) -> tuple[str, ...]:
+        return unexpressed(release, replace(titan_answer.job, model=load_model(name), **changes), own)
+
+    assert lacking("qwen3-32b", PIPED) == ("a pipeline",)
+    assert [lacking("qwen3-32b", PLAIN), lacking("qwen3-32b", PIPED, NEW)] == [(), ()]
+    tied = "a pipeline for an embedding and a head that share weights"
+    assert [tied in lacking("llama3.2-1b", own, NEW) for own in (PLAIN, PIPED)] == [False, True]
+    assert "MTP layers" in unexpressed(
+        NEW, replace(titan_answer.job, model=replace(titan_answer.job.model, mtp_layers=1)), PLAIN
+    )
+    ranks = "EP 2 over ranks that do not share weights"
+    shared = [
+        replace(PLAIN, dp=3, cp=cp, tp=tp, ep=2, zero_stage=3, sequence_parallel=tp > 1)
+        for cp, tp in ((1, 1), (2, 1), (1, 2))
+    ]
+    assert [ranks in lacking("qwen3-30b-a3b", own, NEW) for own in shared] == [True, False, False]
+    far = replace(PLAIN, dp=16, ep=2, dispatcher="other")
+    assert [lacking("qwen3-30b-a3b", replace(far, ep=ep), NEW) for ep in (1, 2)] == [(), ("the dispatcher other",)]
+    scaled = "8-bit operands that are scaled tensorwise (--fix fp8_recipe=rowwise)"
+    forms = [("llama3-70b", OLD), ("llama3-70b", NEW), ("qwen3-30b-a3b", OLD)]
+    assert [scaled in lacking(name, PLAIN, release, dtype="fp8") for name, release in forms] == [False, True, True]
+    experts, crossed = "8-bit experts under pipeline or context parallelism", replace(PLAIN, cp=2)
+    assert experts in lacking("qwen3-30b-a3b", crossed, dtype="fp8")
+    assert experts not in lacking("qwen3-30b-a3b", PLAIN, dtype="fp8")
+    assert experts not in lacking("llama3-70b", crossed, dtype="fp8")
 
 
 def test_every_model_of_the_table_is_a_preset() -> None:

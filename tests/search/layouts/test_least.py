@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
@@ -11,7 +12,7 @@ import pytest
 from optimizer.base.errors import Infeasible
 from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solve.layout import best_assignment
-from optimizer.search.layouts.solve.least import least_objective
+from optimizer.search.layouts.solve.least import least_objective, least_once
 from optimizer.search.layouts.solve.shapes import every, few_cuts, near_cuts
 from tests.search.layouts.problems import costs
 from tests.search.layouts.test_shapes import interleaved
@@ -59,14 +60,37 @@ def test_no_layout_of_like_layers_beats_the_bound_and_the_best_is_the_fastest(se
         best_assignment(problem, at_most=best * (1 - 1e-4))
 
 
-@pytest.mark.parametrize("seed", range(cases(96, sample=24)))
-def test_no_layout_of_two_kinds_of_layers_beats_the_bound(seed: int) -> None:
+def of_two_kinds(seed: int) -> LayoutProblem:
     problem = interleaved(seed)
     flying = tuple(float(problem.pp - stage) for stage in range(problem.pp))
-    problem = replace(problem, vpp=1, in_flight=flying, alternates=bool(seed % 4), alike=False)
+    return replace(problem, vpp=1, in_flight=flying, alternates=bool(seed % 4), alike=False)
+
+
+@pytest.mark.parametrize("seed", range(cases(96, sample=24)))
+def test_no_layout_of_two_kinds_of_layers_beats_the_bound(seed: int) -> None:
+    problem = of_two_kinds(seed)
     every_cut = few_cuts(problem, inf)
     assert every_cut is not None
     assert least_objective(problem) <= every_cut.loads(replace(problem, usable=inf), {}).least.min()
+
+
+@pytest.mark.parametrize(
+    ("problem_of", "close"),
+    [(uniform, (3.17659351, 3.18409751, 0.35876780)), (of_two_kinds, (2.40271686, 2.40271686, 0.0))],
+    ids=("one kind", "two kinds"),
+)
+def test_bounds_are_as_close_as_they_were(
+    problem_of: Callable[[int], LayoutProblem], close: tuple[float, float, float]
+) -> None:
+    """Of all layouts, of those that take at most a tenth more than their bound, and of what is done once per step."""
+    problems = [problem_of(seed) for seed in range(130, 190)]
+    all_of_them = [least_objective(problem) for problem in problems]
+    bounds = [
+        (least, least_objective(problem, 1.1 * least), least_once(problem))
+        for problem, least in zip(problems, all_of_them, strict=True)
+    ]
+    whole = np.array([[problem.whole] for problem in problems])
+    assert (np.array(bounds) / whole).mean(axis=0) == pytest.approx(close, rel=1e-6)
 
 
 def test_what_fills_the_memory_to_the_last_byte_is_found() -> None:

@@ -18,6 +18,7 @@ from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice.enumerate import Space, lattice
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
+from optimizer.search.layouts.assigned import Candidate, LayoutBounds
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import DENSE, MIXTURE, small_job
@@ -196,3 +197,61 @@ def test_a_plan_whose_best_layout_takes_least_risk_is_laid_out_once(monkeypatch:
     assert lay_out(job, Space(job, structural(job))).best
     assert looked_for
     assert len(looked_for) == len(set(looked_for))
+
+
+@pytest.mark.parametrize(("beyond", "solves"), [(0.5, True), (2.0, False)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_solver_looks_for_layouts_up_to_a_rounding_beyond_the_limit(
+    beyond: float, solves: bool, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the bound of a plan, or by that of its cuts where it is higher."""
+    asked: list[Any] = []
+    solve = candidates._solve
+    monkeypatch.setattr(candidates, "_solve", lambda *args: asked.append(args) or solve(*args))
+    job = small_job(12, model=replace(DENSE, layers=11), hbm=4.5e9, fixed={"pp": 3, "tp": 1, "micro_batch": 1})
+    lay_out(job, Space(job, structural(job)))
+    search, prospects, position, number, scale = asked[0]
+    listed, more = objective_of(job).listed, 1 + beyond * candidates.SAME
+    least = float(prospects.bounds[position]) * scale * listed
+    again = replace(search, limit=2 * least if cut else least / more, solved=set())
+    monkeypatch.setattr(candidates, "bounded", lambda _: cut)
+    monkeypatch.setattr(candidates, "cut_bound", lambda *_: again.limit * more / (scale * listed))
+    solve(again, prospects, position, number, scale)
+    assert (again.solved == {number}) is solves
+
+
+def test_bounds_alone_leave_open_what_is_better_by_more_than_rounding() -> None:
+    job = small_job(8, fixed={"pp": 1, "tp": 1, "cp": 1})
+    space = Space(job, structural(job))
+    best = lay_out(job, space).best
+    assert best is not None
+    values = [best.value * (1 + more * candidates.SAME) for more in (0.0, 0.5, 2.0)]
+    found = [candidates.bounds_of(job, space, Tuning(), value, value) for value in values]
+    assert [each.undecided for each in found] == [0, 0, 2]
+    assert candidates.bounds_of(job, [], Tuning(), 3.0, 2.0) == LayoutBounds(band=0, undecided=0, knob_bound=2.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "below", "left"), [(5.0, 3.0, 3.0 * (1 + candidates.SAME)), (3.0, 3.0, 3.0), (2.0, 3.0, 2.0)]
+)
+def test_limits_are_lowered_to_what_is_of_interest(limit: float, below: float, left: float) -> None:
+    search = tied(limit)
+    assert candidates._lowered([search], None).tolist() == [limit]
+    assert candidates._lowered([search], lambda _: np.array([below])).tolist() == [search.limit] == [left]
+
+
+@pytest.mark.parametrize(
+    ("solved", "value", "best"),
+    [(True, 1.0, True), (True, 2.0, False), (False, 1.0, False), (True, 2 - 1e-14, False)],
+)
+def test_what_is_solved_and_better_by_more_than_rounding_is_the_best(solved: bool, value: float, best: bool) -> None:
+    search, plan = tied(2.0), Plan(dp=8)
+    first, second = (
+        Candidate(plan=plan, value=value, solved=solved, proven=False, least=0.5 * value),
+        Candidate(plan=plan, value=0.9, solved=False),
+    )
+    for each in (first, second):
+        candidates._note(search, each, 7)
+    assert (search.best is first, search.limit) == (best, value if best else 2.0)
+    assert search.undecided[:1] == [0.5 * value]
+    assert search.by_number == {7: first if solved else second}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optimizer.base.errors import TimeLimit
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
@@ -24,6 +25,7 @@ from optimizer.search.layouts.one_layout import best_even
 from optimizer.search.plan import best, unproven
 from optimizer.search.plan.best import best_layouts
 from optimizer.search.plan.planner import plan
+from tests.search.jobs import small_job
 
 
 def clock(step: float) -> Callable[[], float]:
@@ -65,6 +67,20 @@ def test_the_layouts_get_what_the_sweep_left(gpt3_job: Job, monkeypatch: pytest.
     assert given == [20.0]
     assert answer.plan is not None
     assert answer.search_s["sweep"] == 40.0
+
+
+def test_without_time_for_any_layout_the_best_even_split_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def over(*_: Any) -> Any:
+        raise TimeLimit("no time is left")
+
+    monkeypatch.setattr(unproven, "best_layouts", over)
+    start = unproven.search(small_job(8))
+    assert (start.swept.complete, start.layouts, start.plan) == (False, None, None)
+    answer, even = plan(small_job(8)), best_even(small_job(8), start.swept.points) if start.swept.points else None
+    assert even is not None
+    assert (answer.status, answer.plan, answer.conflict) == ("feasible", even.plan, ())
+    assert answer.certificate is not None
+    assert not answer.certificate.proven
 
 
 def test_layouts_cut_short_leave_the_even_split_with_a_gap(gpt3_job: Job) -> None:

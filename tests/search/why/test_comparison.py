@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from optimizer.job.job import Job
 from optimizer.job.stack import Features
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.search.plan.planner import plan
+from optimizer.search.why import comparison
 from optimizer.search.why.comparison import broken_alone, broken_rules, differences, pinned_job, why_not
 from tests.search.jobs import small_job
 
@@ -42,6 +44,18 @@ def test_the_plan_has_the_pins_and_terms_come_largest_first(gpt3_job: Job, answe
     sizes = [abs(item.more) for item in found.time]
     assert sizes == sorted(sizes, reverse=True)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["verdict"] == "slower"
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"), [(0.0, "same"), (0.5, "same"), (-0.5, "same"), (2.0, "slower"), (-2.0, "faster")]
+)
+def test_values_that_differ_by_rounding_are_the_same(
+    gpt3_job: Job, answer: Answer, more: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = SimpleNamespace(plan=answer.plan, estimate=answer.estimate, value=3.0 * (1 + more * comparison.SAME))
+    monkeypatch.setattr(comparison, "best_plan", lambda _: theirs)
+    monkeypatch.setattr(comparison, "value_of", lambda *_: 3.0)
+    assert why_not(gpt3_job, answer, {"tp": 8}).verdict == verdict
 
 
 def test_our_own_plan_is_the_same(gpt3_job: Job, answer: Answer) -> None:
@@ -81,7 +95,15 @@ def test_every_rule_that_the_pins_break_alone_is_named(gpt3_job: Job) -> None:
     assert "96 attention heads" in broken["heads"]
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "pp": 8})) == {}
     assert broken_alone(pinned_job(gpt3_job, {"tp": 8, "cp": 1, "pp": 8, "dp": 17})).keys() >= {"gpu-product"}
-    assert broken_alone(pinned_job(small_job(8), {"tp": 3, "cp": 1, "pp": 1})).keys() >= {"gpu-product"}
+
+
+@pytest.mark.parametrize(
+    ("degrees", "fit"),
+    [((2, 1, 1), True), ((2, 2, 2), True), ((3, 1, 1), False), ((1, 3, 1), False), ((4, 2, 2), False)],
+)
+def test_replicas_are_the_gpus_over_all_other_degrees(degrees: tuple[int, int, int], fit: bool) -> None:
+    pins = dict(zip(("tp", "cp", "pp"), degrees, strict=True))
+    assert ("gpu-product" not in broken_alone(pinned_job(small_job(8), pins))) is fit
 
 
 def test_a_pin_of_what_the_software_cannot_have_is_named_itself() -> None:

@@ -102,7 +102,7 @@ def _least_of_uniform(problem: LayoutProblem, slowest: float, at_most: float) ->
     steady = (m - 1 - ahead) * (least * (forward + backward) + (there + back)[:, None])
     seconds = steady + chain(forward, backward, there, back) + chain(backward, forward, back, there)
     first = (until - (most_until - most[0])).clip(0)
-    last = (after - (most_after - shorter[-1]) * (ahead > 0)).clip(0)
+    last = (after - (most_after - shorter[-1])).clip(0)
     once = np.full_like(seconds, least_once(problem))
     for form in (form for form in once_forms(problem) if form[DENSE] >= 0):
         once = np.maximum(once, np.maximum(first * form[DENSE] + form[EMBEDDING], last * form[DENSE] + form[HEAD]))
