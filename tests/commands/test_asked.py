@@ -794,7 +794,7 @@ def test_a_typed_price_is_of_an_hour_or_for_good(option: str, each: float) -> No
     asked = {"term": "", "provider": "", "prices_file": None, "buy": "cash", "rent": {}, "purchase": {}}
     book = campaign._book({**asked, option: {"h100": "7200"}}, kinds)
     (offer,) = [offer for offer in book.offers if offer.row == f"--{option} h100=7200"]
-    assert offer.value == pytest.approx(7200 / each)
+    assert (offer.value, offer.term) == (pytest.approx(7200 / each), "on_demand" if option == "rent" else "purchase")
     with pytest.raises(InputError, match=f"--{option} h100=much: "):
         campaign._book({**asked, option: {"h100": "much"}}, kinds)
 
