@@ -26,7 +26,7 @@ def _per_joule(whole: Mapping[str, Any], offer: Offer, cluster: Cluster | None, 
     from optimizer.purchase.designs.figures import usual_tokens_per_joule
 
     job, estimate, mean_gpu = whole["job"], whole["estimate"], whole.get("mean_gpu")
-    if cluster is None or not mean_gpu or "time_s" not in estimate:
+    if cluster is None or not mean_gpu or not {"time_s", "step_time_s"} <= set(estimate):
         return None
     design = Design(kind=cluster.name, cluster=cluster, gpus=job["gpus"], dtype=job.get("dtype") or "bf16")
     busy = BusySeconds(compute=mean_gpu["compute_s"], stream=mean_gpu["stream_s"], utilisation=mean_gpu["utilisation"])
