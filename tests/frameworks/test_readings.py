@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ BARE = ([], {}, "", 0, 0.0, False, None, ())
 
 
 def reading(files: Mapping[str, str], gpus: int | None, model: str) -> dict[str, Any]:
-    """All that is read, and what three other plans would have written otherwise; or why it is refused."""
+    """All that is read, and what up to four other plans would have written otherwise; or why it is refused."""
     given = [File(name, text.encode("latin-1")) for name, text in files.items()]
     try:
-        source = read_launch(given, gpus, model)
+        with chdir(PLACE.anchor):  # a machine may be told by the folder of its files
+            source = read_launch(given, gpus, model)
         asked = launch_as_read(source.launch, Controls(gpus=gpus, model=model), "the launch")
     except OptimizerError as error:
         return {"refused": str(error)}

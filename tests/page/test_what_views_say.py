@@ -9,8 +9,10 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -47,6 +49,20 @@ def _launch(*names: str) -> dict[str, Any]:
     """What is said of examples that are pasted."""
     texts = [[name, (EXAMPLES / name).read_text(encoding="utf-8")] for name in names]
     return improve_view(LaunchQuestion(model="" if "llama3-8b.sh" in names else "llama3-8b"), _body(texts))
+
+
+class Day(date):
+    """A calendar that stands still: a report says how old its prices are."""
+
+    @classmethod
+    def today(cls) -> date:
+        return date(2026, 11, 29)
+
+
+def _bought(*more: tuple[str, str]) -> dict[str, Any]:
+    """What is said of a purchase."""
+    with patch("optimizer.page.studies.view.date", Day):
+        return buy_view(study_asked("buy", [*BOUGHT, *more]))
 
 
 def _body(texts: list[list[str]]) -> bytes:
@@ -93,8 +109,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "improve-script": lambda: _launch("llama3-8b.sh"),
     "improve-log": lambda: _launch("slow-run.log"),
     "improve-both": lambda: _launch("llama3-8b.sh", "slow-run.log"),
-    "buy": lambda: buy_view(study_asked("buy", BOUGHT)),
-    "buy-own": lambda: buy_view(study_asked("buy", [*BOUGHT, ("buy", "yes"), ("purchase.h100", "1000")])),
+    "buy": _bought,
+    "buy-own": lambda: _bought(("buy", "yes"), ("purchase.h100", "1000")),
     "fits": lambda: fits_view(study_asked("fits", TUNED)),
     **{f"act-{number}": lambda number=number: _acts(number, False) for number in ACTS},
     **{
