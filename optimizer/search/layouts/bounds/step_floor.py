@@ -331,7 +331,8 @@ def _only_stages(layer_costs: LayerCosts) -> HostNeed:
     if len(alone):
         some = layer_costs.take(alone)
         need = HostNeed.of(some, stages_of(some.job.model, some.plans))
-        columns[:, alone] = need.reserved[0], need.offloadable[0], need.most
+        (reserved,), (offloadable,) = need.reserved[:1], need.offloadable[:1]
+        columns[:, alone] = reserved, offloadable, need.most
     reserved, offloadable, most = columns
     return HostNeed(reserved=reserved[None], offloadable=offloadable[None], most=most)
 
