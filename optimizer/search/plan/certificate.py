@@ -37,9 +37,9 @@ def certify(
     layouts: AssignedLayouts,
     even: float,
     *,
-    seed: int = 0,
-    time_limit: float | None = None,
-    read_twice: bool = True,
+    seed: int,
+    time_limit: float | None,
+    read_twice: bool,
 ) -> Certificate:
     """The proof of a sweep and its layouts: bounds on every plan, and CP-SAT's own reading of the rules, unless they
     are not to be `read_twice`.
