@@ -107,7 +107,7 @@ def walk(
     for name in names_of(FREE):
         deadline.go_on()
         columns, waiting = _join(job, columns, name, values, bound, waiting, shared)
-        if name == "vpp" and len(values.get("schedule", ())) > 1:
+        if name == "vpp" and "schedule" in values:
             columns, waiting = _join(job, columns, "schedule", values, bound, waiting, shared)
     combinations = int(np.prod([len(values[name]) for name in OPTIONS]))
     rows, step, start = len(columns["tp"]), max(1, chunk // combinations), 0
@@ -155,7 +155,7 @@ def _join(
     What is derived from one of several `shared` numbers makes a row of each of them that the row divides; a dispatcher
     makes one of each that the row may gain by.
     """
-    rows, options = len(next(iter(columns.values()), (0,))), np.array(values[name], dtype=np.int64)
+    rows, options = len(next(iter(columns.values()))) if columns else 1, np.array(values[name], dtype=np.int64)
     bound.add(name)
     allowed, waiting = _tabled(job, columns, name, values, waiting) if rows > TABLED else (None, waiting)
     if allowed is not None:

@@ -190,3 +190,10 @@ def test_a_format_without_an_estimate_breaks_nothing() -> None:
 def test_layers_that_a_plan_places_are_the_models(features: Features, mtp: int, plan: Plan, holds: bool) -> None:
     job = small_job(model=replace(MIXTURE, mtp_layers=mtp), features=features)
     assert all(finding.holds for finding in placement_findings(job, plan)) is holds
+
+
+@pytest.mark.parametrize(("cut", "most"), [((5, 7), 7), ((5, 6), 0)])
+def test_stages_of_another_model_have_no_layers_to_recompute(cut: tuple[int, ...], most: int) -> None:
+    plan = Plan(pp=2, layers_per_stage=cut, recompute="full", recompute_layers=(0, 0))
+    *_, found = placement_findings(small_job(features=BY_STAGE), plan)
+    assert f"up to {most} layers may" in found.reason

@@ -174,3 +174,11 @@ def test_a_solver_that_is_cut_short_leaves_its_bound(
     found = prove(JOBS["pinned"], structural(JOBS["pinned"]), plans, np.linspace(2.0, 3.0, len(plans)))
     assert (found.proven, found.point, found.ties) == (proven, -1, ())
     assert found.bound == pytest.approx(least)
+
+
+def test_plans_a_step_of_the_solver_apart_are_ties() -> None:
+    """The least value is 1e8 of its steps, of one each here."""
+    plans = whole(JOBS["pinned"])
+    found = prove(JOBS["pinned"], structural(JOBS["pinned"]), plans, 1e8 + np.arange(len(plans))[::-1])
+    last = len(plans) - 1
+    assert (found.point, found.ties, found.bound) == (last, (last - 1, last), 1e8)

@@ -112,3 +112,4 @@ def test_floors_that_are_changed_are_those_that_are_made_anew(name: str) -> None
     half = len(plans) // 2
     parts = [step_floor(costs.take(np.arange(len(plans))[part])) for part in (slice(half), slice(half, None))]
     assert same(joined(parts, plans), floor) == []
+    assert joined([floor], plans).job is job

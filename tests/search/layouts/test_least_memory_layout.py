@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import Infeasible
+from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solve.layout import best_assignment, least_memory_assignment
-from optimizer.search.layouts.solve.least_memory import fitting_layout, least_memory_layout
+from optimizer.search.layouts.solve.least_memory import filled, fitting_layout, least_memory_layout
+from tests.search.layouts.problems import costs
 from tests.search.layouts.test_layout import every_layout, random_problem
 from tests.thorough import cases
 
@@ -37,3 +39,23 @@ def test_where_no_memory_is_usable_no_layout_fits() -> None:
         least_memory_assignment(problem)
     with pytest.raises(Infeasible):
         best_assignment(problem)
+
+
+@pytest.mark.parametrize(("usable", "first"), [(20, (4, True)), (17, (4, True)), (16.9, (None, False))])
+def test_mtp_layers_are_left_alone_where_to_recompute_them_takes_more(
+    usable: float, first: tuple[int | None, bool]
+) -> None:
+    """Four layers of two bytes and two MTP layers of three, with three while a layer is recomputed; else 12 and 8."""
+    layer = {"static": 1.0, "in_flight": 2.0, "recomputed": 1.0, "chosen": 1.0, "recomputing": 3.0}
+    mtp = {**layer, "recomputing": 8.0}
+    problem = LayoutProblem(
+        **costs({"embedding": {}, "dense": layer, "mtp": mtp, "head": {}}),
+        sequence=(("embedding", 1), ("dense", 4), ("mtp", 2), ("head", 1)),
+        pp=1,
+        microbatches=1,
+        in_flight=(1.0,),
+        usable=usable,
+        alike=True,
+    )
+    layout, possible = filled(problem)
+    assert (layout and layout.first, possible) == first

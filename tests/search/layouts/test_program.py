@@ -147,3 +147,37 @@ def test_the_least_memory_is_that_of_a_comparison_of_all_cuts(seed: int) -> None
     roomy = fitting_layout(problem)
     assert roomy is not None
     assert {roomy.layers_per_stage, found.layers_per_stage} <= cuts
+
+
+def test_mtp_layers_lie_before_a_head_that_fills_its_stage() -> None:
+    sizes = {"embedding": 0.0, "dense": 1.0, "mtp": 3.0, "head": 3.0}
+    problem = LayoutProblem(
+        **costs({kind: {"static": size, "forward": 1.0, "backward": 2.0} for kind, size in sizes.items()}),
+        sequence=(("embedding", 1), ("dense", 3), ("mtp", 1), ("head", 1)),
+        pp=4,
+        microbatches=4,
+        in_flight=(1.0,) * 4,
+        usable=4.01,
+    )
+    *_, found = _Effort(seed=0, time_limit=None, effort=None).layouts(LayoutProgram(problem))
+    assert found is not None
+    assert dict(found.kinds[2])["mtp"] == 1
+    assert found.kinds[3] == (("head", 1),)
+
+
+@pytest.mark.parametrize(("usable", "alike", "first"), [(7.01, True, 1), (4.01, True, 0), (7.01, False, 0)])
+def test_stages_recompute_the_first_of_their_layers(usable: float, alike: bool, first: int) -> None:
+    """Two of four bytes on each of two stages; to recompute one saves two."""
+    layer = {"forward": 1.0, "backward": 2.0, "static": 1.0, "in_flight": 3.0, "recomputed": 1.0, "chosen": 1.0}
+    problem = LayoutProblem(
+        **costs({"embedding": {}, "dense": {**layer, "recompute": 1.0}, "head": {}}),
+        sequence=(("embedding", 1), ("dense", 4), ("head", 1)),
+        pp=2,
+        microbatches=4,
+        in_flight=(1.0, 1.0),
+        usable=usable,
+        alike=alike,
+    )
+    *_, found = _Effort(seed=0, time_limit=None, effort=None).layouts(LayoutProgram(problem))
+    assert found is not None
+    assert found.first == first

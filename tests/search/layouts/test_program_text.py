@@ -1,4 +1,4 @@
-"""The program of five small problems, line by line: what loosens in it costs time alone, and no answer tells.
+"""The program of some small problems, line by line: what loosens in it costs time alone, and no answer tells.
 
 `programs/` holds them. After a wanted change: `python -m tests.search.layouts.test_program_text`.
 """
@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from math import inf
 from pathlib import Path
@@ -15,18 +17,30 @@ import pytest
 
 from optimizer.constraints.program import LIMIT, Program
 from optimizer.search.layouts.solve.program import LayoutProgram
-from tests.search.layouts.test_program import problem_of
+from tests.search.layouts.test_program import ONCE, problem_of
 
+RUNS = (("embedding", 1), ("dense", 2), ("moe", 3), ("dense", 2), ("head", 1))
 FOLDER = Path(__file__).parent / "programs"
 # Seeds of problems, and what their pipelines may take [s]: states on the host, kinds in turn of which stages recompute
 # their first layers alike, the same of runs of kinds, one kind with fewer micro-batches than stages, and two kinds of
 # which each stage recomputes some.
 PROBLEMS = {"hosted": (33, inf), "in-turn": (10, 400.0), "alike": (18, inf), "few": (7, 150.0), "chosen": (31, 500.0)}
+# Three runs of two kinds that are recomputed alike, with one micro-batch more than stages, and two more, which do
+# nothing once per step; a part of the states on the host; and the least memory.
+ASIDE = replace(problem_of(22), sequence=RUNS, seconds=0.5, microbatches=4)
+IDLE = {kind: replace(layer, **dict.fromkeys(("per_step", *ONCE), 0.0)) for kind, layer in ASIDE.kinds.items()}
+PARTLY = replace(problem_of(33), memory=replace(problem_of(33).memory, offload=0.25), hosted_price=5.0)
+PROGRAMS = {
+    **{name: partial(LayoutProgram, problem_of(seed), at_most) for name, (seed, at_most) in PROBLEMS.items()},
+    "aside": partial(LayoutProgram, ASIDE),
+    "idle": partial(LayoutProgram, replace(ASIDE, microbatches=5, kinds=IDLE)),
+    "partly": partial(LayoutProgram, PARTLY, 400.0),
+    "lean": partial(LayoutProgram, ASIDE, lean=True),
+}
 
 
 def program_of(name: str) -> Program:
-    seed, at_most = PROBLEMS[name]
-    return LayoutProgram(problem_of(seed), at_most).program
+    return PROGRAMS[name]().program
 
 
 def lines(program: Program) -> Iterator[str]:
@@ -55,12 +69,12 @@ def _sum(variables: Sequence[int], coefficients: Sequence[int]) -> str:
     return " ".join(f"{factor:+} x{number}" for number, factor in zip(variables, coefficients, strict=True))
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_as_it_was(name: str) -> None:
     text = "\n".join(lines(program_of(name))) + "\n"
     assert text == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for name in PROBLEMS:
+    for name in PROGRAMS:
         (FOLDER / f"{name}.txt").write_text("\n".join(lines(program_of(name))) + "\n", encoding="utf-8")

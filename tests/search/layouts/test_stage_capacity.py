@@ -69,6 +69,7 @@ def test_a_stage_has_room_for_so_many_layers(stage: dict[str, Any], seconds: flo
         (2, {"other": 1.5}, 3, 3),  # both on one stage
         (3, {"other": 1}, 3, 3),
         (1, {"other_bytes": 2, "memory": 5}, 9, 8),
+        (1, {"other_bytes": 2, "memory": 2}, 9, 2),
         (1, {"other_bytes": 2, "memory": 1}, 9, -inf),
         (1, {"other_bytes": 2, "memory": 1, "spare": 1}, 9, 1),
         (0, {"predicted": 1}, 3, 5),

@@ -208,7 +208,7 @@ class StepFloor(Rows):
         """Time of one plan's pipeline, as `value_of` takes it, with which its step has this value [s]."""
         some = self.take(np.array([index]))
         seconds = (limit - some.surplus) / some.rate
-        return float((seconds / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
+        return float((seconds / some._with_stragglers(np.array([1.0])))[0]) - self.job.stack["step_overhead"]
 
     @property
     def _virtual_stages(self) -> FloatArray:
@@ -331,7 +331,8 @@ def _only_stages(layer_costs: LayerCosts) -> HostNeed:
     if len(alone):
         some = layer_costs.take(alone)
         need = HostNeed.of(some, stages_of(some.job.model, some.plans))
-        columns[:, alone] = need.reserved[0], need.offloadable[0], need.most
+        (reserved,), (offloadable,) = need.reserved[:1], need.offloadable[:1]
+        columns[:, alone] = reserved, offloadable, need.most
     reserved, offloadable, most = columns
     return HostNeed(reserved=reserved[None], offloadable=offloadable[None], most=most)
 

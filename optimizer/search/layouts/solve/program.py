@@ -39,7 +39,7 @@ class LayoutProgram:
         self.names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
         self.predicting = sum(count for kind, count in problem.sequence if kind == MTP)
         one_pass = sum(n * problem.kinds[kind].seconds for kind, n in problem.sequence) + problem.pp * problem.seconds
-        self.tick, self.grain = one_pass / TIME_STEPS or 1.0, problem.usable / MEMORY_STEPS
+        self.tick, self.grain = one_pass / TIME_STEPS or inf, problem.usable / MEMORY_STEPS
         self.ticks = {kind: round(problem.kinds[kind].seconds / self.tick) for kind, _ in problem.sequence}
         self.ahead = {kind: round(problem.kinds[kind].forward / self.tick) for kind, _ in problem.sequence}
         self.extra = {kind: round(problem.kinds[kind].recompute / self.tick) for kind in recomputable(problem)}
@@ -85,7 +85,7 @@ class LayoutProgram:
 
     def _counted(self, runs: Sequence[tuple[str, int]]) -> list[dict[str, list[Term]]]:
         """Layers of every run on each stage; a stage holds some only if the run before ends there or earlier."""
-        limits, earlier, total_before = virtual_stage_limits(self.problem), None, 0
+        limits, earlier = virtual_stage_limits(self.problem), None
         so_long: list[list[Term]] = [[] for _ in limits]
         recomputed_terms: list[int | None] = [None for _ in limits]
         self.recomputed_terms = [{} for _ in limits]
@@ -96,8 +96,9 @@ class LayoutProgram:
             for place, number in enumerate(numbers):
                 variables[place].setdefault(kind, []).append((number, 1))
                 if earlier is not None:
+                    numbers_before, total_before = earlier
                     ended = self.program.variable(0, 1)
-                    so_far: list[Term] = [(before, 1) for before in earlier[: place + 1]]
+                    so_far: list[Term] = [(before, 1) for before in numbers_before[: place + 1]]
                     self.program.linear([*so_far, (ended, -total_before)], 0, total_before)
                     self.program.linear([(number, 1), (ended, -total)], -total, 0)
                 if self.problem.alike:
@@ -107,7 +108,7 @@ class LayoutProgram:
                     more: list[Term] = [(here, 1)] if before is None else [(here, 1), (before, -1)]
                     self.recomputed_terms[place].setdefault(kind, []).extend(more)
                     recomputed_terms[place] = here
-            earlier, total_before = numbers, total
+            earlier = numbers, total
         for (low, high), kinds in zip(limits, variables, strict=True):
             self.program.linear([term for terms in kinds.values() for term in terms], low, high)
         return variables
