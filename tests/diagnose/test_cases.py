@@ -469,6 +469,12 @@ def test_the_motion_of_a_run(values: dict[str, Any], name: str, text: str) -> No
     assert _motion(part(**values)) == Sign(name="motion", value=name, text=text)
 
 
+def test_a_part_is_of_another_pace_beyond_what_is_shifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.causes.signs.SHIFTED", 0.25)
+    levels = [(PaceLevel(first=1, last=9, seconds=pace),) for pace in (2.5, 1.5, 2.6, 1.4)]
+    assert [_motion(part(levels=each)).value for each in levels] == ["steady", "steady", "wander", "wander"]
+
+
 @pytest.mark.parametrize(
     ("paces", "trend", "value"),
     [
@@ -500,7 +506,7 @@ def test_the_tail_of_a_run() -> None:
 
 
 def test_the_trend_and_the_floor_of_a_run() -> None:
-    assert _trend(part()).value == "flat"
+    assert _trend(part()) == Sign(name="trend", value="flat", text="no trend")
     assert _trend(part(trend=0.02)) == Sign(name="trend", value="rises", text="steps get 2.0% longer")
     assert _trend(part(trend=-0.02)) == Sign(name="trend", value="falls", text="steps get 2.0% shorter")
     fast = part(times=np.array([1.0] * 10 + [2.0] * 90))
@@ -509,6 +515,16 @@ def test_the_trend_and_the_floor_of_a_run() -> None:
     )
     assert _floor(fast, 0.9, 0.1).value == "above"
     assert _floor(part(), 2.0, 0.1).value == "above"  # all are as fast
+    # As far from the usual step, or from the predicted one, as a deviation.
+    assert [_floor(part(times=np.ones(20), seconds=each), 1.0, 0.5).value for each in (1.5, 1.75)] == [
+        "above",
+        "reached",
+    ]
+    assert [_floor(part(times=np.ones(20), seconds=3.0), 0.5, each).value for each in (0.9, 1.0)] == [
+        "above",
+        "reached",
+    ]
+    assert "floor" not in {sign.name for sign in signs_of(run_of(part()), 1.0, 1.0)}
 
 
 def test_a_floor_is_told_of_single_steps_that_are_slower_than_predicted() -> None:
@@ -752,6 +768,7 @@ def test_what_each_cause_is_at_its_best_at_its_worst_and_usually() -> None:
         "routing": (stack.imbalance, 8.0),
         "data": (0.0, 20.0),  # ten predicted steps
     }
+    assert {cause.name: cause.prior_odds for cause in CAUSES} == {**dict.fromkeys(ends, 1.0), "network": 2.0}
     usual = {cause.name: np.asarray(cause.settings(question)) for cause in CAUSES}
     assert usual["network"] == pytest.approx(log_uniform(0.07, 0.9))
     assert usual["launches"] == pytest.approx(log_uniform(stack["launch"], max(1e-4, stack["launch"])))
@@ -893,7 +910,7 @@ def test_a_gap_lies_below_within_or_above_the_interval() -> None:
 
 
 def test_causes_within_a_factor_of_three_fit_alike() -> None:
-    first, second, third = explained("a", 0.6), explained("b", 0.2), explained("c", 0.19)
+    first, second, third = explained("a", 0.75), explained("b", 0.25), explained("c", 0.24)
     assert ALIKE == 3.0
     assert diagnosed(first, second, third).alike == (first, second)
     lines = _reasons(diagnosed(first, second, third))
@@ -918,6 +935,14 @@ def test_signs_are_told_with_how_much_likelier_they_are() -> None:
     assert _sign("steps vary", 1.0) == "steps vary (1.0 x as likely)"
     assert _sign("steps vary", 4.0) == "steps vary (4.0 x as likely)"
     assert _sign("steps vary", 0.25) == "steps vary (4.0 x less likely)"
+
+
+def test_a_count_within_what_is_the_same_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.diagnosis.SAME_COUNT", 0.0)
+    job = small_job(8)
+    each = useful_flops(job, CAUSAL) / 2.0 / 8
+    assert "counted as here" in counted(job, run_of(part(), flops_rate=each))
+    assert "1.00 times our count" in counted(job, run_of(part(), flops_rate=1.001 * each))
 
 
 @pytest.mark.parametrize(
