@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log, sqrt
+from math import e, log, sqrt
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -275,6 +275,15 @@ def test_fewer_than_five_steps_at_an_end_are_no_level() -> None:
     assert _best_cut(np.concatenate([many, few]), 1e-6, 24) == 19
 
 
+@pytest.mark.parametrize(("variance", "least", "cut"), [(0.039, 0.2, 5), (0.0390625, 0.2, 0), (0.039, 0.25, 0)])
+def test_a_change_explains_four_variances(
+    variance: float, least: float, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten steps, five a quarter higher: squares fall by 10 / 4 x 1 / 4 ** 2, over a variance times log(e)."""
+    monkeypatch.setattr("optimizer.diagnose.steady.LEAST", least)
+    assert _best_cut(np.repeat([0.0, 0.25], 5), variance, e) == cut  # type: ignore[arg-type]
+
+
 def test_a_level_begins_where_the_squares_fall_most() -> None:
     random = np.random.default_rng(4)
     for _ in range(40):
@@ -303,7 +312,7 @@ def test_a_pace_that_holds_for_half_of_the_steps_stands_for_the_run() -> None:
 
 def test_stalls_stand_out_by_a_third_and_six_deviations() -> None:
     assert STALL == 1.3
-    for seconds, stands in ((1.29, False), (1.31, True)):
+    for seconds, stands in ((1.29, False), (1.3, False), (1.31, True)):
         found = steady_part(timed([1.0] * 50 + [seconds] + [1.0] * 50))
         assert found is not None
         assert bool(found.stalls) is stands
@@ -331,7 +340,11 @@ def test_a_run_without_stalls_is_described_by_its_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("stalls", "period"),
-    [((10, 20), 0), ((10, 20, 30), 10), ((10, 20, 40), 0), ((1, 2, 3), 0), ((10, 21, 30, 40, 60), 10), ((), 0)],
+    [
+        *(((10, 20), 0), ((10, 20, 30), 10), ((10, 20, 40), 0), ((1, 2, 3), 0), ((1, 3, 5), 2), ((), 0)),
+        *(((10, 21, 30, 40, 60), 10), ((10, 20, 31, 41, 52), 10)),  # one step more or less, or twice as far
+        *(((10, 20, 30, 42, 52, 64), 0), ((10, 20, 30, 40, 45), 10), ((10, 20, 30, 35, 40), 0)),  # three of four
+    ],
 )
 def test_three_stalls_that_are_equally_far_apart_have_a_period(stalls: tuple[int, ...], period: int) -> None:
     assert _period(stalls) == period
@@ -686,6 +699,15 @@ def test_tokens_that_are_not_those_of_the_batch_are_told(printed: float, told: b
     assert any(line.startswith(words) and " are 1,000: " in line for line in run.warnings) is told
 
 
+def test_tokens_are_held_to_lines_that_print_both_and_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.measured.LOOSE", 0.25)
+    facts = {"global_batch": "8", "seq_len": "1000", "gpus": "4"}
+    for printed, told in ((1250.0, False), (750.0, False), (1260.0, True)):
+        lines = [LogLine(step=step, seconds=2.0, tokens_rate=printed) for step in range(1, 22)]
+        run = measured(logged([*lines, LogLine(step=22, tokens_rate=9.0)]), facts)
+        assert any(line.startswith(f"the log prints {printed:,.0f} tokens/s") for line in run.warnings) is told
+
+
 def test_rates_are_told_to_be_seconds_by_somebody_elses_batch() -> None:
     lines = [LogLine(step=step, tokens_rate=1000.0) for step in range(1, 22)]
     facts = {"global_batch": "8", "seq_len": "1000", "gpus": "4"}
@@ -728,6 +750,13 @@ def test_steps_that_differ_by_what_is_allowed_are_alike() -> None:
     assert not _like([pair(1.75, 1.0)], 0.5)
     assert not _like([pair(None, 1.0)], 0.5)
     assert _like([pair(9.0, 1.0), pair(1.0, 1.0), pair(1.25, 1.0)], 0.5)
+
+
+@pytest.mark.parametrize(("times", "one"), [(0, True), (1, True), (2, False), (4, False)])
+def test_bars_in_one_file_are_of_ranks_where_few_lines_have_a_time(times: int, one: bool) -> None:
+    bars = [logged([LogLine(step=step, seconds=2.0) for step in range(4)], [1.0] * times) for _ in range(2)]
+    assert same_run(*bars) is one
+    assert not same_run(*(replace(bar, stream=Stream(attempts=[list(bar.records[:2])])) for bar in bars))
 
 
 def test_half_of_the_steps_are_shared_by_files_of_one_run() -> None:
@@ -1027,7 +1056,11 @@ def test_json_has_the_numbers_of_the_run_and_of_its_causes() -> None:
     row = run_dict(run)
     assert (row["step_time_s"], row["steps_used"], row["first_step"], row["last_step"]) == (2.0, 100, 1, 110)
     assert (row["steady"]["first_step"], row["steady"]["lines"]) == (11, 100)
-    assert run_dict(run_of(None))["steps_used"] == 0
+    assert run_dict(run_of(None)) == {
+        **dict.fromkeys(run_dict(run_of(None))),
+        **{"files": ("a.log",), "program": "Megatron-LM", "status": OK, "facts": {}, "warnings": (), "ranks": 1},
+        **dict.fromkeys(("steps_used", "first_step", "last_step", "nans", "skipped", "restarts"), 0),
+    }
     found = diagnosis_dict(diagnosed(explained("a", 0.6), explained("b", 0.1)))
     assert (found["measured_s"], found["predicted_s"], found["interval_s"]) == (3.0, 2.0, [1.8, 2.2])
     assert [(one["name"], one["share"], one["worst_step_time_s"]) for one in found["causes"]] == [
