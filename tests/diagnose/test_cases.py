@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import e, log, sqrt
@@ -15,6 +16,7 @@ import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_model
+from optimizer.diagnose import lines
 from optimizer.diagnose.attempts import Record, Stream
 from optimizer.diagnose.causes.cause import DRAWS, SlowStep, exponential, log_uniform
 from optimizer.diagnose.causes.every import (
@@ -146,12 +148,35 @@ def test_lines_are_found_whatever_the_file_is_written_in(tmp_path: Path, data: b
     assert found.unfinished is not data.endswith((b"\n", b"\n\0", b"\0\n")) or data[:2] == b"\x1f\x8b"
 
 
-@pytest.mark.parametrize("data", [b"\xff\xd8" * 300, b"\0" * 100, b"\x1f\x8b short"])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xd8" * 300, b"\0" * 100, b"\x1f\x8b short", gzip.compress(b""), b"needle\n" + b"\0" * 3]
+)
 def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(data)
     with pytest.raises(InvalidFile):
         read_lines(path, ("needle",), ())
+
+
+@pytest.mark.parametrize("cut", [0, 4])
+def test_so_much_is_unpacked(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines.MOST == 4e8
+    path = tmp_path / "a.log"
+    for most, taken in ((100, True), (99, False)):
+        monkeypatch.setattr(lines, "MOST", most)
+        data = gzip.compress(b"a needle\n" + b"x" * 91)
+        path.write_bytes(data[: len(data) - cut])
+        if taken:
+            assert len(read_lines(path, ("needle", "x"), ()).lines) == 2
+        else:
+            with pytest.raises(InvalidFile, match="unpacks to more than"):
+                read_lines(path, (), ())
+
+
+def test_a_process_is_named_at_the_front_of_a_line() -> None:
+    rank = re.compile(r"rank (\d+)")
+    for before, known in (("", "3"), (" " * 194, "3"), (" " * 195, "")):
+        assert unlabelled(f"{before}rank 3", ranks=(rank,)) == (f"{before}rank 3", known)
 
 
 @pytest.mark.parametrize(("broken", "text"), [(5, True), (6, False)])
