@@ -61,9 +61,9 @@ from optimizer.diagnose.measured import (
     measured,
     same_run,
 )
-from optimizer.diagnose.reference import Reference
+from optimizer.diagnose.reference import Reference, answer_reference
 from optimizer.diagnose.report import _measured, _reasons, _sign, diagnosis_dict, headline, logs_report, run_dict
-from optimizer.diagnose.row import append_rows, row_of
+from optimizer.diagnose.row import append_rows, contradictions, row_of
 from optimizer.diagnose.steady import (
     CLOCK,
     PRINTED,
@@ -92,6 +92,7 @@ from optimizer.frameworks.log_line import LogLine
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.flops import ALL_SCORES, CAUSAL, useful_flops
 from optimizer.objectives.step.interval import Interval
+from optimizer.reports.render.markdown import markdown_text
 from tests.diagnose.test_borders import slowing, two_seconds
 from tests.search.jobs import small_job
 
@@ -985,6 +986,14 @@ def test_of_the_first_two_causes_the_cheaper_test_is_advised() -> None:
     assert not any("why c" in line for line in lines)
 
 
+def test_causes_are_told_with_their_shares_and_how_rare_they_are() -> None:
+    found = diagnosed(explained("a", 0.6), explained("b", 0.3, setting=None))
+    text = markdown_text(logs_report([run_of(part())], [found]))
+    assert "| 60% | a at 0.5 | 25% |" in text
+    assert "| 30% | b: not even the worst explains it all | — |" in text
+    assert "## Why" in text
+
+
 def test_signs_are_told_with_how_much_likelier_they_are() -> None:
     assert _sign("steps vary", 1.0) == "steps vary (1.0 x as likely)"
     assert _sign("steps vary", 4.0) == "steps vary (4.0 x as likely)"
@@ -1030,6 +1039,7 @@ def test_the_headline_names_three_files_at_most() -> None:
 
     assert headline(files(3)).startswith("a, b, c: Megatron-LM, 2")
     assert headline(files(3)).endswith("per step ± 1.2%")
+    assert headline(files(4)).startswith("a, b, c and 1 more: ")
     assert headline(files(5)).startswith("a, b, c and 2 more: ")
     none = run_of(None, status=OOM, tokens_rate=1234.5)
     assert headline(none) == "a.log: Megatron-LM, 1,234 tokens/s per GPU, out of memory, no step time"
@@ -1096,6 +1106,24 @@ def test_json_has_the_numbers_of_the_run_and_of_its_causes() -> None:
 
 
 # A row of runs
+
+
+def test_a_plan_is_held_to_the_settings_that_a_log_prints() -> None:
+    job, plan = small_job(16), Plan(tp=2, dp=8, num_microbatches=6)
+    assert contradictions({"tp": "2", "gpus": "16", "id": "x"}, job, plan) == ""
+    assert contradictions({"tp": "4", "gpus": "16", "pp": "2"}, job, plan) == "tp 4, not 2, pp 2, not 1"
+    with pytest.raises(InputError, match="needs model, gpu, gpus, micro_batch, global_batch; give --plan"):
+        row_of(run_of(part()), job)
+    with pytest.raises(InputError, match="has no plan"):
+        answer_reference(SimpleNamespace(plan=None), "a.json")  # type: ignore[arg-type]
+
+
+def test_rows_of_other_columns_are_named_three_at_most(tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("gpu,gpus,step_time_s\n" + "h100,8\n" * 4)
+    with pytest.raises(InvalidFile) as refused:
+        append_rows(table, [])
+    assert [f"line {number}: " in str(refused.value) for number in range(1, 7)] == [0, 1, 1, 1, 0, 0]
 
 
 def test_a_row_has_what_the_plan_and_the_log_say() -> None:

@@ -25,7 +25,7 @@ from optimizer.diagnose.attempts import (
 from optimizer.diagnose.causes.cause import USUAL
 from optimizer.diagnose.diagnosis import curves_of, diagnose
 from optimizer.diagnose.failures import CRASHED, OOM
-from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, read_log
+from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, _within, read_log
 from optimizer.diagnose.measured import measured
 from optimizer.diagnose.pattern import format_of
 from optimizer.diagnose.reference import script_reference
@@ -129,6 +129,12 @@ def test_a_line_alone_is_held_to_none_and_a_second_to_the_first(tmp_path: Path) 
     assert len(run.records) == 1
     (run,) = read(tmp_path, ["one step 1 took 2.0", "one step 2 took 2."], end="")
     assert len(run.records) == 1
+    (run,) = read(tmp_path, ["one step 1 took 2.000", "one step 2 took 2.0", "one step 3 took 2.00"], end="")
+    assert len(run.records) == 3
+
+
+def test_lines_of_a_program_lie_from_its_first_step_to_its_last() -> None:
+    assert [_within([(2, 3), (5, 9)], number) for number in (1, 2, 3, 4, 5, 9, 10)] == [0, 1, 1, 0, 1, 1, 0]
 
 
 def test_steps_without_numbers_are_counted_from_one(tmp_path: Path) -> None:
@@ -156,6 +162,16 @@ def test_what_the_launch_does_not_say_the_logs_do(tmp_path: Path) -> None:
     found = script_reference([str(script)], {}, [said])
     assert (found.job.global_batch, found.job.gpus) == (96, 64)
     assert [line for line in found.assumed if "as the log says" in line] == ["global_batch 96, as the log says (--set)"]
+
+
+def test_what_is_assumed_for_the_gpus_of_the_log_is_told_behind_them(tmp_path: Path) -> None:
+    config = tmp_path / "train.toml"
+    config.write_text('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n')
+    alone = script_reference([str(config)], {"gpus": "16"}, [])
+    logged = script_reference([str(config)], {}, [run_of(part(), facts={"gpus": "16"})])
+    assert (alone.job.gpus, logged.job) == (16, alone.job)
+    assert alone.assumed
+    assert sorted(logged.assumed) == sorted(("gpus 16, as the log says (--set)", *alone.assumed))
 
 
 def test_ranks_of_one_file_are_one_run_of_their_medians(tmp_path: Path) -> None:
