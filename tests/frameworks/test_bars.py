@@ -178,6 +178,11 @@ def test_a_clock_tells_steps_that_are_many_and_long(state: int, end: int, betwee
     assert _by_clock([first, between, last]) == seconds
 
 
+def test_states_far_apart_are_timed_from_one_to_the_next_alone() -> None:
+    lines = [LogLine(bar=(state, 900), seconds=0.5, elapsed=0.25 * state) for state in (200, 300, 400)]
+    assert [line.seconds for line in timed_by_bars([*lines, LOSS]) if line and line.bar] == [0.5, 0.25, 0.25]
+
+
 @pytest.mark.parametrize("corrected", [True, False])
 def test_a_stall_beyond_the_first_states_hides_the_next_twenty(corrected: bool) -> None:
     """Of steps of 2 s one takes 2.99 s, not 1.5 times the mean, and a later one 3.1 s."""
