@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from optimizer.base.errors import InputError
@@ -102,6 +103,7 @@ def own_file(kind: str, name: str) -> Path | None:
     return known.get(spelling(name)) if known else None
 
 
+@lru_cache(maxsize=2**12)
 def spelling(name: str) -> str:
     """What stays of a name when spellings are compared: what parts its words goes, but between digits.
 

@@ -16,7 +16,7 @@ from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.linear_stage import reserved_memory
 from optimizer.reports.proof_lines import shown
-from optimizer.search.lattice.enumerate import Space, lattice
+from optimizer.search.lattice.enumerate import lattice, space_of
 from optimizer.search.lattice.knobs import at_most_offload
 from optimizer.search.lattice.oracle import Tuning, fold
 from optimizer.search.why.comparison import broken_alone, pinned_job
@@ -84,7 +84,7 @@ def _cell(job: Job, key: tuple[int, int], best: LeastOfCells, least: LeastOfCell
 def _best(job: Job) -> LeastOfCells:
     """The best plan that fits of each tp and pp, with its value of what is minimised."""
     least: LeastOfCells = {}
-    points = fold(job, Space(job, structural(job)), Tuning()).points
+    points = fold(job, space_of(job), Tuning()).points
     if points is not None:
         _add(least, points.plans, np.where(points.fits, points.values, np.inf))
     return least

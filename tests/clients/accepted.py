@@ -10,6 +10,7 @@ maxtext-main with what it imports as jax.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ from optimizer.job.target import on_device
 from optimizer.search.plan.planner import plan
 
 HERE = Path(__file__).parent
+TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")  # the folder of launchers, for tests
 TUNED = ("llama3.1-8b", "llama3.2-1b", "llama3.2-3b", "qwen2.5-7b", "qwen2.5-0.5b", "qwen3-8b", "mistral-7b")
 TUNING = ("trl", "axolotl", "llama-factory", "ms-swift", "torchtune", "unsloth")
 STACKS: Mapping[str, tuple[str, ...]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +17,10 @@ from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.megatron.script import bash_launch
 from optimizer.frameworks.read import File, read_launch
-from tests.clients.accepted import CLIENTS, Client, Clients
+from tests.clients.accepted import CLIENTS, TOOLS, Client, Clients
 from tests.frameworks.test_plans_written import drawn
 from tests.thorough import cases
 
-TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
 NONE = "no launchers here: .ci/launchers FOLDER installs them, OPTIMIZE_TEST_LAUNCHERS=FOLDER names it"
 pytestmark = [pytest.mark.launchers, pytest.mark.skipif(not TOOLS, reason=NONE)]
 GPUS = 16
@@ -72,7 +70,9 @@ def {function}() -> Trainer.Config:
 
 
 @pytest.mark.parametrize(("release", "text"), [("v0.2.2", TOML), ("v0.3.0", PYTHON)])
-def test_torchtitan_accepts_configs_that_are_edited_to_other_plans(release: str, text: str, tmp_path: Path) -> None:
+def test_torchtitan_accepts_configs_that_are_edited_to_other_plans(
+    release: str, text: str, tmp_path: Path, clients: Clients
+) -> None:
     client = _client("torchtitan", release)
     for family, flavor in TITANS:
         function = f"{family}_{flavor.lower().replace('-', '_')}"
@@ -85,7 +85,7 @@ def test_torchtitan_accepts_configs_that_are_edited_to_other_plans(release: str,
             if not source.lacking(changes):
                 place = _place(tmp_path, {**job, "function": function})
                 (place / client.file).write_bytes(next(source.edited(changes))[client.file])
-    _accepted(client, tmp_path)
+    _accepted(clients, client, tmp_path)
 
 
 BRIDGE = """model:
@@ -107,7 +107,7 @@ RECIPE = "dataset.seq_length=4096\nmodel.moe_grouped_gemm=true\ncomm_overlap=nul
 
 
 @pytest.mark.parametrize("recipe", ["llama3_8b", "qwen3_30b_a3b"])
-def test_bridge_accepts_overrides_that_are_edited_to_other_plans(recipe: str, tmp_path: Path) -> None:
+def test_bridge_accepts_overrides_that_are_edited_to_other_plans(recipe: str, tmp_path: Path, clients: Clients) -> None:
     client, name = _client("megatron-bridge", "0.6.0"), "overrides.yaml"
     source = read_launch([File(name, BRIDGE.format(recipe=recipe).encode())], GPUS)
     question = launch_as_read(source.launch, Controls(gpus=GPUS, cluster="dgx-h100"), name)
@@ -122,7 +122,7 @@ def test_bridge_accepts_overrides_that_are_edited_to_other_plans(recipe: str, tm
         leaves = ConfigFile(name, data.decode(), "yaml", data=data).leaves
         lines = [f"{path}={json.dumps(value)}\n" for path, value in leaves.items() if path != "model.recipe"]
         (_place(tmp_path, job) / client.file).write_text("".join((*lines, RECIPE)))
-    _accepted(client, tmp_path)
+    _accepted(clients, client, tmp_path)
 
 
 SWIFT = {
@@ -137,7 +137,9 @@ SWIFT = {
 
 
 @pytest.mark.parametrize("command", SWIFT)
-def test_ms_swift_accepts_commands_that_are_edited_to_other_plans(command: str, tmp_path: Path) -> None:
+def test_ms_swift_accepts_commands_that_are_edited_to_other_plans(
+    command: str, tmp_path: Path, clients: Clients
+) -> None:
     known = _client("ms-swift", "ms-swift-4.6.0")
     client = replace(known, file="job", program="swift_loads.py", path=(*known.path, "megatron-core-0.19.0"))
     source = read_launch([File("run.sh", SWIFT[command].encode())])
@@ -148,7 +150,7 @@ def test_ms_swift_accepts_commands_that_are_edited_to_other_plans(command: str, 
         text = next(source.edited(changes))["run.sh"].decode()
         words = shlex.split(text.partition(" sft ")[2].replace("\\\n", ""))
         _place(tmp_path, {"command": command, "words": words})
-    _accepted(client, tmp_path)
+    _accepted(clients, client, tmp_path)
 
 
 TRAINED = {
@@ -178,7 +180,9 @@ output_dir: out
 
 
 @pytest.mark.parametrize("program", TRAINED)
-def test_programs_on_the_trainer_run_the_plans_that_they_are_edited_to(program: str, tmp_path: Path) -> None:
+def test_programs_on_the_trainer_run_the_plans_that_they_are_edited_to(
+    program: str, tmp_path: Path, clients: Clients
+) -> None:
     (known,) = (client for client in CLIENTS if client.target == program)
     client = replace(known, file="job", program="trainer_loads.py")
     name = "job.yaml" if program == "axolotl" else "run.sh"
@@ -196,10 +200,10 @@ def test_programs_on_the_trainer_run_the_plans_that_they_are_edited_to(program: 
         job |= {"words": words[words.index("train") + 1 :]} if program == "llama-factory" else {}
         place = _place(tmp_path, job | {"plan": [micro, whole // micro, recompute == "full"]})
         (place / "job.yaml").write_text(text)
-    _accepted(client, tmp_path)
+    _accepted(clients, client, tmp_path)
 
 
-def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path) -> None:
+def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path, clients: Clients) -> None:
     for model, plan in product(MODELS, PLANS):
         source = bash_launch("train.sh", SCRIPT.format(model=model, plan=plan).encode())
         question = launch_as_read(source.launch, Controls(cluster="dgx-h100"), "train.sh")
@@ -208,7 +212,7 @@ def test_megatron_accepts_scripts_that_are_edited_to_other_plans(tmp_path: Path)
             assert "may not have" not in source.lacking(changes)  # the environment is the client's own
             texts = next(source.edited(changes))
             _write_job(bash_launch("train.sh", texts["train.sh"]).flags, tmp_path)
-    _accepted(_client("megatron-lm", "core_v0.19.0"), tmp_path)
+    _accepted(clients, _client("megatron-lm", "core_v0.19.0"), tmp_path)
 
 
 def _client(target: str, release: str) -> Client:
@@ -216,10 +220,9 @@ def _client(target: str, release: str) -> Client:
     return client
 
 
-def _accepted(client: Client, folder: Path) -> None:
+def _accepted(clients: Clients, client: Client, folder: Path) -> None:
     """The client accepts what it is given, and it is given something."""
-    with Clients(Path(TOOLS)) as clients:
-        said = clients.verdicts(client, folder)
+    said = clients.verdicts(client, folder)
     assert said
     assert [verdict for verdict in said if verdict] == []
 

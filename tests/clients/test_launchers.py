@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +14,9 @@ from optimizer.frameworks.nemo.recipe import TABLES as NEMO
 from optimizer.frameworks.read import read_files
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
 from optimizer.frameworks.torchtitan.python import titan_values
-from tests.clients.accepted import CLIENTS, STACKS, Client, Clients, written
+from tests.clients.accepted import CLIENTS, STACKS, TOOLS, Client, Clients, written
 from tests.thorough import cases
 
-TOOLS = os.environ.get("OPTIMIZE_TEST_LAUNCHERS", "")
 JOBS = cases(8, sample=4)
 
 
@@ -29,12 +26,6 @@ def launched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("launched")
     written(request.param, JOBS, folder)
     return request.param, folder
-
-
-@pytest.fixture(scope="module")
-def clients() -> Iterator[Clients]:
-    with Clients(Path(TOOLS)) as found:
-        yield found
 
 
 @pytest.mark.launchers

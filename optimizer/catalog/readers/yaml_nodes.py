@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from optimizer.base.errors import InvalidFile
@@ -20,7 +20,7 @@ PLAIN = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool", "tag:yaml.org,2002:
 FLOAT = "tag:yaml.org,2002:float"
 
 
-def yaml_nodes(text: str, where: object) -> list[Node]:
+def yaml_nodes(text: str, where: object) -> tuple[Node, ...]:
     """The root of every document in a text, with the places where its parts stand.
 
     Args:
@@ -31,9 +31,7 @@ def yaml_nodes(text: str, where: object) -> list[Node]:
         InvalidFile: it is no YAML, is nested too deeply, or its aliases stand for more values than any config has.
     """
     try:
-        roots = [root for root in _yaml().compose_all(text) if root is not None]
-        sizes: dict[int, int] = {}
-        count = sum(_size(root, sizes, 0) for root in roots)
+        roots, count = _composed(text)
     except RecursionError:
         raise InvalidFile(where, ["not YAML: nested too deeply"]) from None
     except Exception as error:
@@ -45,6 +43,14 @@ def yaml_nodes(text: str, where: object) -> list[Node]:
     if count > MOST:
         raise InvalidFile(where, [f"not a config: it holds more than {MOST:,} values, every alias spelt out"])
     return roots
+
+
+@lru_cache(maxsize=8)
+def _composed(text: str) -> tuple[tuple[Node, ...], int]:
+    """The roots, and how many values they hold: whoever reads a text may edit it next."""
+    roots = tuple(root for root in _yaml().compose_all(text) if root is not None)
+    sizes: dict[int, int] = {}
+    return roots, sum(_size(root, sizes, 0) for root in roots)
 
 
 def yaml_of(text: str, where: object) -> Any:

@@ -340,7 +340,7 @@ class _Program(Reader):
 
     def is_recipe(self, value: Any) -> bool:
         """Whether a value is a recipe, or a section of one."""
-        return isinstance(value, ConfigCall) and any(_holds(one, value) for one in self.made_here)
+        return isinstance(value, ConfigCall) and any(_holds(one, value) for one in reversed(self.made_here))
 
     def value(self, node: ast.expr, names: Mapping[str, Any], depth: int) -> Any:
         """A leaf, without its place where a name stands for it, a section, or OPEN."""

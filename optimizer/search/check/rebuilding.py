@@ -14,7 +14,6 @@ from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, For
 from optimizer.answer.keys import ExplainedKeys
 from optimizer.answer.saved import SavedAnswer, SavedPlan
 from optimizer.constraints.pin_text import pins_of
-from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.target import unbuilt
@@ -22,7 +21,7 @@ from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.explain import explain
 from optimizer.search.check.plan_rules import possible, priced
 from optimizer.search.infeasible.conflict import CUT_SHORT, ConflictQuestion, conflict
-from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.enumerate import Space, space_of
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import LayoutBounds
 from optimizer.search.layouts.candidates import bounds_of
@@ -75,7 +74,7 @@ class Searched:
     @cached_property
     def space(self) -> Space:
         """Every plan of the lattice, priced once."""
-        return Space(self.job, structural(self.job))
+        return space_of(self.job)
 
     @cached_property
     def swept(self) -> Sweep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from optimizer.constraints.given_layout import placements
 from optimizer.constraints.rule import Rule
+from optimizer.constraints.rules.every import structural
 from optimizer.constraints.space import domains
 from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, IntArray, Plan, Plans
@@ -23,7 +25,7 @@ SMALL_CHUNK = 2**13  # where a deadline has to be looked at often
 MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once
 TABLED = 2**10  # rows from which a rule about two variables is asked about their values instead
 PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
-MOST_PRICED_ONCE = 2**16  # most plans that a Space keeps: some 600 bytes each once they are priced
+MOST_PRICED_ONCE = 2**17  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
 _SWITCHES = tuple(name for name in FIELDS if VARIABLES[name].switch)
@@ -60,6 +62,12 @@ class Space:
             yield layer_costs
         if count <= MOST_PRICED_ONCE:
             self._cost_batches = seen
+
+
+@lru_cache(maxsize=1)
+def space_of(job: Job) -> Space:
+    """The plans that satisfy the structural rules, kept for the next question about the same job."""
+    return Space(job, structural(job))
 
 
 def lattice(job: Job, rules: Sequence[Rule], chunk: int = CHUNK, deadline: Deadline = NEVER) -> Iterator[Plans]:

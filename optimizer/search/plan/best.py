@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price
 from optimizer.search.lattice.deadline import Deadline
-from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.enumerate import Space, space_of
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.candidates import lay_out, place
@@ -45,7 +44,7 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
 
     It is the plan that the planner answers with. Raises InputError for a pin on an unknown variable.
     """
-    space = Space(job, structural(job))
+    space = space_of(job)
     contenders = Contenders(job=job, tuning=tuning)
     swept = fold(job, space, tuning, seen=contenders.add)
     layouts, _ = best_layouts(job, space, swept, tuning, contenders=contenders)
@@ -109,7 +108,7 @@ class Outlook:
 
 def outlook(job: Job, tuning: Tuning = Tuning()) -> Outlook:
     """A job priced plan by plan, each at its own knobs. Raises InputError for a pin on an unknown variable."""
-    space = Space(job, structural(job))
+    space = space_of(job)
     swept = fold(job, space, tuning)
     even = best_even(job, swept.points) if swept.points and not job.layout_given else None
     return Outlook(job=job, space=space, swept=swept, even=even, tuning=tuning)

@@ -19,7 +19,7 @@ from optimizer.job.target import unbuilt
 from optimizer.objectives.layer.layer_costs import layer_costs_of_plan
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.price import price_layer_costs
-from optimizer.search.lattice.enumerate import Space
+from optimizer.search.lattice.enumerate import Space, space_of
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.layouts.contenders import Contenders
@@ -112,7 +112,7 @@ def search(
     clock, mine = Clock(), known if known and (known.job, known.tuning) == (job, tuning) else None
     with clock.phase("sweep"):
         rules = structural(job)
-        space = mine.space if mine else Space(job, rules)
+        space = mine.space if mine else space_of(job)
         contenders = None if mine else Contenders(job=job, tuning=tuning)
         swept = mine.swept if mine else fold(job, space, tuning, time_limit, contenders.add if contenders else None)
     start = Unproven(
