@@ -213,12 +213,12 @@ class Steady:
     last: int
     seconds: float
     spread: float
+    mean: float
     steps_used: int
     steps_each: int
     warm_up: int
     stalls: tuple[int, ...] = ()
     stalled: float = 0.0
-    mean: float = 0.0
     period: int = 0
     trend: float = 0.0
     wander: float = 0.0

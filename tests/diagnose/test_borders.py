@@ -149,6 +149,17 @@ def test_hundreds_of_runs_in_a_file_are_not_held_to_each_other(files: int, monke
     assert len(held) <= len(runs) * (2 * SHIFTED + 1) * files
 
 
+@pytest.mark.parametrize(("shift", "together"), [(SHIFTED, True), (SHIFTED + 1, False)])
+def test_runs_of_ranks_stand_near_to_each_other_in_their_files(shift: int, together: bool) -> None:
+    def run(number: int, file: str) -> LoggedRun:
+        records = [Record(reading=LogLine(step=step, loss=float(number), seconds=1.0), line=step) for step in (1, 2, 3)]
+        return LoggedRun(files=(file,), program=LOGS[0], stream=Stream(attempts=[records]))
+
+    many, one = [run(number, "a.log") for number in range(shift + 1)], run(shift, "b.log")
+    for runs in ([*many, one], [one, *many]):
+        assert len(merged(runs)) == shift + 2 - together
+
+
 def timed(seconds: Sequence[float]) -> list[Timed]:
     return [Timed(step=step, steps=1, seconds=each, basis=PRINTED, attempt=0) for step, each in enumerate(seconds)]
 

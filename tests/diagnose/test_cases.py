@@ -247,6 +247,8 @@ def test_seconds_come_from_what_is_printed_or_a_rate_or_a_clock() -> None:
     ]
     elapsed = logged([LogLine(step=step, elapsed=2 * step) for step in steps])
     assert [(one.seconds, one.basis) for one in timed_steps(elapsed, {})] == [(2.0, PRINTED)] * 3
+    half = logged([LogLine(step=step, elapsed=9.0 if step % 2 else None) for step in steps], [0.0, 2.0, 4.0, 6.0])
+    assert [(one.seconds, one.basis) for one in timed_steps(half, {})] == [(2.0, CLOCK)] * 3
     mean = logged([LogLine(step=5 * step, seconds=2.0, averaged=True) for step in steps])
     assert [one.steps for one in timed_steps(mean, {})] == [1, 5, 5, 5]
     single = logged([LogLine(step=5 * step, seconds=2.0) for step in steps])
@@ -690,6 +692,8 @@ def test_what_is_measured_of_a_run() -> None:
     assert measured(logged([lines[1]]), {}).steady is not None
     stream = Stream(attempts=[], reserved=None, allocated=3e9)
     assert measured(logged([], stream=stream), {}).memory_kind == "allocated"
+    for reserved, kind in ((2.9e9, "allocated"), (3e9, "reserved")):
+        assert measured(logged([], stream=replace_stream(stream, reserved=reserved)), {}).memory_kind == kind
     both = measured(logged([], stream=replace_stream(stream, reserved=5e9)), {})
     assert (both.memory, both.memory_kind, both.first, both.last) == (5e9, "reserved", 0, 0)
     assert _is_nan(None, 1.0) == 0
@@ -732,6 +736,12 @@ def test_tokens_are_held_to_lines_that_print_both_and_may_be_off(monkeypatch: py
         lines = [LogLine(step=step, seconds=2.0, tokens_rate=printed) for step in range(1, 22)]
         run = measured(logged([*lines, LogLine(step=22, tokens_rate=9.0)]), facts)
         assert any(line.startswith(f"the log prints {printed:,.0f} tokens/s") for line in run.warnings) is told
+
+
+@pytest.mark.parametrize(("seconds", "digits"), [(20.0, ""), (25.0, "; its rate has three decimals: exact to 1%")])
+def test_the_rate_of_a_summary_is_as_exact_as_its_decimals(seconds: float, digits: str) -> None:
+    told = measured(logged([LogLine(step=1, seconds=seconds, alone=True, summary=True)]), {}).warnings
+    assert f"the mean of the whole run, with its first steps, evaluations and saves{digits}" in told
 
 
 def test_rates_are_told_to_be_seconds_by_somebody_elses_batch() -> None:
