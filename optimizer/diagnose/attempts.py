@@ -115,7 +115,7 @@ def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: 
         return "other"
     if record.reading.facts.get("global_batch") != last.reading.facts.get("global_batch"):
         return "other"
-    interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
+    interval = attempt[:2][-1].step - attempt[0].step
     near = last.step - step <= NEAR * max(1, interval)
     if step <= first.step and not near:
         return "other"
@@ -131,8 +131,8 @@ def _goes_on(last: Record, record: Record) -> bool:
     """Whether the clock of a bar's state goes on from that of another: a program that starts again has a new one.
 
     >>> evaluated = [Record(LogLine(step=50, bar=(50, 90), elapsed=elapsed), line=1) for elapsed in (100.0, 230.0)]
-    >>> _goes_on(*evaluated), _goes_on(*evaluated[::-1])
-    (True, False)
+    >>> _goes_on(*evaluated), _goes_on(*evaluated[:1] * 2), _goes_on(*evaluated[::-1])
+    (True, True, False)
     """
     before, now = last.reading.elapsed, record.reading.elapsed
     return record.reading.bar is not None and before is not None and now is not None and before <= now
@@ -175,8 +175,10 @@ def _note(run: Stream, reading: LogLine) -> None:
 def filled(reading: LogLine, other: LogLine) -> LogLine:
     """A reading, with what it does not say taken from another.
 
-    >>> filled(LogLine(step=3), LogLine(step=2, seconds=1.5)).seconds
-    1.5
+    >>> one, other = (LogLine(step, seconds=s, elapsed=s, tokens_rate=s, sequences_rate=s, loss=s, grad_norm=s)
+    ...     for step, s in ((3, 1.5), (3, 2.5)))
+    >>> filled(LogLine(step=3), other) == other, filled(one, other) == one
+    (True, True)
     """
     return reading._replace(
         seconds=other.seconds if reading.seconds is None else reading.seconds,

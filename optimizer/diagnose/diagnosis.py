@@ -205,7 +205,7 @@ def _curve(question: SlowStep, cause: Cause) -> Curve:
     """The step from the healthy setting to the worst; kept, since many logs are read against one plan."""
     healthy, worst = cause.healthy(question), cause.worst(question)
     place = np.linspace(0.0, 1.0, GRID)
-    if healthy > 0 and worst > 0 and max(worst / healthy, healthy / worst) > 3:
+    if min(healthy, worst) > 0 and max(worst / healthy, healthy / worst) > 3:
         settings = healthy * (worst / healthy) ** place
     else:
         settings = healthy + (worst - healthy) * place**2

@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -68,16 +68,14 @@ class LogText:
     """
 
     lines: tuple[LoggedLine, ...]
-    bits: Mapping[Mark, int] = field(default_factory=dict)
-    count: int = 0
-    unfinished: bool = False
-    remarks: tuple[str, ...] = ()
+    bits: Mapping[Mark, int]
+    count: int
+    unfinished: bool
+    remarks: tuple[str, ...]
 
     def marked(self, marks: Sequence[Mark]) -> list[LoggedLine]:
         """The lines that have one of these marks."""
-        wanted = 0
-        for mark in marks:
-            wanted |= self.bits[mark]
+        wanted = sum({self.bits[mark] for mark in marks})
         if not any(marked & wanted for marked in self._marked):
             return []
         return [line for line in self.lines if line.marks & wanted]
@@ -104,8 +102,8 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
     whole = plain(io.StringIO(_outputs(_decoded(path, data, remarks), remarks), newline=None).read())
     unfinished = bool(whole) and not whole.endswith("\n")
     lower = whole.lower()
-    suspects = _with(lower if len(lower) == len(whole) else whole, signals, [1] * len(signals))
-    bits = {mark: 1 << place for place, mark in enumerate(dict.fromkeys(marks))}
+    suspects = _with(lower if len(lower) == len(whole) else whole, signals, range(len(signals)))
+    bits = {mark: 2**place for place, mark in enumerate(dict.fromkeys(marks))}
     spans = _with(whole, tuple(bits), tuple(bits.values()))
     # What no line of the file has need not be looked for in each.
     labels = LABELS if _LABELLED.search("\n" + whole) else ()
@@ -130,13 +128,13 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
 def _with(text: str, wanted: Sequence[Mark], bits: Sequence[int]) -> dict[int, tuple[int, int]]:
     r"""Of the lines that have one of these texts: by where each begins, where it ends and the bits of what it has.
 
-    >>> _with("one\ntwo\nthree", ("e", "n"), (1, 2))
-    {0: (3, 3), 8: (13, 1)}
+    >>> _with("one\ntwo\nthree", ("e", "n", re.compile("o")), (1, 2, 4))
+    {0: (3, 7), 8: (13, 1), 4: (7, 4)}
     """
     spans: dict[int, tuple[int, int]] = {}
     for each, bit in zip(wanted, bits, strict=True):
         places = _places(text, each) if isinstance(each, str) else (match.start() for match in each.finditer(text))
-        end = -1
+        end = 0
         for place in places:
             if place < end:
                 continue
@@ -151,8 +149,9 @@ def _places(text: str, wanted: str) -> Iterator[int]:
     place = text.find(wanted)
     while place >= 0:
         yield place
-        end = text.find("\n", place)
-        place = text.find(wanted, end) if end >= 0 else -1
+        if not (end := text.find("\n", place) + 1):
+            return
+        place = text.find(wanted, end)
 
 
 def plain(text: str) -> str:
@@ -160,6 +159,8 @@ def plain(text: str) -> str:
 
     >>> plain("\x1b[32mstep: 5\x1b[0m of " + "9" * 20)
     'step: 5 of ?'
+    >>> plain("1" * LONG + ".5"), plain("1" * 16), LONG
+    ('?.5', '1111111111111111', 17)
     >>> plain("CurrSamplesPerSec=0.41971019455482256")
     'CurrSamplesPerSec=0.41971019455482256'
     """
@@ -207,18 +208,18 @@ def time_of(text: str) -> float | None:
 
 def _unpacked(path: Path, data: bytes, remarks: list[str]) -> bytes:
     """What gzip packed, as far as it goes."""
-    if len(data) < 18:
-        raise InvalidFile(path, ["is an empty or broken gzip file; give the whole log"])
-    stream = zlib.decompressobj(wbits=31)
+    most = MOST + 1
     try:
         with gzip.open(io.BytesIO(data)) as file:
-            content = file.read(MOST + 1)
+            content = file.read(most)
     except (EOFError, OSError, zlib.error):
         try:
-            content = stream.decompress(data, MOST + 1)
+            content = zlib.decompressobj(wbits=31).decompress(data, most)
         except zlib.error as error:
             raise InvalidFile(path, [f"is a broken gzip file: {error}; give the whole log"]) from None
         remarks.append("the gzip file is cut short; what is there was read")
+    if not content:
+        raise InvalidFile(path, ["is an empty or broken gzip file; give the whole log"])
     if len(content) > MOST:
         raise InvalidFile(path, [f"unpacks to more than the {MOST / MB:,.0f} MB that are read; give a part of the log"])
     return content
@@ -230,7 +231,7 @@ def _decoded(path: Path, data: bytes, remarks: list[str]) -> str:
     encoding = next((name for mark, name in ENCODINGS.items() if data.startswith(mark)), "")
     start = data[:4096]
     if not encoding and start.count(0) > MOSTLY * len(start):
-        encoding = "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
+        encoding = max("utf-16-le", "utf-16-be", key=lambda name: sum(map(str.isascii, start.decode(name, "replace"))))
     text = data.decode(encoding or "utf-8", errors="replace")
     broken = text.count("\ufffd")
     if len(text) and (broken + text.count("\0")) / len(text) > 0.05:
@@ -251,7 +252,7 @@ def _outputs(text: str, remarks: list[str]) -> str:
     >>> _outputs('{"nbformat"', [])
     '{"nbformat"'
     """
-    if not text.lstrip().startswith("{") or '"nbformat"' not in text:
+    if '"nbformat"' not in text:
         return text
     printed: list[str] = []
     try:

@@ -170,9 +170,7 @@ def _of_program(
     groups = [[runs[number] for runs in with_steps if number < len(runs)] for number in range(count)]
     starts = [min(run.records[0].line for run in group) for group in groups]
     suspicious = [line for line in text.lines if line.suspect]
-    for number, group in enumerate(groups):
-        end = starts[number + 1] if number + 1 < count else part[1]
-        start = starts[number] if number else part[0]
+    for group, (start, end) in zip(groups, pairwise([part[0], *starts[1:], part[1]]), strict=True):
         first, behind = (bisect_left(suspicious, at, key=attrgetter("number")) for at in (start, end))
         suspects = suspicious[first:behind]
         last = max(run.records[-1].line for run in group)

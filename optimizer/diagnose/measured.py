@@ -5,9 +5,10 @@ Files of ranks of one run are put together, the others are runs of their own.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -31,10 +32,10 @@ SAME_TIME = 0.05  # the same of files whose steps were printed at the same time
 def merged(runs: Sequence[LoggedRun]) -> list[LoggedRun]:
     """The runs, those that ranks of one run logged in different files as one: they stand alike far down in each."""
     distinct: list[LoggedRun] = []
-    counts: dict[tuple[str, ...], int] = {}  # runs of each file so far
+    numbers = defaultdict[tuple[str, ...], Iterator[int]](count)  # of the runs of each file
     standing: dict[int, list[int]] = {}  # places of distinct runs by how many stand before each in its file
     for run in runs:
-        number = counts[run.files] = counts.get(run.files, -1) + 1
+        number = next(numbers[run.files])
         near = (standing.get(other, ()) for other in range(number - SHIFTED, number + SHIFTED + 1))
         place = next((at for at in sorted(chain.from_iterable(near)) if same_run(distinct[at], run)), None)
         if place is None:
@@ -237,9 +238,9 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
 
 def _tokens(run: LoggedRun, steady: Steady, facts: Mapping[str, str]) -> Iterator[str]:
     """That the tokens which a log prints are not those of its batch and its steps, where it prints both."""
-    rates = [rate for record in run.records if (rate := record.reading.tokens_rate)]
+    rates = [rate for record in run.records if (rate := record.reading.tokens_rate) and record.reading.seconds]
     batch, length, gpus = (count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus"))
-    if not (rates and batch and length and gpus and run.records[-1].reading.seconds):
+    if not (rates and batch and length and gpus):
         return
     printed, ours = median(rates), batch * length / gpus / steady.seconds
     if abs(printed / ours - 1) > LOOSE:

@@ -127,7 +127,7 @@ def _reasons(diagnosis: Diagnosis) -> list[str]:
             lines.append(f"{explanation.cause.label}: {'; '.join(shown)}")
         lines.append(f"{explanation.cause.label}, how bad such faults are: {explanation.cause.words['why']}")
     if diagnosis.tested and (test := diagnosis.test):
-        other = next((one for one in diagnosis.explanations[:2] if one is not diagnosis.tested), None)
+        other = next((one for one in diagnosis.explanations if one is not diagnosis.tested), None)
         setting = diagnosis.tested.setting
         shows = diagnosis.tested.cause.shows(setting) if setting is not None else "it at its worst"
         rest = f", else {other.cause.label} is left" if other else ""

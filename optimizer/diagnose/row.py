@@ -114,7 +114,7 @@ def _of_plan(job: Job, plan: Plan) -> dict[str, str]:
         row["dispatcher"] = plan.dispatcher
         if job.stack.features.offers_overlap:
             row["ep_overlap"] = "on" if plan.overlap_exchange else "off"
-    if len(cluster.tiers) > 1 and job.gpus > cluster.scale_up_size:
+    if job.gpus > cluster.scale_up_size:
         row["inter_link"] = f"{cluster.tiers[1].link.bandwidth * 8e-9:.6g} Gb/s per GPU"
     notes = []
     if plan.recompute not in MODES:

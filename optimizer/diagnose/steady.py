@@ -213,12 +213,12 @@ class Steady:
     last: int
     seconds: float
     spread: float
+    mean: float
     steps_used: int
     steps_each: int
     warm_up: int
     stalls: tuple[int, ...] = ()
     stalled: float = 0.0
-    mean: float = 0.0
     period: int = 0
     trend: float = 0.0
     wander: float = 0.0
@@ -339,7 +339,8 @@ def two_paces(times: FloatArray, counts: IntArray) -> tuple[float, float, float]
     (1.0, 1.2, 0.6)
     """
     order = np.argsort(times, kind="stable")
-    logs, reached = np.log(times[order]), np.cumsum(counts[order]) / np.sum(counts)
+    ordered, reached = times[order], np.cumsum(counts[order]) / np.sum(counts)
+    logs = np.log(ordered)
     inner = (reached[:-1] >= MIXED) & (reached[:-1] <= 1 - MIXED)
     gaps = np.where(inner, np.diff(logs), 0.0)
     if len(logs) < 2 * SHORTEST or not np.any(gaps):
@@ -352,17 +353,16 @@ def two_paces(times: FloatArray, counts: IntArray) -> tuple[float, float, float]
     )
     if middles[1] - middles[0] < max(TWO_PACES * spread, WARM):
         return None
-    fast, slow = (float(np.exp(middle)) for middle in middles)
-    return round(fast, 6), round(slow, 6), float(reached[cut - 1])
+    return float(np.median(ordered[:cut])), float(np.median(ordered[cut:])), float(reached[cut - 1])
 
 
 def _period(stalls: Sequence[int]) -> int:
     """Steps between stalls where most are equally far apart, or multiples of that, else 0."""
     gaps = np.diff(stalls)
-    if len(gaps) + 1 < PERIODS:
+    if len(gaps) + 1 < PERIODS or (usual := int(np.median(gaps))) <= 1:
         return 0
-    usual = int(np.median(gaps))
-    return usual if usual > 1 and np.mean(np.abs(gaps / usual - np.round(gaps / usual)) * usual <= 1) >= 0.75 else 0
+    off = gaps % usual
+    return usual if np.mean(np.minimum(off, usual - off) <= 1) >= 0.75 else 0
 
 
 def _trend(logs: FloatArray) -> float:

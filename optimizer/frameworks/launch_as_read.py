@@ -223,11 +223,11 @@ def _absurd(settings: Mapping[str, Any]) -> list[str]:
         for name, value in counts.items()
         if not int(name not in OPTIONAL) <= value <= LARGEST_COUNT
     ]
-    if settings.get("zero_stage", 0) not in range(MOST_SHARDED + 1):
+    if settings.get("zero_stage", MOST_SHARDED) not in range(MOST_SHARDED + 1):
         problems.append(f"{COUNTED['zero_stage']} must be from 0 to {MOST_SHARDED}, but is {settings['zero_stage']}")
-    if not problems and settings.get("layers", 1) > MOST_LAYERS:
+    if not problems and settings.get("layers", MOST_LAYERS) > MOST_LAYERS:
         problems.append(f"layers must be at most {MOST_LAYERS:,}, but are {settings['layers']:,}")
-    if not problems and "hidden" in settings and settings["hidden"] < settings.get("heads", 1):
+    if not problems and {"hidden", "heads"} <= settings.keys() and settings["hidden"] < settings["heads"]:
         problems.append(f"{settings['heads']:,} heads do not fit into a width of {settings['hidden']:,}")
     return problems
 

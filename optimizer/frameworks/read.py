@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os.path import isfile  # where Path.is_file raises, of names too long for a file, there is none
 from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
@@ -521,7 +522,7 @@ def _named(script: File, path: str) -> Iterator[Path]:
     rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
     places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
     own = Path(script.name).resolve()
-    yield from (place for place in places if name and place.is_file() and place.resolve() != own)
+    yield from (place for place in places if name and isfile(place) and place.resolve() != own)
 
 
 def main_script(scripts: Sequence[File]) -> File:

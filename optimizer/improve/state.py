@@ -15,11 +15,10 @@ from optimizer.job.job import Job
 from optimizer.job.plan import FIELDS, Knobs, Plan, Plans
 from optimizer.objectives.expected import layout_factor, memory_factor, plan_factor
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import USUAL_RISK, chance_to_fit
 from optimizer.purchase.price.run_cost import charged
 from optimizer.search.check.plan_rules import priced
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import estimate_of_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ def state_of(question: LaunchAsRead, plan: Plan, turned: Mapping[str, Any] = {},
     plan = as_split(plan, question.job.model, question.job.stack)
     settings = settings_of(question, plan, turned)
     job, chosen = with_stack(question, settings, plan.zero_stage), knobs or knobs_of(question, settings)
-    estimate = estimate_of(job, price(job, Plans.of([plan]), chosen), 0)
+    estimate = estimate_of_plan(job, plan, chosen)
     return State(
         job=job, plan=plan, settings=settings, usual=settings_of(question, plan), knobs=chosen, estimate=estimate
     )

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.job.job import Job
-from optimizer.job.plan import Knobs, Plan, Plans
+from optimizer.job.plan import Knobs, Plan
 from optimizer.objectives.network.collectives import volume_per_rank
 from optimizer.objectives.network.energy import BITS, Hops, hop_time, hops
 from optimizer.objectives.network.messages import collective
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.per_step import rate_of_share
-from optimizer.objectives.step.price import price
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import estimate_of_plan
 from optimizer.studies.intensity import LayerRoofline, layer_roofline
 from optimizer.studies.memory_need import MemoryNeed
 from optimizer.studies.traffic import Traffic, traffic
@@ -159,7 +158,7 @@ def communication(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> Communication
     Raises InputError when the device has no units for the job's dtype.
     """
     rows = tuple(priced(job, row, knobs) for row in traffic(job, plan, knobs))
-    estimate = estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
+    estimate = estimate_of_plan(job, plan, knobs)
     layer = layer_roofline(job, plan, sent_by_tier(job, plan, rows))
     return CommunicationStudy(job=job, plan=plan, rows=rows, layer=layer, estimate=estimate)
 

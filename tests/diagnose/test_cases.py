@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log, sqrt
+from math import e, log, sqrt
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.catalog import load_model
+from optimizer.diagnose import lines
 from optimizer.diagnose.attempts import Record, Stream
 from optimizer.diagnose.causes.cause import DRAWS, SlowStep, exponential, log_uniform
 from optimizer.diagnose.causes.every import (
@@ -59,9 +61,9 @@ from optimizer.diagnose.measured import (
     measured,
     same_run,
 )
-from optimizer.diagnose.reference import Reference
+from optimizer.diagnose.reference import Reference, answer_reference
 from optimizer.diagnose.report import _measured, _reasons, _sign, diagnosis_dict, headline, logs_report, run_dict
-from optimizer.diagnose.row import append_rows, row_of
+from optimizer.diagnose.row import append_rows, contradictions, row_of
 from optimizer.diagnose.steady import (
     CLOCK,
     PRINTED,
@@ -90,6 +92,7 @@ from optimizer.frameworks.log_line import LogLine
 from optimizer.job.plan import Plan
 from optimizer.objectives.step.flops import ALL_SCORES, CAUSAL, useful_flops
 from optimizer.objectives.step.interval import Interval
+from optimizer.reports.render.markdown import markdown_text
 from tests.diagnose.test_borders import slowing, two_seconds
 from tests.search.jobs import small_job
 
@@ -146,12 +149,35 @@ def test_lines_are_found_whatever_the_file_is_written_in(tmp_path: Path, data: b
     assert found.unfinished is not data.endswith((b"\n", b"\n\0", b"\0\n")) or data[:2] == b"\x1f\x8b"
 
 
-@pytest.mark.parametrize("data", [b"\xff\xd8" * 300, b"\0" * 100, b"\x1f\x8b short"])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xd8" * 300, b"\0" * 100, b"\x1f\x8b short", gzip.compress(b""), b"needle\n" + b"\0" * 3]
+)
 def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(data)
     with pytest.raises(InvalidFile):
         read_lines(path, ("needle",), ())
+
+
+@pytest.mark.parametrize("cut", [0, 4])
+def test_so_much_is_unpacked(tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines.MOST == 4e8
+    path = tmp_path / "a.log"
+    for most, taken in ((100, True), (99, False)):
+        monkeypatch.setattr(lines, "MOST", most)
+        data = gzip.compress(b"a needle\n" + b"x" * 91)
+        path.write_bytes(data[: len(data) - cut])
+        if taken:
+            assert len(read_lines(path, ("needle", "x"), ()).lines) == 2
+        else:
+            with pytest.raises(InvalidFile, match="unpacks to more than"):
+                read_lines(path, (), ())
+
+
+def test_a_process_is_named_at_the_front_of_a_line() -> None:
+    rank = re.compile(r"rank (\d+)")
+    for before, known in (("", "3"), (" " * 194, "3"), (" " * 195, "")):
+        assert unlabelled(f"{before}rank 3", ranks=(rank,)) == (f"{before}rank 3", known)
 
 
 @pytest.mark.parametrize(("broken", "text"), [(5, True), (6, False)])
@@ -221,6 +247,8 @@ def test_seconds_come_from_what_is_printed_or_a_rate_or_a_clock() -> None:
     ]
     elapsed = logged([LogLine(step=step, elapsed=2 * step) for step in steps])
     assert [(one.seconds, one.basis) for one in timed_steps(elapsed, {})] == [(2.0, PRINTED)] * 3
+    half = logged([LogLine(step=step, elapsed=9.0 if step % 2 else None) for step in steps], [0.0, 2.0, 4.0, 6.0])
+    assert [(one.seconds, one.basis) for one in timed_steps(half, {})] == [(2.0, CLOCK)] * 3
     mean = logged([LogLine(step=5 * step, seconds=2.0, averaged=True) for step in steps])
     assert [one.steps for one in timed_steps(mean, {})] == [1, 5, 5, 5]
     single = logged([LogLine(step=5 * step, seconds=2.0) for step in steps])
@@ -275,6 +303,15 @@ def test_fewer_than_five_steps_at_an_end_are_no_level() -> None:
     assert _best_cut(np.concatenate([many, few]), 1e-6, 24) == 19
 
 
+@pytest.mark.parametrize(("variance", "least", "cut"), [(0.039, 0.2, 5), (0.0390625, 0.2, 0), (0.039, 0.25, 0)])
+def test_a_change_explains_four_variances(
+    variance: float, least: float, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten steps, five a quarter higher: squares fall by 10 / 4 x 1 / 4 ** 2, over a variance times log(e)."""
+    monkeypatch.setattr("optimizer.diagnose.steady.LEAST", least)
+    assert _best_cut(np.repeat([0.0, 0.25], 5), variance, e) == cut  # type: ignore[arg-type]
+
+
 def test_a_level_begins_where_the_squares_fall_most() -> None:
     random = np.random.default_rng(4)
     for _ in range(40):
@@ -303,7 +340,7 @@ def test_a_pace_that_holds_for_half_of_the_steps_stands_for_the_run() -> None:
 
 def test_stalls_stand_out_by_a_third_and_six_deviations() -> None:
     assert STALL == 1.3
-    for seconds, stands in ((1.29, False), (1.31, True)):
+    for seconds, stands in ((1.29, False), (1.3, False), (1.31, True)):
         found = steady_part(timed([1.0] * 50 + [seconds] + [1.0] * 50))
         assert found is not None
         assert bool(found.stalls) is stands
@@ -331,7 +368,11 @@ def test_a_run_without_stalls_is_described_by_its_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("stalls", "period"),
-    [((10, 20), 0), ((10, 20, 30), 10), ((10, 20, 40), 0), ((1, 2, 3), 0), ((10, 21, 30, 40, 60), 10), ((), 0)],
+    [
+        *(((10, 20), 0), ((10, 20, 30), 10), ((10, 20, 40), 0), ((1, 2, 3), 0), ((1, 3, 5), 2), ((), 0)),
+        *(((10, 21, 30, 40, 60), 10), ((10, 20, 31, 41, 52), 10)),  # one step more or less, or twice as far
+        *(((10, 20, 30, 42, 52, 64), 0), ((10, 20, 30, 40, 45), 10), ((10, 20, 30, 35, 40), 0)),  # three of four
+    ],
 )
 def test_three_stalls_that_are_equally_far_apart_have_a_period(stalls: tuple[int, ...], period: int) -> None:
     assert _period(stalls) == period
@@ -469,6 +510,12 @@ def test_the_motion_of_a_run(values: dict[str, Any], name: str, text: str) -> No
     assert _motion(part(**values)) == Sign(name="motion", value=name, text=text)
 
 
+def test_a_part_is_of_another_pace_beyond_what_is_shifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.causes.signs.SHIFTED", 0.25)
+    levels = [(PaceLevel(first=1, last=9, seconds=pace),) for pace in (2.5, 1.5, 2.6, 1.4)]
+    assert [_motion(part(levels=each)).value for each in levels] == ["steady", "steady", "wander", "wander"]
+
+
 @pytest.mark.parametrize(
     ("paces", "trend", "value"),
     [
@@ -500,7 +547,7 @@ def test_the_tail_of_a_run() -> None:
 
 
 def test_the_trend_and_the_floor_of_a_run() -> None:
-    assert _trend(part()).value == "flat"
+    assert _trend(part()) == Sign(name="trend", value="flat", text="no trend")
     assert _trend(part(trend=0.02)) == Sign(name="trend", value="rises", text="steps get 2.0% longer")
     assert _trend(part(trend=-0.02)) == Sign(name="trend", value="falls", text="steps get 2.0% shorter")
     fast = part(times=np.array([1.0] * 10 + [2.0] * 90))
@@ -509,6 +556,16 @@ def test_the_trend_and_the_floor_of_a_run() -> None:
     )
     assert _floor(fast, 0.9, 0.1).value == "above"
     assert _floor(part(), 2.0, 0.1).value == "above"  # all are as fast
+    # As far from the usual step, or from the predicted one, as a deviation.
+    assert [_floor(part(times=np.ones(20), seconds=each), 1.0, 0.5).value for each in (1.5, 1.75)] == [
+        "above",
+        "reached",
+    ]
+    assert [_floor(part(times=np.ones(20), seconds=3.0), 0.5, each).value for each in (0.9, 1.0)] == [
+        "above",
+        "reached",
+    ]
+    assert "floor" not in {sign.name for sign in signs_of(run_of(part()), 1.0, 1.0)}
 
 
 def test_a_floor_is_told_of_single_steps_that_are_slower_than_predicted() -> None:
@@ -635,6 +692,8 @@ def test_what_is_measured_of_a_run() -> None:
     assert measured(logged([lines[1]]), {}).steady is not None
     stream = Stream(attempts=[], reserved=None, allocated=3e9)
     assert measured(logged([], stream=stream), {}).memory_kind == "allocated"
+    for reserved, kind in ((2.9e9, "allocated"), (3e9, "reserved")):
+        assert measured(logged([], stream=replace_stream(stream, reserved=reserved)), {}).memory_kind == kind
     both = measured(logged([], stream=replace_stream(stream, reserved=5e9)), {})
     assert (both.memory, both.memory_kind, both.first, both.last) == (5e9, "reserved", 0, 0)
     assert _is_nan(None, 1.0) == 0
@@ -668,6 +727,21 @@ def test_tokens_that_are_not_those_of_the_batch_are_told(printed: float, told: b
     run = measured(logged(lines), facts)
     words = f"the log prints {printed:,.0f} tokens/s per GPU; 8 x 1,000 tokens on 4 GPUs in "
     assert any(line.startswith(words) and " are 1,000: " in line for line in run.warnings) is told
+
+
+def test_tokens_are_held_to_lines_that_print_both_and_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.measured.LOOSE", 0.25)
+    facts = {"global_batch": "8", "seq_len": "1000", "gpus": "4"}
+    for printed, told in ((1250.0, False), (750.0, False), (1260.0, True)):
+        lines = [LogLine(step=step, seconds=2.0, tokens_rate=printed) for step in range(1, 22)]
+        run = measured(logged([*lines, LogLine(step=22, tokens_rate=9.0)]), facts)
+        assert any(line.startswith(f"the log prints {printed:,.0f} tokens/s") for line in run.warnings) is told
+
+
+@pytest.mark.parametrize(("seconds", "digits"), [(20.0, ""), (25.0, "; its rate has three decimals: exact to 1%")])
+def test_the_rate_of_a_summary_is_as_exact_as_its_decimals(seconds: float, digits: str) -> None:
+    told = measured(logged([LogLine(step=1, seconds=seconds, alone=True, summary=True)]), {}).warnings
+    assert f"the mean of the whole run, with its first steps, evaluations and saves{digits}" in told
 
 
 def test_rates_are_told_to_be_seconds_by_somebody_elses_batch() -> None:
@@ -714,6 +788,13 @@ def test_steps_that_differ_by_what_is_allowed_are_alike() -> None:
     assert _like([pair(9.0, 1.0), pair(1.0, 1.0), pair(1.25, 1.0)], 0.5)
 
 
+@pytest.mark.parametrize(("times", "one"), [(0, True), (1, True), (2, False), (4, False)])
+def test_bars_in_one_file_are_of_ranks_where_few_lines_have_a_time(times: int, one: bool) -> None:
+    bars = [logged([LogLine(step=step, seconds=2.0) for step in range(4)], [1.0] * times) for _ in range(2)]
+    assert same_run(*bars) is one
+    assert not same_run(*(replace(bar, stream=Stream(attempts=[list(bar.records[:2])])) for bar in bars))
+
+
 def test_half_of_the_steps_are_shared_by_files_of_one_run() -> None:
     def file(name: str, steps: range) -> LoggedRun:
         return logged([LogLine(step=step, seconds=2.0, loss=9.0) for step in steps], files=(name,))
@@ -752,6 +833,7 @@ def test_what_each_cause_is_at_its_best_at_its_worst_and_usually() -> None:
         "routing": (stack.imbalance, 8.0),
         "data": (0.0, 20.0),  # ten predicted steps
     }
+    assert {cause.name: cause.prior_odds for cause in CAUSES} == {**dict.fromkeys(ends, 1.0), "network": 2.0}
     usual = {cause.name: np.asarray(cause.settings(question)) for cause in CAUSES}
     assert usual["network"] == pytest.approx(log_uniform(0.07, 0.9))
     assert usual["launches"] == pytest.approx(log_uniform(stack["launch"], max(1e-4, stack["launch"])))
@@ -893,7 +975,7 @@ def test_a_gap_lies_below_within_or_above_the_interval() -> None:
 
 
 def test_causes_within_a_factor_of_three_fit_alike() -> None:
-    first, second, third = explained("a", 0.6), explained("b", 0.2), explained("c", 0.19)
+    first, second, third = explained("a", 0.75), explained("b", 0.25), explained("c", 0.24)
     assert ALIKE == 3.0
     assert diagnosed(first, second, third).alike == (first, second)
     lines = _reasons(diagnosed(first, second, third))
@@ -914,10 +996,26 @@ def test_of_the_first_two_causes_the_cheaper_test_is_advised() -> None:
     assert not any("why c" in line for line in lines)
 
 
+def test_causes_are_told_with_their_shares_and_how_rare_they_are() -> None:
+    found = diagnosed(explained("a", 0.6), explained("b", 0.3, setting=None))
+    text = markdown_text(logs_report([run_of(part())], [found]))
+    assert "| 60% | a at 0.5 | 25% |" in text
+    assert "| 30% | b: not even the worst explains it all | — |" in text
+    assert "## Why" in text
+
+
 def test_signs_are_told_with_how_much_likelier_they_are() -> None:
     assert _sign("steps vary", 1.0) == "steps vary (1.0 x as likely)"
     assert _sign("steps vary", 4.0) == "steps vary (4.0 x as likely)"
     assert _sign("steps vary", 0.25) == "steps vary (4.0 x less likely)"
+
+
+def test_a_count_within_what_is_the_same_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.diagnose.diagnosis.SAME_COUNT", 0.0)
+    job = small_job(8)
+    each = useful_flops(job, CAUSAL) / 2.0 / 8
+    assert "counted as here" in counted(job, run_of(part(), flops_rate=each))
+    assert "1.00 times our count" in counted(job, run_of(part(), flops_rate=1.001 * each))
 
 
 @pytest.mark.parametrize(
@@ -951,6 +1049,7 @@ def test_the_headline_names_three_files_at_most() -> None:
 
     assert headline(files(3)).startswith("a, b, c: Megatron-LM, 2")
     assert headline(files(3)).endswith("per step ± 1.2%")
+    assert headline(files(4)).startswith("a, b, c and 1 more: ")
     assert headline(files(5)).startswith("a, b, c and 2 more: ")
     none = run_of(None, status=OOM, tokens_rate=1234.5)
     assert headline(none) == "a.log: Megatron-LM, 1,234 tokens/s per GPU, out of memory, no step time"
@@ -1002,7 +1101,11 @@ def test_json_has_the_numbers_of_the_run_and_of_its_causes() -> None:
     row = run_dict(run)
     assert (row["step_time_s"], row["steps_used"], row["first_step"], row["last_step"]) == (2.0, 100, 1, 110)
     assert (row["steady"]["first_step"], row["steady"]["lines"]) == (11, 100)
-    assert run_dict(run_of(None))["steps_used"] == 0
+    assert run_dict(run_of(None)) == {
+        **dict.fromkeys(run_dict(run_of(None))),
+        **{"files": ("a.log",), "program": "Megatron-LM", "status": OK, "facts": {}, "warnings": (), "ranks": 1},
+        **dict.fromkeys(("steps_used", "first_step", "last_step", "nans", "skipped", "restarts"), 0),
+    }
     found = diagnosis_dict(diagnosed(explained("a", 0.6), explained("b", 0.1)))
     assert (found["measured_s"], found["predicted_s"], found["interval_s"]) == (3.0, 2.0, [1.8, 2.2])
     assert [(one["name"], one["share"], one["worst_step_time_s"]) for one in found["causes"]] == [
@@ -1013,6 +1116,24 @@ def test_json_has_the_numbers_of_the_run_and_of_its_causes() -> None:
 
 
 # A row of runs
+
+
+def test_a_plan_is_held_to_the_settings_that_a_log_prints() -> None:
+    job, plan = small_job(16), Plan(tp=2, dp=8, num_microbatches=6)
+    assert contradictions({"tp": "2", "gpus": "16", "id": "x"}, job, plan) == ""
+    assert contradictions({"tp": "4", "gpus": "16", "pp": "2"}, job, plan) == "tp 4, not 2, pp 2, not 1"
+    with pytest.raises(InputError, match="needs model, gpu, gpus, micro_batch, global_batch; give --plan"):
+        row_of(run_of(part()), job)
+    with pytest.raises(InputError, match="has no plan"):
+        answer_reference(SimpleNamespace(plan=None), "a.json")  # type: ignore[arg-type]
+
+
+def test_rows_of_other_columns_are_named_three_at_most(tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text("gpu,gpus,step_time_s\n" + "h100,8\n" * 4)
+    with pytest.raises(InvalidFile) as refused:
+        append_rows(table, [])
+    assert [f"line {number}: " in str(refused.value) for number in range(1, 7)] == [0, 1, 1, 1, 0, 0]
 
 
 def test_a_row_has_what_the_plan_and_the_log_say() -> None:

@@ -22,15 +22,16 @@ from optimizer.diagnose.attempts import (
     streams_of,
     together,
 )
-from optimizer.diagnose.diagnosis import diagnose
+from optimizer.diagnose.causes.cause import USUAL
+from optimizer.diagnose.diagnosis import curves_of, diagnose
 from optimizer.diagnose.failures import CRASHED, OOM
-from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, read_log
+from optimizer.diagnose.log import BUFFERED, FEW, LoggedRun, _within, read_log
 from optimizer.diagnose.measured import measured
 from optimizer.diagnose.pattern import format_of
 from optimizer.diagnose.reference import script_reference
 from optimizer.diagnose.steady import PRINTED, Timed, steady_part
 from optimizer.frameworks.log_line import LogFormat, LogLine
-from tests.diagnose.test_borders import two_seconds
+from tests.diagnose.test_borders import slowing, two_seconds
 from tests.diagnose.test_cases import part, run_of
 
 ONE, TWO = (
@@ -128,6 +129,12 @@ def test_a_line_alone_is_held_to_none_and_a_second_to_the_first(tmp_path: Path) 
     assert len(run.records) == 1
     (run,) = read(tmp_path, ["one step 1 took 2.0", "one step 2 took 2."], end="")
     assert len(run.records) == 1
+    (run,) = read(tmp_path, ["one step 1 took 2.000", "one step 2 took 2.0", "one step 3 took 2.00"], end="")
+    assert len(run.records) == 3
+
+
+def test_lines_of_a_program_lie_from_its_first_step_to_its_last() -> None:
+    assert [_within([(2, 3), (5, 9)], number) for number in (1, 2, 3, 4, 5, 9, 10)] == [0, 1, 1, 0, 1, 1, 0]
 
 
 def test_steps_without_numbers_are_counted_from_one(tmp_path: Path) -> None:
@@ -155,6 +162,16 @@ def test_what_the_launch_does_not_say_the_logs_do(tmp_path: Path) -> None:
     found = script_reference([str(script)], {}, [said])
     assert (found.job.global_batch, found.job.gpus) == (96, 64)
     assert [line for line in found.assumed if "as the log says" in line] == ["global_batch 96, as the log says (--set)"]
+
+
+def test_what_is_assumed_for_the_gpus_of_the_log_is_told_behind_them(tmp_path: Path) -> None:
+    config = tmp_path / "train.toml"
+    config.write_text('[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n')
+    alone = script_reference([str(config)], {"gpus": "16"}, [])
+    logged = script_reference([str(config)], {}, [run_of(part(), facts={"gpus": "16"})])
+    assert (alone.job.gpus, logged.job) == (16, alone.job)
+    assert alone.assumed
+    assert sorted(logged.assumed) == sorted(("gpus 16, as the log says (--set)", *alone.assumed))
 
 
 def test_ranks_of_one_file_are_one_run_of_their_medians(tmp_path: Path) -> None:
@@ -188,6 +205,13 @@ def test_a_restart_goes_back_and_another_run_begins_where_the_run_began() -> Non
     assert shape(*range(1, 31), *range(1, 21)) == [[30], [20]]
     assert shape(*range(5, 31), *range(4, 21)) == [[26], [17]]
     assert shape(*range(5, 31), *range(6, 21)) == [[26, 15]]
+    # Of four lines one goes back, with another loss: a restart; of five two do: several processes.
+    for losses, shapes in (
+        (((1, 1), (2, 2), (3, 3), (3, 9)), [[3, 1]]),
+        (((1, 1), (2, 2), (3, 3), (3, 9), (3, 8)), [[3]]),
+    ):
+        lines = [Record(LogLine(step=step, loss=float(loss)), line) for line, (step, loss) in enumerate(losses)]
+        assert [[len(attempt) for attempt in run.attempts] for run in streams_of(lines)] == shapes
     # Near, and where the run began, but with another loss.
     lines = [Record(LogLine(step=step, loss=9.0 - step), step) for step in (5, 6, 7)]
     for step, kind in ((5, "other"), (6, "restart"), (7, "restart"), (8, "next")):
@@ -234,6 +258,10 @@ def test_lines_that_are_far_apart_have_bars_of_one_tick() -> None:
     for line, near, one in ((10 + LINES, True, True), (11 + LINES, True, False), (10 + LINES, False, False)):
         again = Record(LogLine(step=3, loss=2.0), line)
         assert _interleaved(bare, bare, again, near=near, several=False) is one
+    for loss, last, one in ((2.0, 2.0, True), (2.0, 9.0, True), (None, 9.0, False), (None, None, True)):
+        same = Record(LogLine(step=3, loss=loss), 10)
+        behind = same if last == loss else Record(LogLine(step=4), 11)
+        assert _interleaved(same, behind, Record(LogLine(step=3), 12), near=True, several=False) is one
     assert (NEAR, LINES, SECONDS, TICK) == (3, 20, 30.0, 1.0)
 
 
@@ -280,3 +308,20 @@ def test_a_slow_step_has_causes_with_their_shares_and_how_rare_they_are() -> Non
     assert diagnose(question, run_of(part(seconds=2.4)), ("gpus",)).explanations == ()
     with pytest.raises(ValueError, match="without a step time"):
         diagnose(question, run_of(None))
+
+
+def test_a_cause_has_its_share_of_worse_runs_and_how_much_likelier_each_sign_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question, cause = two_seconds(), slowing(1.1)
+    monkeypatch.setattr("optimizer.diagnose.diagnosis.CAUSES", (cause,))
+    ((_, curve),), _ = curves_of(question, [cause])
+    slow = run_of(part(seconds=curve.likely[1], times=np.full(100, curve.likely[1])))
+    (found,) = diagnose(question, slow).explanations
+    assert (found.share, found.rarer) == (1.0, pytest.approx(2 / 3))  # 2.1, 2.15 and 2.2 s
+    shown = [(sign.name, weight) for sign, weight in found.signs]
+    assert [name for name, _ in shown] == ["motion", "tail", "trend"]
+    values = {"motion": "steady", "tail": "even", "trend": "flat"}
+    assert shown == [(name, cause.chance(name, each) / USUAL[name][each]) for name, each in values.items()]
+    assert found.says == cause.says(found.setting or 0.0)
+    assert replace(found, setting=None).says == f"{cause.label}: not even the worst explains it all"

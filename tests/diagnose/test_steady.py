@@ -57,6 +57,13 @@ def test_two_paces_are_of_a_fifth_each(fast: int, slow: int, found: tuple[float,
     assert two_paces(times, np.ones(len(times), dtype=np.int64)) == found
 
 
+def test_two_paces_are_a_warm_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, ones = np.array([1.0] * 5 + [2.0] * 5), np.ones(10, dtype=np.int64)
+    for apart, told in ((float(np.log(2.0)), True), (0.7, False)):
+        monkeypatch.setattr("optimizer.diagnose.steady.WARM", apart)
+        assert (two_paces(times, ones) is not None) is told
+
+
 @pytest.mark.parametrize(("count", "whole", "told"), [(5, 25, True), (5, 26, False), (4, 10, False), (6, 26, True)])
 def test_steps_before_the_first_that_counts_have_a_pace_where_they_are_many(count: int, whole: int, told: bool) -> None:
     steps = lines(*[2.0] * count, *[1.0] * (whole - count))

@@ -6,7 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optimizer.frameworks.bars import DRAWN, FORGOTTEN, SEVERAL, SMOOTHING, bars_in, timed_by_bars, training_bars
+from optimizer.frameworks.bars import (
+    DRAWN,
+    FAST,
+    FORGOTTEN,
+    MANY,
+    SEVERAL,
+    SMOOTHING,
+    TICKS,
+    Bar,
+    _by_clock,
+    _lasts,
+    _unmixed,
+    _untold,
+    bars_in,
+    timed_by_bars,
+    training_bars,
+)
 from optimizer.frameworks.log_line import LogLine
 
 SECONDS = st.lists(st.floats(0.5, 8.0), min_size=4, max_size=FORGOTTEN)
@@ -129,3 +145,51 @@ def test_a_bar_that_ended_before_a_longer_one_moved_trains_nothing() -> None:
     assert [bar.length for bar in training_bars([*bars(9, 8), begins])] == [9]
     assert [bar.length for bar in training_bars([*bars(9, 9), begins._replace(bar=(0, 9))])] == [9, 9]
     assert [bar.length for bar in training_bars([*bars(9, 9), begins, LOSS])] == [9]
+
+
+@pytest.mark.parametrize(("elapsed", "lasts"), [(2.9, False), (3.0, True), (10.0, True), (13.0, True), (13.1, False)])
+def test_a_bar_lasts_from_half_a_run_to_a_tenth_longer_and_two_seconds_beside(elapsed: float, lasts: bool) -> None:
+    assert _lasts(Bar(length=9, state=9, elapsed=elapsed), 10.0) is lasts
+
+
+@pytest.mark.parametrize(
+    ("states", "fast", "untold"),
+    [
+        *(((3, 4, 5, 6), 2, False), ((3, 4, 5, 6), 3, True)),  # of more than half the states
+        *(((0, 90), 0, True), ((0, 89, 90), 0, False)),  # its end
+        *(((1,), 0, False), ((2,), 0, True), ((20, 20), 0, True), ((21,), 0, False)),  # a piece of a line
+    ],
+)
+def test_a_bar_tells_of_steps_that_are_no_models_or_of_none(states: tuple[int, ...], fast: int, untold: bool) -> None:
+    seconds = [FAST / 2] * fast + [FAST] * len(states)
+    lines = [LogLine(bar=(state, 90), seconds=each) for state, each in zip(states, seconds, strict=False)]
+    assert _untold(Bar(length=90, state=0, elapsed=0.0, places=[*range(len(lines))]), lines) is untold
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "between", "seconds"),
+    [
+        *((MANY, TICKS, LOSS, 2.0), (MANY, TICKS, LogLine(bar=(1, 9)), 0.0)),
+        *((MANY - 1, TICKS, LOSS, 0.0), (MANY, TICKS - 1, LOSS, 0.0)),
+    ],
+)
+def test_a_clock_tells_steps_that_are_many_and_long(state: int, end: int, between: LogLine, seconds: float) -> None:
+    first, last = LogLine(bar=(300, 900), elapsed=50.0), LogLine(bar=(300 + state, 900), elapsed=50.0 + end)
+    assert _by_clock([first, between, last]) == seconds
+
+
+def test_states_far_apart_are_timed_from_one_to_the_next_alone() -> None:
+    lines = [LogLine(bar=(state, 900), seconds=0.5, elapsed=0.25 * state) for state in (200, 300, 400)]
+    assert [line.seconds for line in timed_by_bars([*lines, LOSS]) if line and line.bar] == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_a_stall_beyond_the_first_states_hides_the_next_twenty(corrected: bool) -> None:
+    """Of steps of 2 s one takes 2.99 s, not 1.5 times the mean, and a later one 3.1 s."""
+    steps = [2.0] * 120
+    steps[40], steps[80] = 2.99, 3.1
+    found, off = _unmixed(shown(steps, corrected), corrected)
+    told = [place for place, seconds in enumerate(found) if seconds > 0]
+    assert told == [*range(FORGOTTEN), *range(80, 80 + FORGOTTEN + 1)]
+    assert [found[place] for place in told] == pytest.approx([steps[place] for place in told])
+    assert off == pytest.approx(0.0, abs=1e-9)

@@ -6,6 +6,7 @@ As few of them as run each line of the writers, twice. A wanted change: `python 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from optimizer.objectives.step.price import price
 from tests.clients.accepted import TUNING
 
 PLACE = Path(__file__).with_name("files_written.json")
+COMMENT = re.compile(r"\s*#(?!SBATCH)")
 WRITTEN: list[dict[str, Any]] = json.loads(PLACE.read_text())
 
 
@@ -41,9 +43,7 @@ def written(case: dict[str, Any]) -> dict[str, list[str]]:
         texts = exported(Answer(status="optimal", job=job, plan=plan, estimate=estimate)).texts
     except InputError as error:
         return {"refused": [str(error)]}
-    return {
-        name: [line for line in text.splitlines() if not line.lstrip().startswith("#")] for name, text in texts.items()
-    }
+    return {name: [line for line in text.splitlines() if not COMMENT.match(line)] for name, text in texts.items()}
 
 
 @pytest.mark.parametrize("number", range(len(WRITTEN)))

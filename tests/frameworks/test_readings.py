@@ -33,7 +33,7 @@ BARE = ([], {}, "", 0, 0.0, False, None, ())
 
 
 def reading(files: Mapping[str, str], gpus: int | None, model: str) -> dict[str, Any]:
-    """All that is read, and what up to four other plans would have written otherwise; or why it is refused."""
+    """All that is read, and what up to seven other plans would have written otherwise; or why it is refused."""
     given = [File(name, text.encode("latin-1")) for name, text in files.items()]
     try:
         with chdir(PLACE.anchor):  # a machine may be told by the folder of its files
@@ -67,8 +67,8 @@ def _of_job(job: Job) -> dict[str, Any]:
 
 
 def _others(asked: LaunchAsRead) -> Iterator[Plan]:
-    """Other plans that are searched: another recomputation, another ZeRO stage, larger micro-batches, tensors in two
-    where replicas were.
+    """Other plans that are searched: another recomputation, another ZeRO stage, larger micro-batches, tensors or stages
+    in two where replicas were, no sequence parallelism, experts split as other weights or not.
     """
     plan, searched = asked.plan, domains(asked.job)
     after: list[dict[str, Any]] = [
@@ -78,7 +78,12 @@ def _others(asked: LaunchAsRead) -> Iterator[Plan]:
     if plan.num_microbatches % 2 == 0:
         after.append({"micro_batch": 2 * plan.micro_batch, "num_microbatches": plan.num_microbatches // 2})
     if plan.dp % 2 == 0 and not plan.layers_per_stage:
-        after.append({"tp": 2 * plan.tp, "dp": plan.dp // 2, "num_microbatches": 2 * plan.num_microbatches, "shard": 0})
+        fewer = {"dp": plan.dp // 2, "num_microbatches": 2 * plan.num_microbatches, "shard": 0}
+        after += [{"tp": 2 * plan.tp, **fewer}, {"pp": 2 * plan.pp, **fewer}]
+    if plan.tp > 1:
+        after.append({"sequence_parallel": not plan.sequence_parallel})
+    if plan.ep > 1:
+        after.append({"etp": plan.tp if plan.etp == 1 else 1})
     for changes in after:
         name = next(iter(changes))
         if changes[name] in map(VARIABLES[name].pinned, searched[name]):

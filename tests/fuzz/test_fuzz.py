@@ -32,6 +32,7 @@ FOUND = (
     ("log", "Training epoch 0, iteration 0/9 | global_step: 1" + "0" * 400 + " | train_step_timing in s: 1.0\n"),
     ("bash", f"OUT=${LONG}\ntorchrun pretrain_gpt.py --num-layers 4 --hidden-size x --seq-length 8\n"),
     ("bash", f"#!/bin/bash\n#SBATCH --nodes={LONG}\ntorchrun pretrain_gpt.py --num-layers 4\n"),
+    ("verl", f"python3 -m verl.trainer.main_ppo --config-path=c --config-name={LONG}\n"),
     ("nccl.txt", "all_reduce_perf\n# size count type time busbw #wrong\n1" + "0" * 400 + " 1 float 1.0 1.0 0\n# Avg\n"),
     ("nccl.json", '{"version": 2, "config": {"nthreads": 1e400, "ngpus": 1}, "results": [{"size": 1e400}]}'),
     ("cluster.toml", 'name = "x"\ntiers = []\ndevice = {name = "chip", like = "", memory = "64 GB"}\n'),

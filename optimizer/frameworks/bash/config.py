@@ -302,7 +302,11 @@ def _inner(texts: Sequence[str]) -> bool:
 
 
 def _behind(data: bytes, reach: Site) -> int:
-    """The byte behind a value and the quote that closes it."""
+    """The byte behind a value and the quote that closes it.
+
+    >>> [_behind(text, (2, 3)) for text in (b"='8' ", b"=/8' ", b"='8/ ", b"=8")]
+    [4, 3, 3, 3]
+    """
     start, end = reach
     quoted = data[end : end + 1] in (b"'", b'"') and data[start - 1 : start] == data[end : end + 1]
     return end + quoted

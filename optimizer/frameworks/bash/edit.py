@@ -134,8 +134,7 @@ def cut(data: bytes, start: int, end: int) -> Replacement:
     b'train.py \\\n  --lr 1\n'
     """
     first = data.rfind(b"\n", 0, start) + 1
-    last = data.find(b"\n", end)
-    last = len(data) if last < 0 else last
+    last = (data + b"\n").find(b"\n", end)
     rest = data[end:last]
     if not data[first:start].strip() and re.fullmatch(rb"[ \t]*(\\[ \t]*)?(#.*)?", rest):
         return first, min(last + 1, len(data)), b""

@@ -80,7 +80,11 @@ def alike(text: str, own: str, name: str) -> str:
 
 
 def _head(own: str) -> str:
-    """The lines before the first command, where Slurm looks for its options."""
+    r"""The lines before the first command, where Slurm looks for its options.
+
+    >>> _head("#!/bin/bash\n#SBATCH -N 2\n\n#SBATCH -t 9\nsrun train.py\n#SBATCH -n 4\n")
+    '#!/bin/bash\n#SBATCH -N 2\n\n#SBATCH -t 9\n'
+    """
     lines = own.splitlines(keepends=True)
     first = (place for place, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
     return "".join(lines[: next(first, len(lines))])

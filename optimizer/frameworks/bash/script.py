@@ -132,9 +132,9 @@ def read_bash(data: bytes, given: Mapping[str, Word], find: Find = lambda path: 
 def script_in(words: Sequence[Word]) -> int | None:
     """Which word of a command is a script that it starts: `bash -x train.sh 8 4`, `./train.sh 8 4`, `srun -l train.sh`.
 
-    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh", "srun -N 4 bash a.sh", "sbatch --nodes=4 a.slurm 8")
+    >>> lines = ("bash -x a.sh 8", "./a.sh 8", "bash -c a.sh", "srun -N 4 bash a.sh", "sbatch -oa.sh --nodes=4 a.slurm")
     >>> [script_in([(Piece(word),) for word in line.split()]) for line in lines]
-    [2, 0, None, 4, 2]
+    [2, 0, None, 4, 3]
     """
     texts = [text_of(word) for word in words]
     if texts[0].endswith(SCRIPT):

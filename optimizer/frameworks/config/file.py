@@ -177,8 +177,8 @@ def _leaves(tree: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 def _meant(value: Any) -> Any:
     """A value; a number that is none, or beyond all that is counted or measured, as the text that readers refuse.
 
-    >>> _meant(8), _meant(float("inf")), _meant([1, float("nan")])
-    (8, 'inf', [1, 'nan'])
+    >>> _meant(8), _meant(float("inf")), _meant([1, float("nan")]), _meant(-HUGE) == -HUGE, _meant(int(HUGE) + 1)
+    (8, 'inf', [1, 'nan'], True, 'a number too large to read')
     """
     if isinstance(value, list):
         return [_meant(item) for item in value]

@@ -68,6 +68,8 @@ def scalar(value: Any, before: str = "", strict: bool = True) -> str:
 
     >>> scalar(True), scalar(8), scalar("full"), scalar("full", "none", False), scalar(True, "False", False)
     ('true', '8', '"full"', 'full', 'True')
+    >>> scalar("full", "'none'", False), scalar("true", "none", False)
+    ("'full'", "'true'")
     >>> scalar(NULL)
     'null'
     """

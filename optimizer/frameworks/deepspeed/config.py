@@ -177,7 +177,13 @@ WIDE = (False, "no", *FLOAT32)  # values that mix no formats, and those of weigh
 
 
 def recognised(values: Values) -> bool:
-    """Whether files are DeepSpeed's, Accelerate's or a Trainer's."""
+    """Whether files are DeepSpeed's, Accelerate's or a Trainer's.
+
+    >>> [recognised(values) for values in ({SWIFT: "swift sft"}, {"model": "a"}, {SWIFT: "swift sft", "model": "a"})]
+    [False, False, True]
+    >>> [recognised({"do_train": done, **rest}) for done in (True, False) for rest in ({}, {LLAMA_FACTORY[0]: "sft"})]
+    [False, True, False, False]
+    """
     marks = (
         *MICRO,
         *STAGE,

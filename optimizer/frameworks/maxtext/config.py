@@ -97,6 +97,8 @@ def degrees(plan: Plan) -> dict[str, int]:
 
     >>> degrees(Plan(tp=2, dp=32, ep=4, zero_stage=3, shard=16))
     {'tensor': 2, 'context': 1, 'expert': 4, 'pipeline': 1, 'fsdp': 4, 'data': 2}
+    >>> degrees(Plan(dp=4, ep=4, zero_stage=3))
+    {'tensor': 1, 'context': 1, 'expert': 4, 'pipeline': 1, 'fsdp': 1, 'data': 1}
     """
     groups = max(1, plan.dp // plan.ep)
     shared = min(groups, plan.shard // (plan.cp * plan.ep) or groups)

@@ -163,6 +163,8 @@ def layer_pattern(layers: int, experts: Experts) -> str:
     >>> from optimizer.job.model import Experts
     >>> layer_pattern(61, Experts(count=256, top_k=8, ffn_hidden=2048, first_dense_layers=3))
     '([0]*3+[1]*58)'
+    >>> layer_pattern(9, Experts(count=8, top_k=2, ffn_hidden=64, every=2))
+    '([0,1]*4+[0]*1)'
     """
     dense, every = experts.first_dense_layers, experts.every
     head = [f"[0]*{dense}"] if dense else []

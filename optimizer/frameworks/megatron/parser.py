@@ -61,6 +61,8 @@ def parser_of(names: Sequence[str], program: str, text: str, sources: str = "") 
     '--attention-head-type, which is of 2022-08'
     >>> parser_of(old, "Megatron-LM", "git checkout core_v0.9.0").known_by
     'core_v0.9, which is of 2024-09'
+    >>> sorted(parser_of(["--mine"], "Megatron-LM", "", 'group.add_argument("--micro-batch-size")').flags)
+    ['--micro-batch-size', '--mine']
     """
     own = {*names, *(FORKED[name] for name in names if name in FORKED)}
     if sources:
@@ -97,7 +99,11 @@ def own_layers(text: str, sources: str = "", names: Collection[str] = ()) -> str
 
 
 def _named(text: str) -> Iterator[tuple[str, str]]:
-    """Releases and images that a script names, with the month from which on each has its flags."""
+    """Releases and images that a script names, with the month from which on each has its flags.
+
+    >>> [name for name, _ in _named("git checkout core_v0.9.0; pip install megatron-core==0.8.0 'megatron-core~=0.1'")]
+    ['core_v0.9', 'core_v0.8']
+    """
     for match in RELEASE.finditer(text):
         number = match[1] or match[2]
         if number in RELEASES:

@@ -108,12 +108,12 @@ class PricedDesign:
 
 def estimated(job: Job, plan: Plan) -> PricedDesign:
     """The plan as the cost model prices it, or why it cannot be built."""
-    from optimizer.search.plan.alternatives import estimate_of
+    from optimizer.search.plan.alternatives import estimate_of_plan
 
     broken = broken_rules(job, plan)
     if reasons := tuple(broken[rule] for rule in NECESSARY if rule in broken):
         return PricedDesign(job=job, plan=plan, reasons=reasons)
-    return PricedDesign(job=job, plan=plan, estimate=estimate_of(job, price(job, Plans.of([plan]), Knobs()), 0))
+    return PricedDesign(job=job, plan=plan, estimate=estimate_of_plan(job, plan, Knobs()))
 
 
 def nearest(billions: float) -> str:

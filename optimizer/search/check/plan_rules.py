@@ -19,8 +19,7 @@ from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.layer.sharded import hosts_weights
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.host_memory import host_memory_per_gpu, on_host, uses_host
-from optimizer.objectives.step.price import price
-from optimizer.search.plan.alternatives import estimate_of
+from optimizer.search.plan.alternatives import estimate_of_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ def priced(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
     plan = possible(job, plan)
     # A plan that breaks rules may be of any size: what overflows is a claim that does not hold.
     with np.errstate(over="ignore", invalid="ignore"):
-        return estimate_of(job, price(job, Plans.of([plan]), knobs), 0)
+        return estimate_of_plan(job, plan, knobs)
 
 
 def rule_findings(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> tuple[Finding, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -12,7 +13,7 @@ from optimizer.constraints.given_layout import with_assigned_layers
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.arrays import FloatArray, ascending
-from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.layer.layer_costs import layer_costs_of, layer_costs_of_plan
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.objectives.step.estimate import Costs, Estimate
 from optimizer.objectives.step.flops import useful_flops
@@ -157,6 +158,12 @@ def estimate_of(job: Job, costs: Costs, index: int) -> Estimate:
     """One plan's breakdown, with the rates of the whole job."""
     useful = useful_flops(job)
     return costs.estimate(index, job.tokens, job.gpus, useful)
+
+
+@lru_cache(maxsize=256)
+def estimate_of_plan(job: Job, plan: Plan, knobs: Knobs) -> Estimate:
+    """One plan's breakdown at its knobs: edits and answers ask for those of the same plans again and again."""
+    return estimate_of(job, price_layer_costs(layer_costs_of_plan(job, plan), knobs), 0)
 
 
 def near_ties(points: Points, best: Plan, value: float, others: Sequence[Alternative] = ()) -> NearTies:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Placement, Plan, Plans
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space, space_of
 from optimizer.search.lattice.oracle import Points, Sweep, Tuning, fold
@@ -15,7 +14,7 @@ from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.candidates import lay_out, place
 from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.one_layout import as_given, best_even
-from optimizer.search.plan.alternatives import PLACED, estimate_of, runners_up, value_of
+from optimizer.search.plan.alternatives import PLACED, estimate_of_plan, runners_up, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ def best_plan(job: Job, tuning: Tuning = Tuning()) -> Best | None:
     if layouts is None or layouts.best is None:
         return None
     best = layouts.best
-    estimate = estimate_of(job, price(job, Plans.of([best.plan]), best.knobs), 0)
+    estimate = estimate_of_plan(job, best.plan, best.knobs)
     return Best(job=job, plan=best.plan, knobs=best.knobs, estimate=estimate, swept=swept)
 
 

@@ -7,13 +7,11 @@ from math import inf
 
 from optimizer.answer.answer import Answer, NearTies
 from optimizer.job.job import Job
-from optimizer.job.plan import Plans
 from optimizer.job.target import unbuilt
-from optimizer.objectives.step.price import price
 from optimizer.search.infeasible.conflict import conflict
 from optimizer.search.lattice.oracle import Sweep, Tuning
 from optimizer.search.layouts.one_layout import best_even
-from optimizer.search.plan.alternatives import alternatives, estimate_of, flags, near_ties
+from optimizer.search.plan.alternatives import alternatives, estimate_of_plan, flags, near_ties
 from optimizer.search.plan.best import Known
 from optimizer.search.plan.certificate import certify, unfinished, without_plan
 from optimizer.search.plan.safety import safety_of
@@ -132,7 +130,7 @@ def _unfinished(job: Job, swept: Sweep, clock: Clock) -> Answer:
     even = best_even(job, swept.points) if swept.points else None
     if even is None:
         return _without_plan(job, swept, clock)
-    estimate = estimate_of(job, price(job, Plans.of([even.plan]), even.knobs), 0)
+    estimate = estimate_of_plan(job, even.plan, even.knobs)
     return Answer(
         status="feasible",
         job=job,

@@ -8,9 +8,7 @@ from optimizer.answer.answer import Alternative, Safety
 from optimizer.base.errors import TimeLimit
 from optimizer.job.fields import FAST
 from optimizer.job.job import EVEN_RISK, Job
-from optimizer.job.plan import Plans
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price
 from optimizer.objectives.step.safe_memory import risk_of
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
@@ -19,7 +17,7 @@ from optimizer.search.layouts.assigned import AssignedLayouts, Candidate
 from optimizer.search.layouts.candidates import SAME, lay_out
 from optimizer.search.layouts.contenders import Contenders
 from optimizer.search.layouts.one_layout import as_given
-from optimizer.search.plan.alternatives import estimate_of, value_of
+from optimizer.search.plan.alternatives import estimate_of_plan, value_of
 
 
 def safety_of(
@@ -69,7 +67,7 @@ def safety_of(
     if layouts.best.value >= own * (1 - SAME):
         return Safety(fastest=None)
     plan, knobs = layouts.best.plan, layouts.best.knobs
-    fastest = estimate_of(bold, price(bold, Plans.of([plan]), knobs), 0)
+    fastest = estimate_of_plan(bold, plan, knobs)
     slower = value_of(bold, plan, knobs, fastest) / own - 1
     return Safety(fastest=Alternative(plan=plan, knobs=knobs, estimate=fastest, slower=slower))
 

@@ -16,14 +16,12 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.target import unbuilt
-from optimizer.objectives.layer.layer_costs import layer_costs_of_plan
 from optimizer.objectives.step.estimate import Estimate
-from optimizer.objectives.step.price import price_layer_costs
 from optimizer.search.lattice.enumerate import Space, space_of
 from optimizer.search.lattice.oracle import Sweep, Tuning, fold
 from optimizer.search.layouts.assigned import AssignedLayouts
 from optimizer.search.layouts.contenders import Contenders
-from optimizer.search.plan.alternatives import estimate_of, flags, value_of
+from optimizer.search.plan.alternatives import estimate_of_plan, flags, value_of
 from optimizer.search.plan.best import Known, best_layouts
 
 
@@ -138,5 +136,5 @@ def search(
         if layouts is None or layouts.best is None:
             return start
         best, knobs = layouts.best.plan, layouts.best.knobs
-        estimate = estimate_of(job, price_layer_costs(layer_costs_of_plan(job, best), knobs), 0)
+        estimate = estimate_of_plan(job, best, knobs)
     return replace(start, plan=best, knobs=knobs, estimate=estimate)

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from optimizer.frameworks.bash.arithmetic import whole_number
 from optimizer.frameworks.bash.flags import flat
 from optimizer.frameworks.bash.pieces import Piece, text_of
 from optimizer.frameworks.bash.script import read_bash
@@ -87,12 +88,16 @@ def test_arithmetic_is_that_of_bash() -> None:
     assert not any(one.startswith("run $((") for _, one, _ in triples[len(random_ones) :])
 
 
+def test_arithmetic_has_a_thousand_characters_at_most() -> None:
+    assert [whole_number(f"{' ' * more}1{'+1' * 499}", {}.get) for more in (1, 2)] == [500, None]
+
+
 def test_expansions_are_those_of_bash() -> None:
     patterns = ("conf/", "*/", "*.", ".*", ".sh", "b*", "*g", "?", "x", "*")
     words = [
         *(f"${{F{sign}{pattern}}}" for sign, pattern in product(("#", "##", "%", "%%"), patterns)),
         *(f"${{{name}{sign}other}}" for name, sign in product(("A", "Z", "NOBODY"), (":-", "-", ":+", "+", ":="))),
-        *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))"),
+        *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))", "$'q r'"),
     ]
     assert unlike(words, [f"run a{word}.z" for word in words]) == []
 
@@ -117,7 +122,7 @@ def test_words_end_where_they_end_in_bash() -> None:
     words = [
         *("$X", '"$X"', "a$X", 'a"$X"', "'$X'", '"$X"c', "${X}", '"${X}"', "${E:-p q}", '"${E:-p q}"'),
         *('"${L[@]}"', "${L[@]}", '"${L[1]}"', "${L[1]}", "${L[-1]}", "${!R}", '"${!R}"', "$(echo $X)"),
-        *('"$(echo $X)"', "$((2 + 1))", '"p q" r', "p\\ q r", "$E p", '"$E" p'),
+        *('$"p q"', "$'p q'", '"$(echo $X)"', "$((2 + 1))", '"p q" r', "p\\ q r", "$E p", '"$E" p'),
     ]
     for word in words:
         found = read_bash(f"{head.partition('go()')[0]}{ours_of}go {word}".encode(), {}).variables
