@@ -1,7 +1,7 @@
-"""What the functions of each module return for some small jobs: how often, and a sum of the numbers in it.
+"""What the functions of each module of layouts return for some small jobs: how often, and a sum of the numbers in it.
 
-What loosens in a bound costs time alone, and no answer tells. `returned.txt` holds them. After
-a wanted change: `python -m tests.search.test_returned`, and read the difference.
+What loosens in a bound costs time alone, and no answer tells. `returned.txt` holds them. After a wanted change:
+`python -m tests.search.layouts.test_returned`, and read the difference.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from optimizer.search.layouts.solve.program import LayoutProgram
 from optimizer.search.layouts.solve.shapes import near_cuts, shapes_of
 from optimizer.search.plan.planner import plan
 from tests.search.jobs import DENSE, small_job
+from tests.search.layouts.returned import returned
 from tests.search.layouts.test_least import of_two_kinds, uniform
 from tests.search.layouts.test_program import problem_of
 from tests.search.layouts.test_shapes import interleaved
 from tests.search.layouts.test_tightness import JOBS as BOUNDED
-from tests.search.returned import returned
 
 HELD = Path(__file__).parent / "returned.txt"
 SMALL = replace(DENSE, layers=7)

@@ -1,4 +1,4 @@
-"""What every function of the search returns while something runs: how often, and a sum of all numbers in it."""
+"""What every function of the layouts returns while something runs: how often, and a sum of all numbers in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-import optimizer.search
+from optimizer.search import layouts
 
-(FOLDER,) = map(Path, optimizer.search.__path__)
-UNTOLD = ("lattice/deadline.py", "plan/unproven.py Clock")  # that return times of this machine
-UNSEEN = {"Model", "Cluster", "Stack", "Space", "Clock"}  # types of which a search changes little
+(FOLDER,) = map(Path, layouts.__path__)
+UNSEEN = {"Model", "Cluster", "Stack", "Space"}  # types of which a search changes little
 INSIDE = {*UNSEEN, "Job", "Plans", "LayerCosts", "PlanFloors", "StepFloor"}  # that have been returned themselves
-TIMES = "search_s"
 GRAIN = 1e-6  # from which on the size of a number counts, not the number
 MOST = 500  # numbers of a row that are looked at, or one in so many of more
 BEYOND = 1e30  # as which infinite numbers count
@@ -65,7 +63,7 @@ class Sum:
 
 @cache
 def _fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name != TIMES)
+    return tuple(field.name for field in fields(kind))
 
 
 def returned(run: Callable[[], object]) -> dict[str, tuple[int, float]]:
@@ -103,9 +101,8 @@ def returned(run: Callable[[], object]) -> dict[str, tuple[int, float]]:
 
 
 def _name(code: CodeType) -> str:
-    """The file of a function of the search, nothing of any other."""
+    """The file of a function of the layouts, nothing of any other."""
     path = Path(code.co_filename)
     if code.co_name.startswith("<") or not path.is_relative_to(FOLDER):
         return ""
-    file = path.relative_to(FOLDER).as_posix()
-    return "" if f"{file} {code.co_qualname}".startswith(UNTOLD) else file
+    return path.relative_to(FOLDER).as_posix()
