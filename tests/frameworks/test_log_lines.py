@@ -427,6 +427,20 @@ def test_evaluations_tell_the_time_where_no_step_does() -> None:
     assert of_the_gpu([evaluation, step]) == [None, step]
 
 
+def test_a_step_that_is_printed_twice_takes_what_it_says() -> None:
+    lines = [LogLine(step=1, micro_batch=place, seconds=0.5) for place in (4, 5)]
+    assert [line.seconds for line in steps_of(lines) if line] == [2.0, 0.5]
+
+
+def test_times_of_lines_count_as_far_as_they_tell_each_step() -> None:
+    for last, pace in ((100, 2.25), (101, 2.0)):
+        steps = range(last - 2, last + 1)
+        bars = [LogLine(bar=(step, 900), step=step, seconds=3.0, elapsed=2.0 * step) for step in steps]
+        paces = [LogLine(step=step, loss=1.0, elapsed=2.25 * step + 0.125) for step in steps]
+        settled = of_training([*bars, *paces])
+        assert [line is None for line in settled[:3]] == [pace == 2.25] * 3
+
+
 @pytest.mark.parametrize(("begun", "seconds"), [(0, 2.0), (50, 4.0), (100, None), (120, None)])
 def test_the_rate_of_a_run_that_went_on_counts_the_steps_before(begun: int, seconds: float | None) -> None:
     lines = [LogLine(last_step=100), LogLine(step=begun, alone=True), LogLine(alone=True, elapsed=200.0, seconds=2.0)]

@@ -69,8 +69,8 @@ def whole_number(expression: str, value_of: Callable[[str], str]) -> int | None:
 def _evaluated(text: str) -> int:
     """The value of numbers and operators, the innermost brackets first, so that `a ? b : c` stands alone in each.
 
-    >>> _evaluated("(8>4 ? 2 : 1)*3"), _evaluated("0 ? 1 : 0 ? 2 : (-2)**2")
-    (6, 4)
+    >>> _evaluated("(8>4 ? 2 : 1)*3"), _evaluated("0 ? 1 : 0 ? 2 : (-2)**2"), _evaluated("0?21:43")
+    (6, 4, 43)
     """
     known: dict[str, int] = {}
     while match := BRACKETS.search(text):

@@ -42,7 +42,7 @@ def merged(configs: Iterable[ConfigFile]) -> dict[str, Any]:
     for place, config in enumerate(listed):
         later = (item for other in listed[place + 1 :] for item in other.leaves.items())
         over = {path: value for path, value in later if value not in OPEN}
-        own = config.under(over) if over and "${" in config.text else config.values
+        own = config.under(over) if "${" in config.text else config.values
         values |= {path: value for path, value in own.items() if value not in OPEN or path not in values}
     return values
 

@@ -102,7 +102,7 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     [2.25, 4.5, 6.75]
     """
     exact = _unrounded(readings)
-    paced = [one.step or 0 for one in exact if not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]
+    paced = [one.step for one in exact if one.step and not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]
     exactly = len(paced) >= SEVERAL and max(paced) <= PACED
     timed_lines = [None if one.bar else one for one in exact] if exactly else timed_by_bars(exact)
     shown: set[tuple[float | None, float | None]] = set()

@@ -98,6 +98,7 @@ def test_expansions_are_those_of_bash() -> None:
         *(f"${{F{sign}{pattern}}}" for sign, pattern in product(("#", "##", "%", "%%"), patterns)),
         *(f"${{{name}{sign}other}}" for name, sign in product(("A", "Z", "NOBODY"), (":-", "-", ":+", "+", ":="))),
         *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))", "$'q r'"),
+        *('"q\\nr $N"', '"q\\"r"', "${Z:-$N/xy}", "${Z:-xy$N}"),
     ]
     assert unlike(words, [f"run a{word}.z" for word in words]) == []
 
@@ -113,6 +114,13 @@ def test_a_quoted_word_lies_between_its_quotes() -> None:
     for text, inner, sites in (('"--lr"', "--lr", ((11, 15),)), ("'a'", "a", ((11, 12),)), ("ab", "ab", ((10, 12),))):
         ((piece,),) = flat([(Piece(text, ((10, 10 + len(text)),)),)])
         assert (piece.text, piece.sites) == (inner, sites)
+    ((piece,),) = flat([(Piece("'a'", ((10, 13), (20, 22))),)])
+    assert piece.sites == ((11, 12), (20, 22))
+
+
+def test_what_is_set_to_nothing_before_a_command_is_none_of_its_words() -> None:
+    (command,) = read_bash(b"E= N=4 run --tp 8\n", {}).commands
+    assert [text_of(word) for word in flat(command.words)] == ["run", "--tp", "8"]
 
 
 def test_words_end_where_they_end_in_bash() -> None:
