@@ -115,7 +115,7 @@ def _continues(run: Stream, attempt: Sequence[Record], record: Record, several: 
         return "other"
     if record.reading.facts.get("global_batch") != last.reading.facts.get("global_batch"):
         return "other"
-    interval = attempt[:2][-1].step - attempt[0].step
+    interval = attempt[1].step - attempt[0].step if len(attempt) > 1 else 1
     near = last.step - step <= NEAR * max(1, interval)
     if step <= first.step and not near:
         return "other"

@@ -157,7 +157,7 @@ def level_starts(logs: FloatArray) -> list[int]:
     return sorted(starts)
 
 
-def _best_cut(values: FloatArray, variance: float, whole: int) -> int:
+def _best_cut(values: FloatArray, variance: float, whole: float) -> int:
     """Where the sum of squares falls most when the values are cut in two, 0 where it does not fall enough."""
     count = len(values)
     if count < 2 * SHORTEST:

@@ -309,7 +309,7 @@ def test_a_change_explains_four_variances(
 ) -> None:
     """Of ten steps, five a quarter higher: squares fall by 10 / 4 x 1 / 4 ** 2, over a variance times log(e)."""
     monkeypatch.setattr("optimizer.diagnose.steady.LEAST", least)
-    assert _best_cut(np.repeat([0.0, 0.25], 5), variance, e) == cut  # type: ignore[arg-type]
+    assert _best_cut(np.repeat([0.0, 0.25], 5), variance, e) == cut
 
 
 def test_a_level_begins_where_the_squares_fall_most() -> None:
@@ -1124,8 +1124,9 @@ def test_a_plan_is_held_to_the_settings_that_a_log_prints() -> None:
     assert contradictions({"tp": "4", "gpus": "16", "pp": "2"}, job, plan) == "tp 4, not 2, pp 2, not 1"
     with pytest.raises(InputError, match="needs model, gpu, gpus, micro_batch, global_batch; give --plan"):
         row_of(run_of(part()), job)
+    planless: Any = SimpleNamespace(plan=None)
     with pytest.raises(InputError, match="has no plan"):
-        answer_reference(SimpleNamespace(plan=None), "a.json")  # type: ignore[arg-type]
+        answer_reference(planless, "a.json")
 
 
 def test_rows_of_other_columns_are_named_three_at_most(tmp_path: Path) -> None:

@@ -90,9 +90,10 @@ def _tail(steady: Steady) -> Sign:
 
 
 def _trend(steady: Steady) -> Sign:
-    words = {0.0: ("flat", ""), 1.0: ("rises", "longer"), -1.0: ("falls", "shorter")}
-    value, way = words[float(np.sign(steady.trend))]
-    return Sign(name="trend", value=value, text=f"steps get {abs(steady.trend):.1%} {way}" if way else "no trend")
+    if not steady.trend:
+        return Sign(name="trend", value="flat", text="no trend")
+    value, words = ("rises", "longer") if steady.trend > 0 else ("falls", "shorter")
+    return Sign(name="trend", value=value, text=f"steps get {abs(steady.trend):.1%} {words}")
 
 
 def _settings(facts: Mapping[str, str]) -> list[Sign]:

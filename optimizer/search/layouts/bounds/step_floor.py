@@ -208,7 +208,7 @@ class StepFloor(Rows):
         """Time of one plan's pipeline, as `value_of` takes it, with which its step has this value [s]."""
         some = self.take(np.array([index]))
         seconds = (limit - some.surplus) / some.rate
-        return float((seconds / some._with_stragglers(np.array([1.0])))[0]) - self.job.stack["step_overhead"]
+        return float((seconds / some._with_stragglers(np.ones(1)))[0]) - self.job.stack["step_overhead"]
 
     @property
     def _virtual_stages(self) -> FloatArray:
