@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import isfinite
 from operator import attrgetter
 from pathlib import Path
 
@@ -46,6 +47,15 @@ class LoggedRun:
     def bare(self) -> bool:
         """Whether none of them has a loss."""
         return all(record.reading.loss is None for record in self.records)
+
+    @cached_property
+    def broken(self) -> Sequence[Record]:
+        """Those whose loss or gradient is no number, or that count such steps."""
+        return [
+            record
+            for record in self.records
+            if (one := record.reading).nans or not (isfinite(one.loss or 0.0) and isfinite(one.grad_norm or 0.0))
+        ]
 
     @cached_property
     def by_step(self) -> Mapping[int, Record]:

@@ -166,12 +166,12 @@ def measured(run: LoggedRun, facts: Mapping[str, str]) -> Measured:
         memory_kind=_kind_of_memory(stream),
         tokens_rate=rates[len(rates) // 2] if rates else None,
         flops_rate=median(flops) if flops else None,
-        nans=sum(max(reading.nans, _is_nan(reading.loss, reading.grad_norm)) for reading in readings),
+        nans=sum(max(1, record.reading.nans) for record in run.broken),
         skipped=sum(reading.skipped for reading in readings),
         restarts=max(0, len(stream.attempts) - 1),
         ranks=run.ranks,
-        first=min((record.step for record in run.records), default=0),
-        last=max((record.step for record in run.records), default=0),
+        first=min(run.by_step, default=0),
+        last=max(run.by_step, default=0),
         loss=losses[-1] if losses and isfinite(losses[-1]) else None,
         failure=f"line {run.failure.line}: {run.failure.text}" if run.failure else "",
         facts=known,
@@ -190,10 +190,6 @@ def _kind_of_memory(stream: Stream) -> str:
     if stream.reserved is not None and stream.reserved >= (stream.allocated or 0.0):
         return "reserved"
     return "allocated" if stream.allocated is not None else ""
-
-
-def _is_nan(*values: float | None) -> int:
-    return int(any(value is not None and not isfinite(value) for value in values))
 
 
 def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, facts: Mapping[str, str]) -> Iterator[str]:
@@ -229,8 +225,8 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
         if printed.replace(".0", "") != given.replace(".0", ""):
             yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
     yield from _of_steady(steady)
-    if readings := [r.reading for r in run.records if _is_nan(r.reading.loss, r.reading.grad_norm) or r.reading.nans]:
-        yield f"{len(readings)} lines have a loss or gradient that is no number, from step {readings[0].step or 0:,} on"
+    if run.broken:
+        yield f"{len(run.broken)} lines have a loss or gradient that is no number, from step {run.broken[0].step:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         count = len(run.stream.attempts) - 1
         yield f"{count} restart{'s' * (count > 1)}; the first steps after each are left out"

@@ -17,19 +17,18 @@ STEP = re.compile(
     r"""(\d[\d,]*)(?![.\d])(?: ?/ *(\d+))?""",
 )
 LOSS = re.compile(r"""loss["']?[ :=]+([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)""")
-# What a step took, its unit before or behind; or what is said to be of one step.
+# What a step took, its unit before or behind, each word begun by a letter, which is found quickly; or what is of one.
 NAMED = re.compile(
-    r"""(?:\bdt|iter_dt|(?:step|iter(?:ation)?)[ _]time|time(?:/| per )(?:step|iter(?:ation)?)|train/time)"""
+    r"""(?:dt(?<=\bdt)|iter_dt|step[ _]time|iter(?:ation)?[ _]time|time(?:/| per )(?:step|iter(?:ation)?)|train/time)"""
     rf"""[ _]?(?:\(?(?P<unit>{UNITS})\)?)?["']?[ :=]+{NUMBER} ?(?P<behind>(?:{UNITS})\b)?""",
 )
 OF_STEP = re.compile(rf"{NUMBER} ?({UNITS})/(?:step|it(?:er(?:ation)?)?)\b")
 UPDATES = re.compile(r"\bups=([\d.]+)")
 SAMPLES = re.compile(rf"\b(?:rate=| ){NUMBER} samples/s(?:ec)?\b")
-# Of no step, or of a number that begins again with each epoch; and texts of which one is in each such line.
+# Of no step, or of a number that begins again with each epoch.
 OTHER = re.compile(
     r"(?:\b|_)(?:val|valid|validation|eval|evaluation|test)(?:\b|_)|\bepoch\b.*\b(?:step|iter)\w* *\[?\d+/",
 )
-OTHERS = ("val", "test", "epoch")
 
 
 def read(text: str) -> LogLine | None:
@@ -52,7 +51,7 @@ def read(text: str) -> LogLine | None:
     text = text.lower()
     loss = LOSS.search(text) if "loss" in text else None
     step = STEP.search(text) if loss else None
-    if step is None or loss is None or (any(part in text for part in OTHERS) and OTHER.search(text)):
+    if step is None or loss is None or (("val" in text or "test" in text or "epoch" in text) and OTHER.search(text)):
         return None
     seconds = _seconds(text)
     samples = SAMPLES.search(text) if seconds is None else None
