@@ -19,6 +19,7 @@ from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
+from optimizer.purchase.as_json import _quote as quote_row
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements
@@ -832,7 +833,10 @@ def test_a_quote_stands_beside_the_cheapest_and_the_dearest_other_rent() -> None
     def others(*rents: float) -> tuple[float, float] | None:
         offers = [quote("h100", "on_demand", rent / 3600, row=f"{rent:g}") for rent in rents]
         asked = campaign(book=PriceBook(offers=tuple(replace(each, grade="A") for each in offers), term="on_demand"))
-        found = _quote(asked, kinds("h100")[0]).others
+        known = _quote(asked, kinds("h100")[0])
+        found, row = known.others, quote_row(known)
+        ends = zip(("low", "high"), found, strict=True) if found else ()
+        assert row["others"] == {end: {"value": offer.value, "row": offer.row} for end, offer in ends}
         return found and (round(3600 * found[0].value, 6), round(3600 * found[1].value, 6))
 
     assert (others(3.0), others(3.0, 1.0), others(3.0, 1.0, 2.0)) == (None, (1.0, 3.0), (1.0, 3.0))
