@@ -461,6 +461,7 @@ def test_a_cluster_of_one_tier_has_no_network_and_a_given_nic_is_its_own() -> No
     assert (design.taper, last.taper) == (design.cluster.tiers[-1].oversubscription, 2.0)
     assert replace(design, oversubscription=3.0).taper == 3.0
     assert Design(kind="x", cluster=design.cluster, gpus=1).batch_factor == 1.0
+    assert replace(design, batch_factor=0.1).batch(replace(campaign().runs[0], global_batch=1)) == 1
 
 
 def test_a_network_beyond_the_usual_one_is_added_and_a_smaller_one_gives_nothing_back() -> None:
@@ -611,7 +612,9 @@ def test_a_swing_is_drawn_from_the_middle_to_either_end() -> None:
     (line,) = chart.figure["layout"]["shapes"]
     assert line["x0"] == pytest.approx(50.0, abs=1e-9)
     assert chart.figure["layout"]["xaxis"]["range"] == pytest.approx([40 - 12.5, 65 + 12.5])
-    assert tornado_chart(replace(made, swings=()), made.advised).words.startswith("Nothing moves it. ")
+    unmoved = tornado_chart(replace(made, swings=()), made.advised)
+    assert unmoved.words.startswith("Nothing moves it. ")
+    assert unmoved.figure["layout"]["xaxis"]["range"] == pytest.approx([48.75, 51.25])  # a fortieth either way
     taller = (
         chart.figure["layout"]["height"]
         - tornado_chart(replace(made, swings=swings[:1]), made.advised).figure["layout"]["height"]

@@ -10,7 +10,7 @@ import pytest
 
 from optimizer.catalog.offers import OLD, Offer
 from optimizer.purchase.alternatives import AlternativeDesign
-from optimizer.purchase.as_json import machine_rows, point_row
+from optimizer.purchase.as_json import _staged, machine_rows, point_row
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Requirements
 from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy, Standby
@@ -206,7 +206,7 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
         stretches = (Stretch(run=0, gpus=last, start=0.0, end=30 * DAY),)
         course = Course(stretches=stretches, time_to_train=30 * DAY, cost=2e6, energy=3 * MWH)
         few = replace(point, figures=replace(point.figures, time_to_train=40 * DAY, cost=3e6))
-        spans = {"time_to_train": (27, 30, 36), "cost": (1.8e6, 2e6, 2.4e6)}
+        spans = {"time_to_train": (27, 30, 36), "cost": (1.8e6, 2e6, 2.4e6), "energy": (2 * MWH, 3 * MWH, 4 * MWH)}
         ranges = {
             name: Range(low=a, mid=b, high=c)
             for name, (a, b, c) in (spans | {"time_to_train": (27 * DAY, 30 * DAY, 36 * DAY)}).items()
@@ -223,6 +223,7 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
         f"All at once would end after 80 days for $60.0 M, {alone}",
         "Below, the GPUs of each stage as if all were there from the first day.",
     ]
+    assert {_staged(replace(item, points=item.points[1:]))["device"] for item in staged} == {"h100", "mi300x"}
     missed = staged_sentences(replace(made, staged=staged[1:]))
     assert missed[0].startswith("No machine meets every limit in these deliveries. Nearest in cost is MI300X: ")
     assert staged_sentences(made) == []
