@@ -722,6 +722,10 @@ def test_cards_are_numbered_and_the_advised_one_is_named() -> None:
         "Checkpoint every": "11.1 min",
         "GPU-hours": "20.00 M",
     }
+    twice = purchase_report(by_hand(campaign(runs=campaign().runs * 2)))
+    (part,) = [part for part in twice.sections if part.heading == "What each choice runs"]
+    named = [row[0] for block in part.blocks if isinstance(block, Pairs) for row in block.rows if row[0] != "Plan"]
+    assert named.count("Plan, llama3.1-405b") == 4
 
 
 def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
@@ -777,6 +781,9 @@ def test_deliveries_exactly_on_the_budget_and_the_deadline_are_within_them() -> 
     for budget, deadline, within in ((1.0, 1.0, True), (1 - 1e-9, 1.0, False), (1.0, 1 - 1e-9, False)):
         bounds = Requirements(deadline=deadline * course.time_to_train, budget=budget * course.cost)
         assert staged(replace(question, bounds=bounds), deliveries, points).in_limits is within
+    for share, within in ((1.0, True), (1 - 1e-9, False)):
+        run = replace(question.runs[0], by=share * course.time_to_train)
+        assert staged(replace(question, runs=(run,)), deliveries, points).in_limits is within
 
 
 def test_the_front_is_in_the_json_with_its_ranges() -> None:

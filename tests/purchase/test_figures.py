@@ -106,6 +106,8 @@ def test_nodes_and_racks_are_rounded_up() -> None:
     assert (rented(campaign(), design).gpus, bought(campaign(), design).gpus) == (1008, 1008)
     assert bought(campaign(), design).words() == "14 racks of 72 GPUs, 1,000 of 1,008 GPUs used"
     assert racks(design) == 14
+    offers = tuple(replace(offer, sold=()) for offer in campaign().book.offers)  # whose sizes nobody says
+    assert bought(campaign(book=replace(campaign().book, offers=offers)), design).gpus == 1008
     node = replace(kinds("h100")[0], gpus=1001)
     assert (rented(campaign(), node).gpus, bought(campaign(), node).gpus) == (1008, 1008)
     assert rented(campaign(), replace(kinds("tpu-v5e")[0], gpus=1000)).words() == (
@@ -119,6 +121,21 @@ def test_a_rate_that_binds_longer_than_the_run_says_what_the_contract_costs() ->
     assert found.time_to_train < 365 * DAY
     assert found.committed == pytest.approx(16384 * 365.25 * 24 * 2.8)
     assert point(campaign(), gpus=4096).figures.committed == pytest.approx(point(campaign(), gpus=4096).figures.cost)
+
+
+def test_a_network_beyond_the_rented_one_is_paid_with_the_machine() -> None:
+    workshop = Workshop(campaign=campaign(book=rented_at(h100=2.0 / 3600)), planner=quick_planner)
+    usual, wide = (workshop.point(replace(kinds("h100")[0], gpus=4096, nic=nic)).figures for nic in (0.0, 100e9))
+    assert usual.network == 0.0 < wide.network
+    assert wide.cost > wide.gpu_seconds / 3600 * 2.0
+    assert (wide.committed, usual.committed) == (pytest.approx(wide.cost), pytest.approx(usual.cost))
+
+
+def test_a_plan_is_proven_where_that_of_every_run_is() -> None:
+    found = point(campaign())
+    answer = found.answers[0]
+    assert found.proven
+    assert not replace(found, answers=(answer, replace(answer, status="feasible"))).proven
 
 
 def test_a_provider_s_own_pue_moves_with_the_assumption() -> None:

@@ -14,7 +14,7 @@ from optimizer.purchase.as_json import _staged, machine_rows, point_row
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Requirements
 from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy, Standby
-from optimizer.purchase.designs.points import Excess
+from optimizer.purchase.designs.points import Excess, Rejected
 from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
@@ -110,6 +110,10 @@ def test_a_missed_limit_is_told_with_how_many_miss_it_and_how_many_it_stops_alon
     assert none == "No design meets every limit."
     assert budget == "Budget: 1 of 2 designs miss it, by at least 50% ($3 against $2)."
     assert deadline == "Deadline: 2 of 2 designs miss it, by at least 20% (24 days against 20 days); it alone stops 1."
+    rejected = tuple(Rejected(design=first.design, reason=reason) for reason in "dcba")
+    assert infeasible(replace(found, purchase=replace(missed, points=(), rejected=rejected))) == [
+        "No design has a plan at all: a; b; c."
+    ]
     assert nearest.startswith("Nearest with H100: 4,096 × H100, 100 days, $50.0 M, ")
     assert nearest.endswith("; beyond the deadline 24 days against 20 days, budget $3 against $2.")
     assert summary(found) == [none, budget, deadline, nearest]
@@ -376,7 +380,7 @@ def test_a_contract_that_outlasts_the_run_is_told() -> None:
     for days, binds in ((100, False), (200, True)):
         bound = bound_for(made, days * DAY)
         text = " ".join(summary(bound))
-        assert ("the run uses 50% of a contract" in text) is binds
+        assert ("the run uses 50% of a contract" in text) is ("of a contract" in text) is binds
         others = "1 of the other choices, which use 40% to 40% of their contracts"
         assert (others in text) is binds
         if not binds:
