@@ -353,6 +353,8 @@ def test_machines_outside_of_what_was_measured_are_named() -> None:
     (fitted,) = [line for line in lines if line.startswith("Fitted on other hardware")]
     assert "MI300X (megatron-core was fitted on " in fitted
     assert "H100 (" not in fitted
+    (beyond,) = [line for line in lines if line.startswith("Larger or other")]
+    assert beyond.endswith(": H100.")
     assert any(line.startswith("No failure rate is published for MI300X:") for line in lines)
     assert lines[-1] == "No single measurement or quote is likely to change the choice."
     assert probability_sentences(made) == []
