@@ -11,6 +11,8 @@ from optimizer.catalog.offers import PriceBook
 from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
+from optimizer.purchase.designs.front import non_dominated
+from optimizer.purchase.designs.inverse import rent_or_buy
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.price.catalogue import (
     bought,
@@ -71,6 +73,19 @@ def test_a_place_in_a_data_centre_is_paid_by_the_rated_power_of_every_gpu_bought
     )
     added = (paid.figures.running - free.figures.running) * DAY
     assert added == pytest.approx(1024 * provisioned_power(paid.design) / 1e3)
+
+
+def test_what_owned_machines_cost_to_run_is_told_alike() -> None:
+    found = point(campaign(buy=True, assumptions=assumptions(True)))
+    known = rent_or_buy(campaign(buy=True, assumptions=assumptions(True)), found)
+    assert (known.capex, known.running) == pytest.approx((found.figures.capex, found.figures.running))
+
+
+def test_of_equal_points_the_first_is_on_the_front_and_none_beside_it() -> None:
+    found = point(campaign())
+    dearer = replace(found, figures=replace(found.figures, cost=2 * found.figures.cost))
+    longer = replace(dearer, figures=replace(dearer.figures, time_to_train=2 * dearer.figures.time_to_train))
+    assert non_dominated((longer, found, dearer, replace(found))) == (found,)
 
 
 def test_prices_come_with_their_source() -> None:
