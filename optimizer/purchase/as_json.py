@@ -97,7 +97,7 @@ def point_row(point: Point) -> dict[str, Any]:
         design=design,
         f=point.figures,
         job=first.job,
-        domain=design.scale_up or design.cluster.scale_up_size,
+        domain=design.domain,
         memory=design.hbm or design.cluster.device.memory,
         order=point.figures.lot.words(),
         limits_broken=[excess.limit for excess in point.excesses],

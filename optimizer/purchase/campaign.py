@@ -133,6 +133,11 @@ class Design:
         return self.cluster.tiers[1].link.bandwidth if len(self.cluster.tiers) > 1 else 0.0
 
     @property
+    def domain(self) -> int:
+        """GPUs of its scale-up domain."""
+        return self.scale_up or self.cluster.scale_up_size
+
+    @property
     def taper(self) -> float:
         """Oversubscription of the last tier [1]."""
         return self.oversubscription or self.cluster.tiers[-1].oversubscription

@@ -44,6 +44,14 @@ def test_a_deadline_that_a_single_node_meets_takes_one_look() -> None:
     assert (found.point.design.gpus, found.tried) == (8, 1)
 
 
+def test_racks_are_whole_where_the_fewest_gpus_are_sought() -> None:
+    base = kinds("gb200-nvl72")[0]
+    for design, domain in ((base, 72), (replace(base, scale_up=16), 16)):
+        found = fewest_gpus(Workshop(campaign=campaign(), planner=quick_planner), design, 1e9 * DAY)
+        assert found.point is not None
+        assert found.point.design.gpus == design.domain == domain
+
+
 def test_a_single_gpu_may_be_the_fewest() -> None:
     base = kinds("h100")[0]
     alone = replace(base, cluster=replace(base.cluster, gpus_per_node=1))

@@ -394,6 +394,10 @@ def test_resale_writes_off_by_years_and_shares_the_loss_over_them(left: float) -
     values = {item.name: item.value.mid for item in asked}
     own, capex = ownership(question, point.design, values, 4096, point.on_host)
     assert capex == owned.capex
+    known = {"lifetime": 3 * YEAR, "residual": 0.0, "electricity": 0.0}  # what an offer says, and no price of power
+    offers = tuple(replace(offer, **known) for offer in question.book.offers)
+    theirs, _ = ownership(replace(question, book=replace(question.book, offers=offers)), point.design, values, 4096)
+    assert theirs == replace(own, lifetime=3 * YEAR, residual=0.0)
     found = resale(question, point)
     assert len(found) == int(own.lifetime / YEAR)
     for item in found:

@@ -181,6 +181,9 @@ def test_spare_nodes_are_told_with_what_they_save() -> None:
     assert spares_sentence(spared(0, 0)) == "Spare nodes of your own do not pay for themselves."
     rack = spared(0, 0)
     none = rack.standby[0]
+    reports = (purchase_report(by_hand(standby=rows)) for rows in (spared(2, 2).standby, rack.standby))
+    heading = "How many spare nodes pay"
+    assert [heading in {part.heading for part in report.sections} for report in reports] == [True, False]
     lot = replace(none.figures.lot, size=72, count=57, used=4072)
     none = replace(none, figures=replace(none.figures, lot=lot))
     assert lot.spare == 32

@@ -101,8 +101,7 @@ def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = M
     (or racks). Time need not fall with every added GPU, because plans need divisors: the count is the fewest of those
     tried.
     """
-    domain = base.scale_up or base.cluster.scale_up_size
-    unit = domain if is_rack(base) else base.cluster.gpus_per_node
+    unit = base.domain if is_rack(base) else base.cluster.gpus_per_node
     tried: dict[int, Point | None] = {}
 
     def at(gpus: int) -> Point | None:

@@ -142,9 +142,8 @@ def rented(campaign: Campaign, design: Design) -> Lot:
 def bought(campaign: Campaign, design: Design) -> Lot:
     """What is bought: the sizes that the offer is sold in, else racks where a rack is the domain, else nodes."""
     offer = purchase_price(campaign, design)[1]
-    domain = design.scale_up or design.cluster.scale_up_size
     if is_rack(design) and (design.scale_up or not offer.sold):
-        return _lot(design, (domain,), "rack")
+        return _lot(design, (design.domain,), "rack")
     return _lot(design, offer.sold, offer.sold_as)
 
 
@@ -161,11 +160,11 @@ def paid(campaign: Campaign, design: Design) -> Lot:
 
 def is_rack(design: Design) -> bool:
     """Whether the scale-up domain is a rack that is sold as a whole."""
-    return LARGE_DOMAIN <= (design.scale_up or design.cluster.scale_up_size) <= 1024
+    return LARGE_DOMAIN <= design.domain <= 1024
 
 
 def racks(design: Design) -> int:
     """Racks that the job occupies."""
     if is_rack(design):
-        return ceil(design.gpus / (design.scale_up or design.cluster.scale_up_size))
+        return ceil(design.gpus / design.domain)
     return ceil(design.gpus / design.cluster.gpus_per_node / default_price("nodes_per_rack").value)
