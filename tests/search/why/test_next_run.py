@@ -130,19 +130,20 @@ def test_the_gain_of_one_of_two_runs_is_that_of_the_normal_law(
 @pytest.mark.parametrize(
     ("after", "gpus"),
     [
-        ((0.10, 0.22, 0.30), 64),  # those on fewer GPUs narrow by 0.32 and less, of 0.44
-        ((0.10, 0.15, 0.30), 32),
-        ((0.10, 0.15, 0.15), 16),
-        ((0.44, 0.46, 0.46), 16),
-        ((0.46, 0.46, 0.46), 0),  # less than 15 % of the interval
+        ((8.0, 11.5, 14.0), 64),
+        ((8.0, 11.0, 14.0), 32),
+        ((8.0, 11.0, 11.0), 16),
+        ((17.0, 17.5, 17.5), 16),
+        ((17.01, 17.5, 17.5), 0),
     ],
 )
 def test_the_cheapest_run_that_narrows_three_quarters_of_the_most_is_named(
     job: Job, after: tuple[float, ...], gpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an interval of half-width 0.54: a run must take 0.081 off."""
-    monkeypatch.setattr(module, "error_of", lambda *_: (0.0, 0.54 / SIDES))
-    monkeypatch.setattr(module, "once_measured", lambda *_: np.array(after) / SIDES)
+    """Of an interval of half-width 20 a run must take 3 off."""
+    monkeypatch.setattr(module, "SIDES", 2.0)
+    monkeypatch.setattr(module, "error_of", lambda *_: (0.0, 10.0))
+    monkeypatch.setattr(module, "once_measured", lambda *_: np.array(after) / 2)
     fewer = [(replace(job, gpus=count), replace(PLAN, dp=count // 2), 1.0) for count in (32, 16)]
     monkeypatch.setattr(module, "_smaller", lambda *_: iter(fewer))
     found = next_run(job, PLAN, Knobs(), 1.0)
@@ -150,8 +151,7 @@ def test_the_cheapest_run_that_narrows_three_quarters_of_the_most_is_named(
     if found:
         assert found.plan.dp == gpus // 2
         assert found.cost == pytest.approx(gpus * (300 + 20) / 3600)
-        assert found.before == pytest.approx(0.54)
-        assert found.after == pytest.approx(dict(zip((64, 32, 16), after, strict=True))[gpus])
+        assert (found.before, found.after) == (20.0, dict(zip((64, 32, 16), after, strict=True))[gpus])
 
 
 @pytest.mark.parametrize(("chance", "runs"), [(0.5, 4), (0.49, 0)])
