@@ -85,7 +85,9 @@ def test_of_two_plans_that_err_apart_one_decides(job: Job) -> None:
     def beside(factor: float) -> float:
         slow = replace(best, step_time=factor * best.step_time)
         second = Alternative(plan=other, estimate=slow, slower=factor - 1.0)
-        choice = decides(replace(alone, alternatives=(second,)))
+        both = replace(alone, alternatives=(second,))
+        assert decides(replace(both, plan=None)) is decides(replace(both, estimate=None)) is None
+        choice = decides(both)
         assert choice is not None
         return choice[1]
 

@@ -151,7 +151,7 @@ def test_a_loss_as_plain_values(minimize: str, key: str) -> None:
 def test_how_many_smaller_numbers_are_tried(minimize: str, tried: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """100 of 102 GPUs, a fiftieth better used, do no more a second; of a joule or a dollar 24 numbers are tried."""
     before = replace(priced(16, 48, minimize), job=replace(small_job(102), minimize=minimize))
-    monkeypatch.setattr(Best, "worth", 1.0)
+    monkeypatch.setattr(Best, "worth", 2.0)
     asked: list[int] = []
     jobs = [replace(before.job, gpus=gpus) for gpus in range(102, 60, -1)]
     assert resilience._best(before, jobs, lambda job: asked.append(job.gpus), before) is before
@@ -195,3 +195,5 @@ def test_every_smaller_number_of_replicas_and_of_nodes_is_tried() -> None:
     assert {each.global_batch for each in smaller if each.gpus == 15} == {50}
     assert all(each.limits.fixed == {"recompute": "none", "tp": 3, "cp": 1, "pp": 1} for each in smaller)
     assert [each.gpus for each in resilience._any_shape(job, 17)] == [16, 8]
+    single = replace(job, cluster=replace(job.cluster, gpus_per_node=1))
+    assert [each.gpus for each in resilience._any_shape(single, 3)] == [3, 2, 1]

@@ -61,6 +61,9 @@ def test_no_move_is_the_job_itself_and_none_leaves_the_bounds(gpt3_answer: Answe
     job, none = gpt3_answer.job, np.zeros(len(PARAMETERS))
     same = moved(job, none)
     assert all(same.stack[name] == pytest.approx(job.stack[name]) for name in PARAMETERS)
+    further = moved(job, none + 0.1).stack
+    for name, parameter in PARAMETERS.items():
+        assert parameter.place(further[name]) == pytest.approx(min(1.0, parameter.place(job.stack[name]) + 0.1))
     for end in (-9.0, 9.0):
         far = moved(job, none + end).stack
         assert all(
@@ -94,6 +97,19 @@ def test_the_spread_is_found_in_few_steps(power: float) -> None:
     assert _spread(varies, 0.01) == pytest.approx((0.01 / 3.0) ** (1 / power))
     assert len(asked) <= (3 if power == 1.0 else 4)
     assert _spread(varies, 3.0 * PRIOR_SPREAD**power) == PRIOR_SPREAD
+
+
+def test_the_spread_is_met_to_a_tenth_and_no_wider_than_the_prior() -> None:
+    """What grows ever faster takes some steps; what falls would be met beyond the prior."""
+    asked: list[float] = []
+
+    def varies(spread: float) -> float:
+        asked.append(spread)
+        return spread + 1000.0 * spread**3
+
+    assert varies(_spread(varies, 0.05)) == pytest.approx(0.05, rel=0.1)
+    assert len(asked) <= 7
+    assert _spread(lambda spread: 0.3 / spread, 1.0) == PRIOR_SPREAD
 
 
 PLANS = (Plan(tp=2, dp=4, num_microbatches=12), Plan(tp=1, dp=8, num_microbatches=6, recompute="full"))
