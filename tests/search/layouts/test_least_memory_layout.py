@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
 from optimizer.base.errors import Infeasible
 from optimizer.search.layouts.problem import LayoutProblem
-from optimizer.search.layouts.solve.layout import best_assignment, least_memory_assignment
+from optimizer.search.layouts.solve import least_memory as module
+from optimizer.search.layouts.solve.layout import Layout, best_assignment, least_memory_assignment
 from optimizer.search.layouts.solve.least_memory import filled, fitting_layout, least_memory_layout
 from tests.search.layouts.problems import costs
 from tests.search.layouts.test_layout import every_layout, random_problem
@@ -59,3 +62,78 @@ def test_mtp_layers_are_left_alone_where_to_recompute_them_takes_more(
     )
     layout, possible = filled(problem)
     assert (layout and layout.first, possible) == first
+
+
+def lean(seed: int, alike: bool) -> LayoutProblem:
+    """A problem with up to four stages, no recomputation in one of three, and ends that may be heavier than layers."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, float(rng.choice([0.0, 1.5])))
+    pp, layers = int(rng.integers(1, 5)), dict(problem.memory.layers)
+    layers["embedding"] = replace(layers["embedding"], static=float(rng.integers(0, 12)))
+    layers["head"] = replace(layers["head"], static=float(rng.integers(0, 12)))
+    if alike:
+        layers["mtp"] = replace(layers["mtp"], chosen=layers["moe"].chosen)
+    return replace(
+        problem,
+        memory=replace(problem.memory, layers=layers),
+        pp=pp,
+        in_flight=tuple(float(pp - stage) for stage in range(pp)),
+        alike=alike,
+    )
+
+
+def least_by_trial(problem: LayoutProblem) -> float:
+    """Least memory of the fullest stage over all cuts into stages that hold something, MTP layers on the last two, and
+    all numbers of recomputed layers of each kind, or the first so many of every stage and, with all of them, MTP layers.
+    """
+    layers = [kind for kind, count in problem.sequence for _ in range(count)]
+    chosen = [kind for kind, layer in problem.memory.layers.items() if layer.chosen]
+
+    def held(stage: list[str], recomputed: list[str], flying: float) -> float:
+        counts, again = Counter(stage), Counter(kind for kind in recomputed if kind in chosen)
+        return float(problem.memory.reserved(counts, again, flying))
+
+    def fullest(stages: list[list[str]]) -> float:
+        bodies = [[kind for kind in stage if kind in ("dense", "moe")] for stage in stages]
+        each = list(zip(stages, bodies, problem.in_flight, strict=True))
+        if problem.alike:
+            some = (
+                max(held(stage, body[:first], flying) for stage, body, flying in each)
+                for first in range(1, problem.layers + 1)
+            )
+            return min(max(held(stage, stage, flying) for stage, _, flying in each), *some)
+        return max(
+            min(
+                held(stage, ["dense"] * dense + ["moe"] * moe, flying)
+                for dense in range(body.count("dense") + 1)
+                for moe in range(body.count("moe") + 1)
+            )
+            for stage, body, flying in each
+        )
+
+    edges = ((0, *cuts, len(layers)) for cuts in combinations(range(1, len(layers)), problem.pp - 1))
+    return min(fullest([layers[a:b] for a, b in pairwise(each)]) for each in edges)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_stages_that_are_filled_one_after_the_other_hold_what_any_can(
+    seed: int, alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last byte; the solver is asked only where there is a layout with empty stages."""
+    problem = lean(seed, alike)
+    least = least_by_trial(problem)
+
+    def no_solver(asked: LayoutProblem, time_limit: float | None) -> Layout:
+        assert asked.usable < least
+        raise Infeasible("no layout fits")
+
+    monkeypatch.setattr(module, "least_memory_assignment", no_solver)
+    layout = fitting_layout(replace(problem, usable=least))
+    assert layout is not None
+    assert max(layout.memory) == least
+    assert fitting_layout(replace(problem, usable=least - 0.25)) is None
+    found = least_memory_layout(replace(problem, usable=3 * least), bound=least / 2)
+    assert found is not None
+    assert max(found.memory) == least
+    assert least_memory_layout(replace(problem, usable=least - 0.25)) is None
