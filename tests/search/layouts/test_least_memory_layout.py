@@ -84,7 +84,7 @@ def lean(seed: int, alike: bool) -> LayoutProblem:
 
 def least_by_trial(problem: LayoutProblem) -> float:
     """Least memory of the fullest stage over all cuts into stages that hold something, MTP layers on the last two, and
-    all numbers of recomputed layers of each kind, or the first so many of every stage and, with all of them, MTP layers.
+    any numbers of recomputed layers of each kind, or the first so many of every stage and, with all of them, MTP ones.
     """
     layers = [kind for kind, count in problem.sequence for _ in range(count)]
     chosen = [kind for kind, layer in problem.memory.layers.items() if layer.chosen]
