@@ -115,13 +115,12 @@ def least_by_trial(problem: LayoutProblem) -> float:
     return min(fullest([layers[a:b] for a, b in pairwise(each)]) for each in edges)
 
 
-@pytest.mark.parametrize("alike", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(cases(200, sample=32)))
 def test_stages_that_are_filled_one_after_the_other_hold_what_any_can(
-    seed: int, alike: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the last byte; the solver is asked only where there is a layout with empty stages."""
-    problem = lean(seed, alike)
+    problem = lean(seed, alike=bool(seed % 2))
     least = least_by_trial(problem)
 
     def no_solver(asked: LayoutProblem, time_limit: float | None) -> Layout:
