@@ -10,12 +10,26 @@ import numpy as np
 import pytest
 
 from optimizer.base.errors import Infeasible
+from optimizer.job.plan import Placement
 from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solve import least_memory as module
-from optimizer.search.layouts.solve.layout import Layout, best_assignment, least_memory_assignment
-from optimizer.search.layouts.solve.least_memory import filled, fitting_layout, least_memory_layout
+from optimizer.search.layouts.solve.fastest_shape import least_memory_shape
+from optimizer.search.layouts.solve.layout import (
+    Layout,
+    best_assignment,
+    least_memory_assignment,
+    placed_layout,
+    shaped_layout,
+)
+from optimizer.search.layouts.solve.least_memory import (
+    filled,
+    fitting_layout,
+    least_memory_layout,
+    recomputed_for_least_memory,
+)
 from tests.search.layouts.problems import costs
 from tests.search.layouts.test_layout import every_layout, random_problem
+from tests.search.layouts.test_shapes import interleaved
 from tests.thorough import cases
 
 
@@ -136,3 +150,48 @@ def test_stages_that_are_filled_one_after_the_other_hold_what_any_can(
     assert found is not None
     assert max(found.memory) == least
     assert least_memory_layout(replace(problem, usable=least - 0.25)) is None
+
+
+def test_the_solver_is_asked_where_empty_stages_or_the_host_stand_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three layers of a byte in flight each: no room for one on the second of four stages, which must not be empty."""
+    problem = LayoutProblem(
+        **costs({"embedding": {}, "dense": {"in_flight": 1.0, "hosted": 1.0}, "head": {}}),
+        sequence=(("embedding", 1), ("dense", 3), ("head", 1)),
+        pp=4,
+        microbatches=4,
+        in_flight=(4.0, 3.0, 2.0, 1.0),
+        usable=2.5,
+    )
+    asked: list[tuple[float, float | None]] = []
+
+    def solver(problem: LayoutProblem, *, time_limit: float | None) -> Layout:
+        asked.append((problem.usable, time_limit))
+        raise Infeasible("no layout fits")
+
+    monkeypatch.setattr(module, "least_memory_assignment", solver)
+    assert filled(problem) == (None, True)
+    assert fitting_layout(problem, 7.0) is None
+    assert fitting_layout(replace(problem, usable=0.5)) is None
+    assert asked == [(2.5, 7.0)]
+    wide = fitting_layout(replace(problem, usable=3.0))
+    assert wide is not None
+    assert wide.layers_per_stage == (0, 1, 1, 1)
+    assert fitting_layout(replace(problem, usable=3.0, host_memory_per_gpu=0.5)) is None
+    assert asked[1:] == [(3.0, None)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_virtual_stages_and_even_cuts_have_one_leanest_layout(seed: int) -> None:
+    problem = interleaved(seed)
+    lean = shaped_layout(problem, least_memory_shape(problem))
+    assert lean is not None
+    sequence = (("embedding", 1), ("dense", 2), ("moe", 4), ("head", 1))
+    even = replace(problem, sequence=sequence, vpp=1, pp=2, even=True, in_flight=(2.0, 1.0))
+    halved = recomputed_for_least_memory(even, placed_layout(even, Placement()))
+    for each, layout in ((problem, lean), (even, halved)):
+        least = max(layout.memory)
+        for usable, fits in ((least, True), (least * 1.5, True), (least * (1 - 1e-9), False)):
+            some = replace(each, usable=usable)
+            for found in (fitting_layout(some), least_memory_layout(some)):
+                assert (found and found.memory) == (layout.memory if fits else None)
+    assert halved.layers_per_stage[0] == halved.layers_per_stage[1]
