@@ -79,10 +79,11 @@ class LatticeBounds:
         """A value up to `best` that no layout of any plan beats at any knobs [unit of objective]."""
         in_class, least = self.bounds.copy(), best
         for number, each in enumerate(risk_classes(self.layer_costs.job)):
-            low = np.flatnonzero(in_class * each.factor < best)
+            limit = best / each.factor
+            low = np.flatnonzero(in_class < limit)
             some, floor = self.at(low, each.risk if number else None)
             if len(low):
-                fitting = hosted.fitting(low, some, floor, best / each.factor)
+                fitting = hosted.fitting(low, some, floor, limit)
                 in_class[low] = np.maximum(in_class[low], fitting)
             least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
         return least
