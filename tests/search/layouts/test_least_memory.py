@@ -29,7 +29,7 @@ def evenly(kind: str) -> tuple[Job, Plans]:
     limits: dict[str, Any] = {"fixed": GIVEN} if kind == "given" else {"features": EVEN, "fixed": {"micro_batch": 1}}
     job = small_job(4, model=MIXTURE, bubble=1.0, **limits)
     plans = Plans.joined(list(lattice(job, structural(job))))
-    return job, plans.take(slice(0, None, max(1, len(plans) // 30)))
+    return job, plans.take(slice(0, None, max(1, len(plans) // 12)))
 
 
 def held(job: Job, plans: Plans) -> np.ndarray[Any, Any]:
@@ -44,7 +44,7 @@ def held(job: Job, plans: Plans) -> np.ndarray[Any, Any]:
 def test_plans_fit_to_the_last_byte(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     job, plans = evenly(kind)
     memory, sizes = LeastMemory(), held(job, plans)
-    for size in np.unique(sizes)[1:20:9]:
+    for size in np.unique(sizes)[1:10:5]:
         for usable in (float(size), float(np.nextafter(size, 0.0))):
             monkeypatch.setattr(module, "safe_memory", lambda _, usable=usable: usable)
             right = list(plans.take(sizes <= usable).plans())
