@@ -246,6 +246,7 @@ NUMBERS: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
     ({}, [(12, 45), (4, 39), (4, 42), (8, 33), (8, 47)]),  # 45 is no tenth; of two as far the nearer, then the smaller
     ({}, [(4, 40), (12, 40), (8, 36), (8, 44)]),
     ({}, [(16, 40), (12, 44), (12, 36), (8, 100), (8, 320)]),
+    ({}, [(12, 39), (4, 44)]),
     ({}, [(160, 40), (152, 38), (8, 320)]),
     ({}, [(208, 39), (400, 40), (8, 321)]),
     ({}, [(404, 40), (8, 40)]),
@@ -327,6 +328,8 @@ def test_a_rule_leaves_the_values_that_hold_with_some_other_where_they_are_few(
     left = consistent(small_job(8), [cast(Any, Product())], values)
     assert left == {"tp": tuple(tp), "pp": tuple(pp), "dp": (3, 5)}
     assert consistent(small_job(8), [cast(Any, Product(("tp", "cp")))], values) == values
+    both = {"tp": (3, 4), "pp": (2, 5)}
+    assert consistent(small_job(8), [cast(Any, Product())], both) == {"tp": (4,), "pp": (2,)}
 
 
 def test_values_that_no_plan_has_are_left_out_but_of_micro_batches() -> None:

@@ -13,7 +13,7 @@ import pytest
 from optimizer.job.plan import IntArray
 from optimizer.search.layouts.problem import LayoutProblem, partly_recomputed_limits, recomputable
 from optimizer.search.layouts.solve.fastest_shape import Shaped, fastest, least_memory_shape
-from optimizer.search.layouts.solve.layout import Layout, shaped_layout
+from optimizer.search.layouts.solve.layout import Layout, recomputed_alike, shaped_layout
 from optimizer.search.layouts.solve.loads import Loads
 from optimizer.search.layouts.solve.shapes import StageShapes, few_cuts, shapes_of
 from tests.search.layouts.test_shapes import interleaved
@@ -102,8 +102,12 @@ def every(problem: LayoutProblem, shapes: StageShapes) -> Loads:
 
 
 def laid_out(problem: LayoutProblem, shape: Shaped | None) -> Layout:
+    """The layout; where stages recompute alike its number of first layers says it all."""
     layout = shaped_layout(problem, shape)
     assert layout is not None
+    if problem.alike:
+        again = recomputed_alike(problem, layout.kinds, layout.first)
+        assert (again.memory, again.objective) == (layout.memory, layout.objective)
     return layout
 
 

@@ -94,6 +94,15 @@ def test_only_plans_that_may_be_better_at_a_risk_are_asked_about() -> None:
     assert none.calls == []
 
 
+def test_plans_at_a_risk_have_the_room_that_it_leaves() -> None:
+    every, numbers = lattice(), np.array([3, 1])
+    for risk, asked in ((None, job().limits.oom_risk), (0.01, 0.01)):
+        layer_costs, floor = every.at(numbers, risk)
+        assert layer_costs.job == job().with_limits(oom_risk=asked)
+        assert list(layer_costs.plans.plans()) == [costs().plans.plan(3), costs().plans.plan(1)]
+        assert floor.bound().tolist() == step_floor(layer_costs).bound().tolist()
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 def test_costs_that_are_known_of_some_plans_only_change_no_bound(fixed: bool) -> None:
     every = lattice(fixed)
