@@ -116,9 +116,12 @@ def test_the_least_time_of_the_slowest_stage_lies_between_two_that_are_close(see
     assert high >= least * (1 - 1e-8)
     assert high - low < 1e-6 * problem.whole
     assert most_layers(problem, low * (1 - 1e-8)).tolist() == [0] * pp
-    room = most_layers(problem, least).tolist()
-    assert sum(room) >= total
-    assert [seconds((count,) + (0,) * (pp - 1)) for count in room[:1] if count] <= [least * (1 + 1e-8)]
+    for slowest in (least, 1.5 * least, *(end + dense.seconds + dense.recompute / 2 for end in ends)):
+        room = [
+            max(n for n in range(total + 1) if not n or end + n * dense.seconds + alike * dense.recompute <= slowest)
+            for end in (end * (1 - 1e-9) for end in ends)
+        ]
+        assert most_layers(problem, slowest).tolist() == (room if sum(room) >= total else [0] * pp)
 
 
 @pytest.mark.parametrize("vpp", [1, 2, 3])
