@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs
 from optimizer.objectives.arrays import FloatArray
@@ -54,8 +53,7 @@ class Contenders:
 
     def batches(self, space: Space, job: Job, value: float, deadline: Deadline = NEVER) -> Iterable[LayerCosts]:
         """The plans of a space that may have a layout below a value, by this job or on paper; all where not known."""
-        same = replace(job, prefer=self.job.prefer) == self.job and EXPECTED in (job.prefer, self.job.prefer)
-        if not self.parts or value > self.below or not (job == self.job or same):
+        if not self.parts or value > self.below or replace(job, prefer=self.job.prefer) != self.job:
             return space.until(deadline)
         return [layer_costs.changed(job=job) for layer_costs, _, _ in self.parts]
 

@@ -62,7 +62,7 @@ class LeastMemory:
                 continue
             fits = np.ones(len(some), dtype=np.bool_)
             if not job.layout_given:
-                layer_costs = layer_costs_of(job, some, timed=False)
+                layer_costs = _costs(job, some)
                 even = even_memory(layer_costs, self.at(layer_costs).offload)
                 fits = (even <= safe_memory(job)) & activations_fit_host(layer_costs)
                 waiting.append(some.take(~fits & ~only_even(job, some)))
@@ -79,7 +79,7 @@ class LeastMemory:
         usable = safe_memory(job)
         if job.layout_given:
             return self.bounds(job, plans) <= usable
-        layer_costs = layer_costs_of(job, plans, timed=False)
+        layer_costs = _costs(job, plans)
         offload = self.at(layer_costs).offload
         memory = linear_stage(layer_costs, offload)
         low = np.flatnonzero(mean_need(job, plans, memory) <= usable)
@@ -107,7 +107,7 @@ class LeastMemory:
             if not len(first):
                 continue
             some = plans.take(first)
-            layer_costs = layer_costs_of(job, some, timed=False)
+            layer_costs = _costs(job, some)
             even = bounds[first] if job.layout_given else even_memory(layer_costs, self.at(layer_costs).offload)
             even = np.where(activations_fit_host(layer_costs), even, np.inf)
             place = int(np.argmin(even))
@@ -146,7 +146,7 @@ class LeastMemory:
 
         Where it is soon seen to be more than `at_most` [B] it is infinite. `layer_costs`: of the plans, where known.
         """
-        layer_costs = layer_costs or layer_costs_of(job, plans, timed=False)
+        layer_costs = layer_costs or _costs(job, plans)
         if job.layout_given:
             return reserved_memory(job, plans, self.at(layer_costs))
         memory = linear_stage(layer_costs, self.at(layer_costs).offload)
@@ -157,7 +157,7 @@ class LeastMemory:
         return able
 
     def _needs(self, job: Job, plans: Plans) -> tuple[LinearStage[FloatArray], Needs]:
-        layer_costs = layer_costs_of(job, plans, timed=False)
+        layer_costs = _costs(job, plans)
         memory = linear_stage(layer_costs, self.at(layer_costs).offload)
         return memory, needs_of(job, plans, memory)
 
@@ -179,6 +179,10 @@ class LeastMemory:
                 yield plans.take([index])
             else:
                 self.unfit.add(key)
+
+
+def _costs(job: Job, plans: Plans) -> LayerCosts:
+    return layer_costs_of(job, plans, timed=False)
 
 
 def _telling(job: Job, best: float) -> float:

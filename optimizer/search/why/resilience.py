@@ -13,7 +13,7 @@ from optimizer.job.plan import Plan
 from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.plan.best import Best, best_plan
 
-OTHER_BATCH = 0.10  # how far the batch may move to be divisible by the replicas that are left
+OTHER_BATCH = 0.1  # how far the batch may move to be divisible by the replicas that are left
 LARGER_MFU = 1.02  # fewer GPUs are taken to be at most so much better used than all of them
 MOST_COUNTS = 24  # numbers of GPUs tried per loss, largest first
 
@@ -142,4 +142,4 @@ def batches(batch: int, replicas: int, pp: int) -> tuple[int, ...]:
     ((1550, 1488), (1536,))
     """
     near = [unit * round(batch / unit) for unit in (replicas, replicas * pp)]
-    return tuple(dict.fromkeys(other for other in near if other and abs(other / batch - 1) <= OTHER_BATCH))
+    return tuple(dict.fromkeys(other for other in near if other and abs(other - batch) <= OTHER_BATCH * batch))

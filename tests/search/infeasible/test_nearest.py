@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.constraints.rule import BoolArray, NumberRule
 from optimizer.constraints.rules.batch import REACH, Batch
 from optimizer.constraints.rules.every import structural
 from optimizer.constraints.rules.gpu_product import GpuProduct
@@ -18,12 +20,12 @@ from optimizer.job.job import EVEN_RISK, Job, Limits
 from optimizer.job.plan import Plan, Plans
 from optimizer.objectives.pipeline.schedules import bubble_fraction, bubble_left
 from optimizer.search.infeasible.conflict import ConflictQuestion, conflict
-from optimizer.search.infeasible.nearest import Numbers
+from optimizer.search.infeasible.nearest import Numbers, consistent, growing, narrowed
 from optimizer.search.lattice.enumerate import lattice
 from optimizer.search.layouts import least_memory as module
 from optimizer.search.layouts.bounds.stage_needs import Needs
 from optimizer.search.layouts.least_memory import LeastMemory
-from tests.search.jobs import jobs, small_job
+from tests.search.jobs import DENSE, jobs, small_job
 from tests.thorough import cases
 
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
@@ -227,3 +229,111 @@ def test_numbers_without_a_plan_are_left_out_before_each_is_asked_about(monkeypa
     relaxations = {clash.rule: clash.relaxation for clash in conflict(job)}
     assert relaxations == {"gpu-product": "96 -> 112 GPUs", "memory": "HBM 34.04 -> 39 GB"}
     assert len(asked) < 20
+
+
+class Room:
+    """Memory that only plans fit in whose micro-batches are no more than four for each GPU of a replica."""
+
+    def possible(self, job: Job, plans: Plans) -> BoolArray:
+        return np.asarray(plans.micro_batch * plans.num_microbatches <= 4 * plans.tp * plans.cp * plans.pp)
+
+    def fits(self, job: Job, chunks: Iterable[Plans]) -> bool:
+        return any(self.possible(job, plans).any() for plans in chunks)
+
+
+NUMBERS: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
+    ({}, [(12, 36), (20, 40), (8, 48), (8, 64)]),  # a tenth less comes with fewer GPUs
+    ({}, [(12, 45), (4, 39), (4, 42), (8, 33), (8, 47)]),  # 45 is no tenth; of two as far the nearer, then the smaller
+    ({}, [(4, 40), (12, 40), (8, 36), (8, 44)]),
+    ({}, [(16, 40), (12, 44), (12, 36), (8, 100), (8, 320)]),
+    ({}, [(12, 39), (4, 44)]),
+    ({}, [(160, 40), (152, 38), (8, 320)]),
+    ({}, [(208, 39), (400, 40), (8, 321)]),
+    ({}, [(404, 40), (8, 40)]),
+    ({"fixed": {"micro_batch": 2}}, [(12, 36), (16, 40), (8, 44)]),
+    ({"fixed": {"num_microbatches": 3}}, [(12, 36), (16, 40), (24, 42), (8, 42), (8, 48)]),
+    ({"fixed": {"dp": 3}}, [(4, 40), (12, 40), (12, 39), (24, 42), (8, 39)]),
+    ({"fixed": {"pp": 3}}, [(4, 40), (12, 40), (24, 40)]),
+    ({"ranges": {"num_microbatches": (2, 5)}}, [(4, 40), (12, 36), (16, 40), (8, 16), (8, 48)]),
+    ({"choices": {"num_microbatches": (4, 6)}}, [(4, 40), (12, 36), (40, 40), (8, 48)]),
+    ({"choices": {"tp": (2, 4)}, "ranges": {"pp": (2, 2)}}, [(1, 40), (4, 40), (12, 40), (8, 44)]),
+]
+
+
+def check_nearest(limits: dict[str, Any], allowed: list[tuple[int, int]], memory: Room | None) -> None:
+    """Of those allowed that have a plan, the nearest is told: all are tried in their order."""
+    job = replace(small_job(8, model=replace(DENSE, layers=4, kv_heads=12), **limits), global_batch=40)
+    job = replace(job, cluster=replace(job.cluster, gpus_per_node=4, max_gpus=400))
+
+    def right(other: Job) -> bool:
+        if (other.gpus, other.global_batch) not in allowed:
+            return False
+        plans = lattice(other, structural(other))
+        return memory.fits(other, plans) if memory else any(True for _ in plans)
+
+    numbers = Numbers(
+        job=job,
+        rules=[rule for rule in structural(job) if not isinstance(rule, NumberRule)],
+        memory=cast(Any, memory),
+        holds=right,
+    )
+    gpus, batches = sorted({gpus for gpus, _ in allowed} - {8}), sorted({batch for _, batch in allowed} - {40})
+    jobs_near = [other for other in other_gpus(job) if other.gpus in gpus]
+    assert numbers.nearest_gpus(GpuProduct().others(job)) == next(filter(right, jobs_near), None)
+    same_gpus = [other for other in other_batches(job) if other.global_batch in batches]
+    assert numbers.nearest_batch(Batch().others(job)) == next(filter(right, same_gpus), None)
+
+
+@pytest.mark.parametrize(("limits", "allowed"), NUMBERS)
+def test_the_nearest_of_the_numbers_that_hold_is_found(limits: dict[str, Any], allowed: list[tuple[int, int]]) -> None:
+    check_nearest(limits, allowed, None)
+
+
+@pytest.mark.parametrize(("limits", "allowed"), NUMBERS[::2])
+def test_the_nearest_number_whose_plans_have_room_is_found(
+    limits: dict[str, Any], allowed: list[tuple[int, int]]
+) -> None:
+    check_nearest(limits, allowed, Room())
+
+
+def test_more_numbers_are_looked_at_together_the_further_they_are() -> None:
+    """Those as far on either side together: the job's own lies at the front, or does not."""
+    far = np.arange(1, 12_001)
+    assert [len(part) for part in growing(far, 0)] == [16, 64, 256, 1024, 4096, 4096, 2448]
+    both = np.array([100, *(100 + side * more for more in range(1, 41) for side in (-1, 1))])
+    for numbers, first in ((both[1:], 16), (both, 17)):
+        parts = list(growing(numbers, 100))
+        assert np.concatenate(parts).tolist() == numbers.tolist()
+        assert len(parts[0]) == first
+    assert list(growing(np.zeros(0, dtype=np.int64), 5)) == []
+
+
+@dataclass(frozen=True)
+class Product:
+    """A rule that is asked alone: its two variables make eight."""
+
+    variables: tuple[str, ...] = ("tp", "pp")
+    name: str = "product"
+
+    def check(self, job: Job, plans: Plans) -> BoolArray:
+        return np.asarray(plans.tp * plans.pp == 8)
+
+
+@pytest.mark.parametrize(("most", "tp", "pp"), [(32, (1, 2, 4, 8), (1, 2, 4, 8)), (33, range(1, 33), range(1, 34))])
+def test_a_rule_leaves_the_values_that_hold_with_some_other_where_they_are_few(
+    most: int, tp: Sequence[int], pp: Sequence[int]
+) -> None:
+    """32 x 32 combinations are looked at, 32 x 33 are not; no rule is where a variable has no values listed."""
+    values = {"tp": tuple(range(1, 33)), "pp": tuple(range(1, most + 1)), "dp": (3, 5)}
+    left = consistent(small_job(8), [cast(Any, Product())], values)
+    assert left == {"tp": tuple(tp), "pp": tuple(pp), "dp": (3, 5)}
+    assert consistent(small_job(8), [cast(Any, Product(("tp", "cp")))], values) == values
+    both = {"tp": (3, 4), "pp": (2, 5)}
+    assert consistent(small_job(8), [cast(Any, Product())], both) == {"tp": (4,), "pp": (2,)}
+
+
+def test_values_that_no_plan_has_are_left_out_but_of_micro_batches() -> None:
+    plans = [Plans.of([Plan(tp=2, pp=3, micro_batch=2), Plan(tp=1)]), Plans.of([Plan(tp=4)])]
+    values = {"tp": (1, 2, 3, 4, 8), "pp": (1, 2, 3), "micro_batch": (1, 4)}
+    assert narrowed(values, plans) == {"tp": (1, 2, 4), "pp": (1, 3), "micro_batch": (1, 4)}
+    assert narrowed(values, []) == {"tp": (), "pp": (), "micro_batch": (1, 4)}

@@ -12,6 +12,7 @@ from optimizer.constraints.rules.every import structural
 from optimizer.job.fields import FIELDS
 from optimizer.job.job import Job
 from optimizer.objectives.layer.layer_costs import LayerCosts
+from optimizer.objectives.minimised.registry import objective_of
 from optimizer.search.lattice import enumerate as lattices
 from optimizer.search.lattice.deadline import Deadline
 from optimizer.search.lattice.enumerate import Space
@@ -97,3 +98,28 @@ def test_another_job_or_a_worse_plan_is_told_all_plans() -> None:
     fold(job, space, seen=kept.add)
     for asked, value in ((job.with_limits(oom_risk=0.01), kept.below), (job, 1.01 * kept.below)):
         assert sum(map(len, kept.batches(space, asked, value))) == kept.size
+
+
+def test_a_lattice_is_large_from_one_plan_more_on_and_a_plan_as_good_as_the_best_is_left_out() -> None:
+    """Of 30 and 30 plans the 30 lowest by either bound are kept, and those below the best even split."""
+    job = replace(small_job(16), prefer="expected")
+    space = Space(job, structural(job))
+    first, second = (next(iter(space)).take(slice(start, start + FEW)) for start in (0, FEW))
+    kept = Contenders(job=job, tuning=Tuning())
+    kept.add(first, np.inf)
+    assert (kept.size, kept.parts) == (FEW, [])
+    both = LayerCosts.joined([first, second])
+    bounds = LatticeBounds.of(job, [both], Tuning(), np.inf).bounds
+    paper = bounds / objective_of(job).weight(job, both.plans)
+    best = float(np.sort(paper)[FEW + 8])
+    kept.add(second, best)
+    assert (kept.size, kept.below) == (2 * FEW, best)
+    low = np.minimum(bounds, paper) < best
+    for each in (bounds, paper):
+        low[np.argsort(each, kind="stable")[:FEW]] = True
+    assert not low.all()
+    for asked in (job, on_paper(job)):
+        (few,) = kept.batches(space, asked, best)
+        assert few.job == asked
+        assert list(few.plans.plans()) == list(both.take(low).plans.plans())
+    assert sum(map(len, kept.batches(space, replace(job, minimize="energy"), best))) > 2 * FEW

@@ -12,7 +12,7 @@ from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.price import price
-from optimizer.search.layouts.bounds.even_splits import _moe_layers, even_memory, only_even
+from optimizer.search.layouts.bounds.even_splits import _moe_layers, _options, even_memory, only_even
 from optimizer.search.layouts.problem import layout_problem, runs_of
 from optimizer.search.layouts.solve.layout import assess, even_layout
 from optimizer.search.layouts.solve.shapes import least_slowest, near_cuts
@@ -60,6 +60,24 @@ def test_an_even_split_reserves_the_least_of_what_it_may_recompute(model: object
         assert least <= min(reserved) * (1 + 1e-9)
         if plan.pp == 1:
             assert least == pytest.approx(min(reserved))
+
+
+def test_one_layer_with_experts_may_be_recomputed_alone() -> None:
+    """Where the dense ones take more while they are recomputed than that frees; stages of a pipeline one by one."""
+    one = replace(MIXTURE, experts=Experts(count=8, top_k=2, ffn_hidden=1024, first_dense_layers=11))
+    job, plan = small_job(model=one, features=BY_STAGE), Plan(pp=2, dp=4, num_microbatches=12, recompute="full")
+    placements = [placed[0] for placed in _options(job, Plans.of([plan]))]
+    assert [placed.recomputed for placed in placements] == [(6, 6), (0, 0), (0, 1)]
+    kept = [placed[0].recomputed for placed in _options(job, Plans.of([replace(plan, recompute="none")]))]
+    assert kept == [()]
+    dense = [placed[0].recomputed for placed in _options(small_job(features=BY_STAGE), Plans.of([plan]))]
+    assert dense == [(6, 6), (0, 0)]
+
+
+def test_first_layers_are_recomputed_on_every_virtual_stage_where_that_may_be_least() -> None:
+    job = small_job(model=LEADING, features=replace(BY_STAGE, recompute_by="virtual stage"))
+    plans = Plans.of([Plan(pp=2, dp=4, num_microbatches=12, recompute=kind) for kind in ("full", "none")])
+    assert [[placed.first for placed in both] for both in _options(job, plans)][1:6] == [[n, 0] for n in range(1, 6)]
 
 
 def test_what_cannot_be_cut_otherwise_is_even() -> None:

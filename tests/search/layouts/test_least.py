@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from math import inf
 
 import numpy as np
 import pytest
 
 from optimizer.base.errors import Infeasible
+from optimizer.objectives.arrays import FloatArray
 from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solve.layout import best_assignment
-from optimizer.search.layouts.solve.least import least_objective, least_once
+from optimizer.search.layouts.solve.least import least_objective, least_once, least_slowest, most_layers, once_forms
 from optimizer.search.layouts.solve.shapes import every, few_cuts, near_cuts
 from tests.search.layouts.problems import costs
 from tests.search.layouts.test_shapes import interleaved
@@ -58,6 +60,83 @@ def test_no_layout_of_like_layers_beats_the_bound_and_the_best_is_the_fastest(se
     assert best_assignment(problem).objective == pytest.approx(best, rel=1e-7)
     with pytest.raises(Infeasible):
         best_assignment(problem, at_most=best * (1 - 1e-4))
+
+
+def heavy_ended(seed: int) -> LayoutProblem:
+    """A thousandth of the time, but ends that take as long as many layers, and layers that are always recomputed."""
+    problem, rng = uniform(seed), np.random.default_rng(seed)
+    more = {"embedding": rng.choice([0.0, 9.0]), "dense": 0.0, "head": rng.choice([0.0, 20.0])}
+    kinds = {
+        kind: replace(
+            layer,
+            forward=(layer.forward + more[kind]) / 1000,
+            backward=(layer.backward + more[kind]) / 1000,
+            always=float(rng.uniform(0, 2) + more[kind]) / 1000,
+            **{name: getattr(layer, name) / 1000 for name in ONCE},
+        )
+        for kind, layer in problem.kinds.items()
+    }
+    return replace(problem, kinds=kinds, usable=inf, seconds=problem.seconds / 1000)
+
+
+@pytest.mark.parametrize("seed", range(cases(300, sample=60)))
+def test_no_layout_with_heavy_ends_beats_the_bound(seed: int) -> None:
+    problem = heavy_ended(seed)
+    cuts = few_cuts(problem, inf)
+    assert cuts is not None
+    best = float(cuts.loads(problem, {}).least.min())
+    assert 0 < least_objective(problem) <= least_objective(problem, best) <= best
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_least_time_of_the_slowest_stage_lies_between_two_that_are_close(seed: int, alike: bool) -> None:
+    """Of all numbers of layers on stages, none recomputed or the first of each; stages without any take no time."""
+    problem = heavy_ended(seed)
+    pp = seed % 3 + 1
+    problem = replace(problem, pp=pp, in_flight=(1.0,) * pp, alike=alike)
+    dense = replace(problem.kinds["dense"], recompute=0.0005)
+    problem = replace(problem, kinds={**problem.kinds, "dense": dense})
+    ends = [problem.seconds] * pp
+    ends[0] += problem.kinds["embedding"].seconds
+    ends[-1] += problem.kinds["head"].seconds
+
+    def seconds(counts: tuple[int, ...]) -> float:
+        return max(
+            end + count * dense.seconds + alike * dense.recompute
+            for count, end in zip(counts, ends, strict=True)
+            if count
+        )
+
+    total = problem.layers
+    every_count = [counts for counts in product(range(total + 1), repeat=pp) if sum(counts) == total]
+    least = min(map(seconds, every_count))
+    low, high = least_slowest(problem)
+    assert low <= least * (1 + 1e-12)
+    assert high >= least * (1 - 1e-8)
+    assert high - low < 1e-6 * problem.whole
+    assert most_layers(problem, low * (1 - 1e-8)).tolist() == [0] * pp
+    for slowest in (least, 1.5 * least, *(end + dense.seconds + dense.recompute / 2 for end in ends)):
+        room = [
+            max(n for n in range(total + 1) if not n or end + n * dense.seconds + alike * dense.recompute <= slowest)
+            for end in (end * (1 - 1e-9) for end in ends)
+        ]
+        assert most_layers(problem, slowest).tolist() == (room if sum(room) >= total else [0] * pp)
+
+
+@pytest.mark.parametrize("vpp", [1, 2, 3])
+def test_what_a_stage_does_once_is_the_longest_of_its_forms(vpp: int) -> None:
+    rng = np.random.default_rng(vpp)
+    for _ in range(12):
+        counts = dict(zip(("embedding", "dense", "head"), rng.integers(0, 5, 3).tolist(), strict=True))
+        problem = replace(uniform(int(rng.integers(0, 100))), vpp=1)
+        problem = replace(problem, vpp=vpp, pp=2, in_flight=(1.0, 1.0))
+
+        def total(name: str, problem: LayoutProblem = problem, counts: dict[str, int] = counts) -> FloatArray:
+            return np.asarray(sum(n * getattr(problem.kinds[kind], name) for kind, n in counts.items()))
+
+        forms = [sum(n * form[kind] for kind, n in counts.items()) for form in once_forms(problem)]
+        assert max(forms) == pytest.approx(float(problem.once(total)), abs=1e-12)
 
 
 def of_two_kinds(seed: int) -> LayoutProblem:

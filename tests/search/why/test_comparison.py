@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from optimizer.answer.answer import Answer
+from optimizer.answer.answer import Answer, Clash
 from optimizer.base.errors import InputError
 from optimizer.job.job import Job
+from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features
 from optimizer.objectives.step.safe_memory import safe_memory
+from optimizer.search.plan.alternatives import estimate_of_plan, value_of
 from optimizer.search.plan.planner import plan
 from optimizer.search.why import comparison
 from optimizer.search.why.comparison import broken_alone, broken_rules, differences, pinned_job, why_not
@@ -131,3 +135,43 @@ def test_an_answer_without_a_plan_or_an_unknown_variable_is_refused(gpt3_job: Jo
 def test_a_term_of_one_plan_only_counts_whole() -> None:
     (item,) = differences({}, {"ep_communication": 0.5})
     assert (item.ours, item.theirs, item.more) == (0.0, 0.5, 0.5)
+
+
+def test_without_a_plan_the_leanest_is_priced_and_told_with_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By dollars a step: of 8 GPUs that reserve more than they have, and of none where the pins leave nothing."""
+    job = replace(small_job(8, hbm=9e9, fixed={"recompute": "none"}), minimize="cost", prefer="expected")
+    ours, knobs = Plan(tp=2, dp=4, num_microbatches=12), Knobs(offload=0.25)
+    estimate = estimate_of_plan(job, ours, knobs)
+    answer = Answer(status="optimal", job=job, plan=ours, knobs=knobs, estimate=estimate)
+    clashes = (Clash(rule="memory", reason=""),)
+    monkeypatch.setattr(comparison, "best_plan", lambda _: None)
+    monkeypatch.setattr(comparison, "conflict", lambda _: clashes)
+    found = why_not(job, answer, {"tp": 1, "pp": 1, "cp": 1})
+    assert (found.verdict, found.broken, found.minimize, found.prefer) == ("infeasible", clashes, "cost", "expected")
+    assert (found.ours, found.our_estimate) == (ours, estimate)
+    assert found.plan is not None
+    asked = pinned_job(job, {"tp": 1, "pp": 1, "cp": 1})
+    theirs = estimate_of_plan(asked, found.plan, Knobs(offload=asked.most_offload))
+    assert found.estimate == theirs
+    dollars = value_of(job, ours, knobs, estimate), value_of(asked, found.plan, Knobs(), theirs)
+    assert found.slower == pytest.approx(dollars[1] / dollars[0] - 1)
+    assert sum(item.more for item in found.time) == pytest.approx(theirs.step_time - estimate.step_time)
+    assert sum(item.more for item in found.memory) == pytest.approx(theirs.reserved - estimate.reserved)
+    none = why_not(job, answer, {"tp": 5})
+    assert (none.verdict, none.plan, none.estimate, none.slower) == ("infeasible", None, None, 0.0)
+    assert (none.time, none.memory) == ((), ())
+
+
+def test_rules_come_once_those_broken_alone_first_and_pins_only_where_nothing_else_clashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told(*names: str, pins: Mapping[str, Any]) -> list[str]:
+        monkeypatch.setattr(comparison, "conflict", lambda _: tuple(Clash(rule=name, reason="") for name in names))
+        return [clash.rule for clash in broken_rules(pinned_job(small_job(8), pins), pins)]
+
+    assert told("fix tp=5", "memory", "heads", pins={"tp": 5}) == [
+        *broken_alone(pinned_job(small_job(8), {"tp": 5})),
+        "memory",
+    ]
+    assert told("range pp=2..4", "bubble", pins={"pp": (2, 4)}) == ["bubble"]
+    assert told("range pp=2..4", "fix tp=2", pins={"pp": (2, 4), "tp": 2}) == ["range pp=2..4", "fix tp=2"]

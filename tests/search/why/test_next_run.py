@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -83,12 +85,92 @@ def test_of_two_plans_that_err_apart_one_decides(job: Job) -> None:
     def beside(factor: float) -> float:
         slow = replace(best, step_time=factor * best.step_time)
         second = Alternative(plan=other, estimate=slow, slower=factor - 1.0)
-        choice = decides(replace(alone, alternatives=(second,)))
+        both = replace(alone, alternatives=(second,))
+        assert decides(replace(both, plan=None)) is decides(replace(both, estimate=None)) is None
+        choice = decides(both)
         assert choice is not None
         return choice[1]
 
     assert beside(1.0) > beside(1.05) > beside(1.5) >= -1e-9
     assert beside(1.5) < 0.001 < beside(1.0)
+
+
+@pytest.mark.parametrize(
+    ("means", "covariance"),
+    [
+        ((0.0, 0.0), ((0.04, 0.0), (0.0, 0.01))),
+        ((0.0, 0.02), ((0.01, 0.004), (0.004, 0.09))),
+        ((0.03, -0.01), ((0.09, 0.01), (0.01, 0.01))),
+        ((0.0, 0.0), ((0.01, 0.01), (0.01, 0.01))),
+    ],
+)
+def test_the_gain_of_one_of_two_runs_is_that_of_the_normal_law(
+    job: Job, means: tuple[float, float], covariance: tuple[tuple[float, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E min(X, Y) of two normal variables that one measurement moves, as Clark has it; errors add to log times."""
+    prior = (0.01, -0.02)
+    monkeypatch.setattr(module, "errors_of", lambda *_: (np.array(prior), np.array(covariance)))
+    one = estimate(job, PLAN)
+    steps = [replace(one, step_time=float(np.exp(mean - shift))) for mean, shift in zip(means, prior, strict=True)]
+    other = Alternative(plan=replace(PLAN, zero_stage=2), estimate=steps[1], slower=0.0)
+    found = decides(Answer(status="optimal", job=job, plan=PLAN, estimate=steps[0], alternatives=(other,)))
+    gains = []
+    for run in range(2):
+        apart = abs(covariance[0][run] - covariance[1][run]) / covariance[run][run] ** 0.5
+        law, more = NormalDist(), means[1] - means[0]
+        least = (
+            means[0] * law.cdf(more / apart) + means[1] * law.cdf(-more / apart) - apart * law.pdf(more / apart)
+            if apart
+            else min(means)
+        )
+        gains.append(min(means) - least)
+    assert found is not None
+    assert found[0] == int(np.argmax(gains))
+    assert found[1] == pytest.approx(max(gains), rel=0.05, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("after", "gpus"),
+    [
+        ((8.0, 11.5, 14.0), 64),
+        ((8.0, 11.0, 14.0), 32),
+        ((8.0, 11.0, 11.0), 16),
+        ((17.0, 17.5, 17.5), 16),
+        ((17.01, 17.5, 17.5), 0),
+    ],
+)
+def test_the_cheapest_run_that_narrows_three_quarters_of_the_most_is_named(
+    job: Job, after: tuple[float, ...], gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an interval of half-width 20 a run must take 3 off."""
+    monkeypatch.setattr(module, "SIDES", 2.0)
+    monkeypatch.setattr(module, "error_of", lambda *_: (0.0, 10.0))
+    monkeypatch.setattr(module, "once_measured", lambda *_: np.array(after) / 2)
+    fewer = [(replace(job, gpus=count), replace(PLAN, dp=count // 2), 1.0) for count in (32, 16)]
+    monkeypatch.setattr(module, "_smaller", lambda *_: iter(fewer))
+    found = next_run(job, PLAN, Knobs(), 1.0)
+    assert (found.job.gpus if found else 0) == gpus
+    if found:
+        assert found.plan.dp == gpus // 2
+        assert found.cost == pytest.approx(gpus * (300 + 20) / 3600)
+        assert (found.before, found.after) == (20.0, dict(zip((64, 32, 16), after, strict=True))[gpus])
+
+
+@pytest.mark.parametrize(("chance", "runs"), [(0.5, 4), (0.49, 0)])
+def test_a_run_fits_at_least_as_likely_as_not(
+    job: Job, chance: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "chance_to_fit", lambda *_: chance)
+    assert len(list(module._smaller(job, replace(PLAN, dp=16), Knobs()))) == runs
+
+
+def test_experts_stay_whole_on_fewer_gpus(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 ranks hold all experts: 4 replicas of 6 GPUs, but no 2."""
+    free = SimpleNamespace(reserved=[0.0], step_time=[1.0])
+    monkeypatch.setattr(module, "price", lambda *_: free)
+    plan = replace(PLAN, tp=2, cp=3, dp=16, ep=4, etp=6)
+    runs = list(module._smaller(replace(job, gpus=96), plan, Knobs()))
+    assert [(each.gpus, its_plan.dp, seconds) for each, its_plan, seconds in runs] == [(48, 8, 1.0), (24, 4, 1.0)]
 
 
 @pytest.mark.parametrize(

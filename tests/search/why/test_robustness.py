@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from optimizer.answer.answer import Answer
-from optimizer.job.plan import Plans
+from optimizer.answer.answer import Alternative, Answer
+from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.stack import PARAMETERS, PRIOR_SPREAD
 from optimizer.objectives.step.interval import SIDES, interval
 from optimizer.objectives.step.price import price
 from optimizer.reports.why_report import robustness_words
+from optimizer.search.plan.alternatives import estimate_of_plan, value_of
+from optimizer.search.why import robustness as module
 from optimizer.search.why.robustness import Robustness, Standing, _spread, moved, robustness
+from tests.search.jobs import small_job
 
 
 def test_chances_add_up_and_regrets_are_those_of_prices(gpt3_answer: Answer) -> None:
@@ -57,6 +61,9 @@ def test_no_move_is_the_job_itself_and_none_leaves_the_bounds(gpt3_answer: Answe
     job, none = gpt3_answer.job, np.zeros(len(PARAMETERS))
     same = moved(job, none)
     assert all(same.stack[name] == pytest.approx(job.stack[name]) for name in PARAMETERS)
+    further = moved(job, none + 0.1).stack
+    for name, parameter in PARAMETERS.items():
+        assert parameter.place(further[name]) == pytest.approx(min(1.0, parameter.place(job.stack[name]) + 0.1))
     for end in (-9.0, 9.0):
         far = moved(job, none + end).stack
         assert all(
@@ -90,3 +97,62 @@ def test_the_spread_is_found_in_few_steps(power: float) -> None:
     assert _spread(varies, 0.01) == pytest.approx((0.01 / 3.0) ** (1 / power))
     assert len(asked) <= (3 if power == 1.0 else 4)
     assert _spread(varies, 3.0 * PRIOR_SPREAD**power) == PRIOR_SPREAD
+
+
+def test_the_spread_is_met_to_a_tenth_and_no_wider_than_the_prior() -> None:
+    """What grows ever faster takes some steps; what falls would be met beyond the prior."""
+    asked: list[float] = []
+
+    def varies(spread: float) -> float:
+        asked.append(spread)
+        return spread + 1000.0 * spread**3
+
+    assert varies(_spread(varies, 0.05)) == pytest.approx(0.05, rel=0.1)
+    assert len(asked) <= 7
+    assert _spread(lambda spread: 0.3 / spread, 1.0) == PRIOR_SPREAD
+
+
+PLANS = (Plan(tp=2, dp=4, num_microbatches=12), Plan(tp=1, dp=8, num_microbatches=6, recompute="full"))
+
+
+@pytest.fixture
+def rivals() -> Answer:
+    """Two plans of a small job that costs dollars, each at its own settings."""
+    job = replace(small_job(8), minimize="cost")
+    (first, own), (second, others) = zip(PLANS, (Knobs(), Knobs(offload=0.5)), strict=True)
+    rival = Alternative(plan=second, knobs=others, estimate=estimate_of_plan(job, second, others), slower=0.1)
+    best = estimate_of_plan(job, first, own)
+    return Answer(status="optimal", job=job, plan=first, knobs=own, estimate=best, alternatives=(rival,), seed=3)
+
+
+def test_chances_and_regrets_are_those_of_what_is_minimised(rivals: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_spread", lambda *_: 0.3)
+    found = robustness(rivals, draws=3)
+    assert found is not None
+    moves = np.random.default_rng(3).standard_normal((3, len(PARAMETERS))) * 0.3
+    every = [(PLANS[0], Knobs()), (PLANS[1], Knobs(offload=0.5))]
+    dollars = np.array(
+        [
+            [value_of(job, plan, knobs, estimate_of_plan(job, plan, knobs)) for plan, knobs in every]
+            for job in (moved(rivals.job, move) for move in moves)
+        ]
+    )
+    least = dollars.min(axis=1, keepdims=True)
+    assert [each.regret for each in found.standings] == pytest.approx((dollars / least - 1).mean(axis=0).tolist())
+    assert [each.chance for each in found.standings] == (dollars == least).mean(axis=0).tolist()
+
+
+@pytest.mark.parametrize("width", [0.01, 0.03])
+def test_the_best_plan_varies_as_much_as_it_is_sure(
+    rivals: Answer, width: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interval of SIDES standard deviations on either side, met to a tenth."""
+    sure = SimpleNamespace(low=np.exp(-SIDES * width), high=np.exp(SIDES * width))
+    monkeypatch.setattr(module, "interval", lambda *_: sure)
+    found = robustness(rivals, draws=2)
+    assert found is not None
+    moves = np.random.default_rng(3).standard_normal((2, len(PARAMETERS))) * found.spread
+    jobs = [moved(rivals.job, move) for move in moves]
+    dollars = [value_of(job, PLANS[0], Knobs(), estimate_of_plan(job, PLANS[0], Knobs())) for job in jobs]
+    assert float(np.std(np.log(dollars))) == pytest.approx(width, rel=0.1)
+    assert (found.draws, len(found.standings)) == (2, 2)

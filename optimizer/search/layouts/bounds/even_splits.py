@@ -62,6 +62,5 @@ def _options(job: Job, plans: Plans) -> Iterator[tuple[Placement, ...]]:
 
 def _moe_layers(job: Job, pp: int, vpp: int) -> tuple[int, ...]:
     """MoE layers on each stage of an even split."""
-    edges = np.concatenate([[0], np.cumsum(virtual_stages((), job.model.layers, pp, vpp))])
-    before = np.concatenate([[0], np.cumsum(moe_pattern(job.model))])
-    return tuple(np.diff(before[edges]).reshape(vpp, pp).sum(axis=0).tolist())
+    stage = np.repeat(np.arange(pp * vpp) % pp, virtual_stages((), job.model.layers, pp, vpp))
+    return tuple(np.bincount(stage[moe_pattern(job.model) > 0], minlength=pp).tolist())

@@ -79,10 +79,11 @@ class LatticeBounds:
         """A value up to `best` that no layout of any plan beats at any knobs [unit of objective]."""
         in_class, least = self.bounds.copy(), best
         for number, each in enumerate(risk_classes(self.layer_costs.job)):
-            low = np.flatnonzero(in_class * each.factor < best)
-            some, floor = self.at(low, each.risk if number else None)
+            limit = best / each.factor
+            low = np.flatnonzero(in_class < limit)
             if len(low):
-                fitting = hosted.fitting(low, some, floor, best / each.factor)
+                some, floor = self.at(low, each.risk if number else None)
+                fitting = hosted.fitting(low, some, floor, limit)
                 in_class[low] = np.maximum(in_class[low], fitting)
             least = min(least, float(np.min(in_class, initial=np.inf)) * each.factor)
         return least
@@ -103,7 +104,7 @@ class MostHosted:
         fixed; infinite where none fits. Where none is below `limit` it is not found out how far it is above.
         """
         places, any_knobs = self.place[numbers], self.tuning.fixed is None
-        costs = self.costs.take(places) if (places >= 0).all() else _hosted(layer_costs, self.tuning)
+        costs = self.costs.take(places) if -1 not in places else _hosted(layer_costs, self.tuning)
         slowest = fitting_slowest(layer_costs.job, floor, costs, layer_costs.plans, limit, any_knobs=any_knobs)
         return floor.value(slowest, any_knobs=any_knobs)
 

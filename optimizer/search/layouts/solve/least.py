@@ -28,31 +28,25 @@ def least_slowest(problem: LayoutProblem) -> tuple[float, float]:
 
 
 def most_layers(problem: LayoutProblem, slowest: float) -> IntArray:
-    """Layers that stages may hold where none takes longer than this [s]; none where all together have no room for all.
-
-    Where stages recompute their first k layers alike each k is one case; the least room of all cases counts.
-    """
+    """Layers that stages may hold where none takes longer than this [s]; none where all have no room together."""
     return _most(problem, slowest, _least_seconds(problem))
 
 
 def _least_seconds(problem: LayoutProblem) -> FloatArray:
-    """The least time of so many layers that follow each other (columns) with the first k of them recomputed (rows), of
-    which there is one row where no stages do so alike [s].
-    """
+    """The least time of so many layers that follow each other, one recomputed where stages do so alike [s]."""
     names = [kind for kind, count in problem.sequence for _ in range(count) if kind in (DENSE, MOE)]
-    busy, width = np.cumsum([0.0, *(problem.kinds[kind].seconds for kind in names)]), np.arange(len(names) + 1)
-    least = np.array([np.min(busy[count:] - busy[: len(busy) - count]) for count in width])
-    recomputed = np.minimum(width, width[1:, None] if problem.alike else [[0]])
-    return np.asarray(least + recomputed * min(problem.kinds[kind].recompute for kind in names))
+    busy = np.pad(np.cumsum([problem.kinds[kind].seconds for kind in names]), (1, 0))
+    least = np.array([np.min(busy[count:] - busy[: len(busy) - count]) for count in range(len(busy))])
+    least[1:] += min(problem.kinds[kind].recompute for kind in names) if problem.alike else 0.0
+    return least
 
 
 def _most(problem: LayoutProblem, slowest: float, least: FloatArray) -> IntArray:
     aside = np.full(problem.pp, problem.seconds)
     aside[0] += problem.kinds[EMBEDDING].seconds
     aside[-1] += problem.kinds[HEAD].seconds
-    most = (least[..., None] <= raised(slowest) - aside).sum(axis=1) - 1
-    enough = most.clip(0).sum(axis=1) >= problem.layers
-    return np.asarray((most * enough[:, None]).max(axis=0).clip(0))
+    most = (np.searchsorted(least, raised(slowest) - aside, side="right") - 1).clip(0)
+    return most if most.sum() >= problem.layers else np.zeros_like(most)
 
 
 def least_objective(problem: LayoutProblem, at_most: float = inf) -> float:
@@ -87,8 +81,8 @@ def _least_of_uniform(problem: LayoutProblem, slowest: float, at_most: float) ->
     ends += problem.seconds / 2
     total = problem.layers
     least = (np.floor((slowest - ends.sum(axis=0)) / (forward + backward)) + 1).clip(0)[:, None]
-    most = (most_layers(problem, problem.slowest_within(at_most)) if at_most < inf else np.full(pp, total))[:, None]
-    after, ahead, shorter = np.arange(total + 1) + 0 * least, np.arange(pp)[::-1, None], (least - 1).clip(0)
+    most = most_layers(problem, problem.slowest_within(at_most))[:, None]
+    after, ahead, shorter = np.arange(total + 1), np.arange(pp)[::-1, None], (least - 1).clip(0)
     until, most_until, most_after = total - after, np.cumsum(most, axis=0), shorter.sum() - np.cumsum(shorter, axis=0)
 
     def chain(there: float, back: float, end: FloatArray, end_back: FloatArray) -> FloatArray:
