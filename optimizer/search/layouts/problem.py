@@ -148,9 +148,9 @@ def free_problem(model: Model, pp: int, vpp: int, *, even: bool) -> LayoutProble
     )
 
 
-def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs(), more: int = 0) -> LayoutProblem:
+def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
     """What a plan's layers cost, from the functions that price a step."""
-    return problem_of(job, plan, layer_costs(job, plan, knobs), more)
+    return problem_of(job, plan, layer_costs(job, plan, knobs))
 
 
 def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts[float]:

@@ -40,15 +40,15 @@ class Layout:
     memory: tuple[float, ...]  # what each stage reserves [B]
     pipeline: float  # time of the pipeline [s]
     objective: float  # with what the slowest stage does once per step [s]
-    stalled: float = 0.0  # what running the schedule adds to the closed form of the pipeline [s]
+    stalled: float  # what running the schedule adds to the closed form of the pipeline [s]
     least: float = 0.0  # no layout has a lower objective, where a search says that [s]
-    on_host: tuple[float, ...] = ()  # what each stage keeps on the host [B]
+    on_host: tuple[float, ...]  # what each stage keeps on the host [B]
     # OFFLOAD_STEPs of the optimizer state on the host beyond what the problem has there, as few as fit [1]
-    more: int = 0
+    more: int
     # no other layout that is searched is faster, by more than the rounding of times to 1e-7 of a micro-batch
-    proven: bool = False
-    chosen: bool = False  # a layer may be recomputed or not on each stage
-    first: int = 0  # so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says
+    proven: bool
+    chosen: bool  # a layer may be recomputed or not on each stage
+    first: int  # so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says
 
     @property
     def slowest(self) -> float:
@@ -108,15 +108,14 @@ def best_assignment(
     """
     if problem.vpp > 1:
         return _shaped(problem, shapes_of(problem), at_most)
-    best, cuts = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most)), None
+    best = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most))
     limit = raised(best.objective) if best else at_most
     least = least_objective(problem, limit)
     if best and best.objective <= least * (1 + 3 * ROUNDING):
         return best
     if least > raised(at_most):
         raise Infeasible(_why(problem))
-    if limit < inf:
-        cuts = few_cuts(problem, problem.slowest_within(limit))
+    cuts = few_cuts(problem, problem.slowest_within(limit))
     attempts = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts
     try:
         for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
@@ -212,7 +211,7 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
         return recomputed_alike(problem, runs, placed.first)
     recomputed = []
     for stage in range(problem.pp):
-        left = placed.recomputed[stage] if placed.recomputed else len(problem.sequence) * sum(counts)
+        left = placed.recomputed[stage] if placed.recomputed else sum(counts)
         to_recompute = {}
         for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
             of_kind_here = sum(n for virtual in runs[stage :: problem.pp] for name, n in virtual if name == kind)
