@@ -62,6 +62,16 @@ def test_what_a_problem_does_not_say_is_not_there() -> None:
     assert problem.hosted_price == 0.0
 
 
+def test_as_much_as_may_be_lies_on_the_host() -> None:
+    problem = problem_of(2, 1, 4, more=2500)
+    layer = replace(problem.memory.layers["dense"], static=4.0, state=8.0)
+    problem = replace(problem, memory=replace(problem.memory, layers={**problem.memory.layers, "dense": layer}))
+    most = problem.at_most_offload
+    assert (most.memory.offload, most.memory.layers["dense"].static, most.more) == (0.25, 2.0, 0)
+    assert replace(most, memory=problem.memory, more=2500) == problem
+    assert most.at_most_offload is most
+
+
 def within(limits: Limits, total: int) -> set[Counts]:
     (low, high), *others = limits
     if not others:
@@ -262,6 +272,10 @@ def test_the_slowest_stage_is_that_of_the_least_pipeline(microbatches: int, alte
         ({"even": True}, None),
         ({"even": True, "vpp": 2}, None),
         ({"pp": 4, "in_flight": (1.0,) * 4, "even": True}, "6 layers are not a multiple of pp x vpp = 4 x 1"),
+        (
+            {"even": True, "vpp": 2, "sequence": (("dense", 9),)},
+            "9 layers are not a multiple of pp x vpp = 3 x 2",
+        ),
         ({"sequence": (("dense", 6), ("other", 1))}, "'other' has no bytes"),
     ],
 )
