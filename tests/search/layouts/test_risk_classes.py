@@ -15,19 +15,21 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.expected import RiskClass
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
-from optimizer.search.layouts.assigned import Candidate
+from optimizer.search.layouts.assigned import Candidate, LayoutBounds
 from optimizer.search.layouts.bounds.lattice_bounds import LatticeBounds
 from optimizer.search.layouts.candidates import SAME, _Search
+from optimizer.search.layouts.solve.layout import Solved
 from tests.search.jobs import small_job
 from tests.search.layouts.searches import PLAN, search_of
 
-CLASSES = (RiskClass(risk=0.5, factor=2.0), RiskClass(risk=0.1, factor=1.0))
+CLASSES = (RiskClass(risk=0.5, factor=4.0), RiskClass(risk=0.1, factor=2.0))
 
 
 class Lattice(SimpleNamespace):
     """Four plans, and what is asked about them."""
 
-    bounds = np.array([1.0, 2.0, 3.0, 4.0])
+    bounds = np.array([1.0, 2.0, 3.0, 5.0 * (1 + SAME)])
+    fits = np.zeros(0)
     layer_costs = None
     space = 4
 
@@ -37,7 +39,7 @@ class Lattice(SimpleNamespace):
 
     def fitting(self, numbers: Any, layer_costs: Any, floor: Any, limit: float) -> FloatArray:
         self.asked.append(("fitting", numbers.tolist(), limit))
-        return np.where(numbers == 0, 9.0, self.bounds[numbers])
+        return np.asarray(self.fits[numbers])
 
     def at(self, numbers: Any, risk: float | None) -> Any:
         self.asked.append(("at", numbers.tolist(), risk))
@@ -56,12 +58,12 @@ class Taken(SimpleNamespace):
 @pytest.mark.parametrize(
     ("split", "below", "found", "undecided", "best", "bound", "complete"),
     [
-        (3.5, inf, 1.5, inf, 1.5, 1.5, True),
-        (3.5, inf, 1.5, 1.25, 1.5, 1.25, False),
-        (3.5, inf, 1.5, 1.5 * (1 - 0.5 * SAME), 1.5, 1.5 * (1 - 0.5 * SAME), True),
-        (3.5, 3.0, None, inf, 3.5, 3.5, True),
-        (None, 3.0, None, inf, None, inf, True),
-        (None, inf, 1.5, inf, 1.5, 1.5, True),
+        (6.0, inf, 3.0, inf, 3.0, 3.0, True),
+        (6.0, inf, 3.0, 2.5, 3.0, 2.5, False),
+        (6.0, inf, 3.0, 3.0 * (1 - 0.5 * SAME), 3.0, 3.0 * (1 - 0.5 * SAME), True),
+        (6.0, 5.0, None, inf, 6.0, 6.0, True),
+        (None, 5.0, None, inf, None, inf, True),
+        (None, inf, 3.0, inf, 3.0, 3.0, True),
     ],
 )
 def test_plans_are_laid_out_class_by_class(
@@ -85,7 +87,7 @@ def test_plans_are_laid_out_class_by_class(
         search.undecided.append(undecided)
         if found:
             search.best, search.limit = Candidate(plan=PLAN, value=found), found
-        return np.array([1.5, found or 2.0, inf, inf])[numbers]
+        return np.array([1.5, 2.0, inf, inf])[numbers]
 
     monkeypatch.setattr(candidates, "risk_classes", lambda job: CLASSES)
     monkeypatch.setattr(candidates, "_class", of_class)
@@ -96,36 +98,28 @@ def test_plans_are_laid_out_class_by_class(
     done = candidates.lay_out(
         small_job(8), [], tuning, even=even_split, below=below, lattice=lattice, with_knob_bound=found is not None
     )
-    # What is as good as what was found in the larger risk is not looked for: at half of its value.
-    low = [] if found == 1.5 else [0, 1]
+    # What is as good at least as what was found is not looked for.
+    low = [] if found else [0, 1]
     assert classes == [
-        ([1.0, 2.0, 3.0, 4.0], [0, 1, 2, 3], 2.0, 2.0, limit),
-        ([1.5, 2.0][: len(low)], low, 1.0, 1.0, found or limit),
+        (Lattice.bounds.tolist(), [0, 1, 2, 3], 4.0, 2.0, limit),
+        ([1.5, 2.0][: len(low)], low, 2.0, 1.0, found or limit),
     ]
-    open_plans = (np.arange(1, 5) < limit).tolist()
+    open_plans = [True, True, True, below == inf]
     assert lattice.asked == [("hosted", open_plans), ("at", [0, 1, 2, 3], None), ("at", low, 0.1)]
     assert (done.best.value if done.best else None) == best
     assert (done.bound, done.complete, done.space) == (bound, complete, 4)
     assert done.knob_bound == (bound if fixed is not None else (best or inf) / 8 if found else -inf)
-    assert done.band == (3 if split else 4)
+    assert done.band == (2 if split else 4)
     proof: Any = done.proof
-    assert proof == [1.5, found or 2.0, inf, inf]
+    assert proof == [3.0, 4.0, inf, inf]  # at the factor of the safest class
 
 
-@pytest.mark.parametrize(
-    ("even_split", "best", "right", "band"),
-    [
-        (3.0, 2.5, [("hosted", [True, True, False, False]), ("at", [0], None), ("at", [0, 1], 0.1)], 2),
-        (9.0, 8.0, [("hosted", [True] * 4), ("at", [0, 1, 2], None), ("at", [0, 1, 2, 3], 0.1)], 4),
-        (4.0, 1.0, [("hosted", [False] * 4)], 3),
-    ],
-)
-def test_bounds_are_asked_class_by_class(
-    even_split: float, best: float, right: list[Any], band: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Below the best value by more than rounding; the first plan fits nowhere, the last is undecided."""
-    costs: Any = [1]
-    lattice, limit = Lattice(asked=[]), best * (1 - SAME)
+def test_bounds_are_asked_class_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the best value by more than rounding, in the smaller risk too, by bounds and by where the memory fits."""
+    limit = 10 * (1 - SAME)
+    lattice: Any = Lattice(asked=[])
+    lattice.bounds = np.array([1.0, 2.0, limit / 4, 10.0, 1.5])
+    lattice.fits = np.array([9.0, limit / 2, 2.4, 0.0, 1.6])
     seen: list[Any] = []
 
     def undecided(search: _Search, layer_costs: Any, floor: Any, numbers: Any, factor: float) -> set[int]:
@@ -134,18 +128,74 @@ def test_bounds_are_asked_class_by_class(
         seen.append((numbers.tolist(), factor))
         return {len(numbers) - 1}
 
+    costs: Any = [1]
     monkeypatch.setattr(candidates, "risk_classes", lambda job: CLASSES)
     monkeypatch.setattr(LatticeBounds, "of", lambda *_: lattice)
     monkeypatch.setattr(candidates, "_undecided", undecided)
-    found = candidates.bounds_of(small_job(8), [costs], Tuning(), even_split, best)
-    assert [call for call in lattice.asked if call[0] != "fitting"] == right
-    fitting = [(call[1], 2.0 if call[2] is None else 1.0) for call in right if call[0] == "at"]
-    assert [call[1:] for call in lattice.asked if call[0] == "fitting"] == [
-        (numbers, limit / factor) for numbers, factor in fitting
+    found = candidates.bounds_of(small_job(8), [costs], Tuning(), 4.0, 10.0)
+    assert lattice.asked == [
+        ("hosted", [True, True, True, False, True]),
+        *(("at", [0, 1, 4], None), ("fitting", [0, 1, 4], limit / 4)),
+        *(("at", [0, 1, 2, 4], 0.1), ("fitting", [0, 1, 2, 4], limit / 2)),
     ]
-    assert seen == [(numbers[1:], factor) for numbers, factor in fitting if numbers[1:]]
-    assert found.undecided == len({numbers[-1] for numbers, _ in seen})
-    assert (found.band, found.knob_bound) == (band, best / 8)
+    assert seen == [([4], 4.0), ([2, 4], 2.0)]
+    assert found == LayoutBounds(band=2, undecided=1, knob_bound=1.25)
+    assert candidates.bounds_of(small_job(8), [costs], Tuning(), 4.0, 1.0).undecided == 0
+    assert candidates.bounds_of(small_job(8), [], Tuning(), 4.0, 1.0) == LayoutBounds(
+        band=0, undecided=0, knob_bound=1.0
+    )
+
+
+def test_plans_fit_at_all_where_they_do_in_the_largest_risk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing on the host up to as much as may be."""
+    asked: list[Any] = []
+
+    class Memory(SimpleNamespace):
+        layer_costs = np.zeros(2)
+        job = None
+
+        def of(self, layer_costs: Any) -> Memory:
+            return self
+
+        def bounds(self, plan: Any, low: Any, high: Any, limit: float) -> FloatArray:
+            asked.append((plan.tolist(), low.tolist(), high.tolist(), limit))
+            return np.array([1.0, inf])
+
+    def at_risk(layer_costs: Any, risk: float) -> Any:
+        asked.append(risk)
+        return layer_costs
+
+    monkeypatch.setattr(candidates, "risk_classes", lambda job: CLASSES)
+    monkeypatch.setattr(candidates, "at_risk", at_risk)
+    monkeypatch.setattr(candidates, "most_offload", lambda layer_costs: np.array([0.5, 1.0]))
+    floors: Any = Memory()
+    assert candidates._fit_at_all(floors).tolist() == [True, False]
+    assert asked == [0.5, ([0, 1], [0.0, 0.0], [0.5, 1.0], inf)]
+
+
+def test_a_search_begins_with_what_is_known_or_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "risk_classes", lambda job: CLASSES)
+    monkeypatch.setattr(candidates, "safe_memory", lambda job: 100.0 * job.limits.oom_risk)
+    tuning = Tuning(seed=3)
+    new = candidates._search(small_job(8), tuning, None, 0.5)
+    assert (new.layouts, new.classes) == (Solved(seed=3, effort=0.5), ((50.0, 4.0), (10.0, 2.0)))
+    assert new.own is not None
+    again = candidates._search(small_job(8), tuning, None, 0.5, new.own, new.layouts)
+    assert (again.own is new.own, again.layouts is new.layouts) == (True, True)
+    assert candidates._search(small_job(8), tuning, None).layouts.effort == candidates.EFFORT
+    assert candidates._search(small_job(8), tuning, None).deadline.left is None
+
+
+@pytest.mark.parametrize("fixed", [None, Knobs(bucket=1e8)])
+def test_floors_are_at_the_fixed_settings_or_at_those_of_each_plan(
+    fixed: Knobs | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "plan_floors", lambda *given: given)
+    search, costs, floor = search_of(fixed=fixed), object(), object()
+    own: Any = SimpleNamespace(of=lambda layer_costs: "own")
+    search.own, some, at = own, costs, floor
+    found: Any = candidates._own(search, some, at)  # type: ignore[arg-type]
+    assert found == ((costs, "own", floor) if fixed is None else (costs, fixed))
 
 
 class Floors(SimpleNamespace):

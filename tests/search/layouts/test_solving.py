@@ -89,7 +89,7 @@ class Case:
         said["even"], said["whole"] = said["even"] or unfit, said["whole"] or unfit
 
     def layout(self, job: Any, plans: Plans, offload: float) -> FloatArray:
-        return np.array([self.said["listed"] if plans.plan(0).layers_per_stage else 1.0])
+        return np.array([(self.said["listed"] if plans.plan(0).layers_per_stage else 1.0) * (1 + offload)])
 
     def within(self, value: float, index: int) -> float:
         assert index == INDEX
@@ -159,6 +159,7 @@ def test_an_even_split_that_meets_the_bound_of_all_layouts_is_the_best(
         ({"even": even(1.2), "listed": 1.1}, 1.2),
         ({"even": even(1.6), "uneven": 1.5}, 1.6),
         ({"even": even(1.4), "uneven": 1.5, **RECOMPUTES, "alike": True}, 1.4),  # another may recompute less
+        ({"even": even(0.8), "uneven": 1.5, "bound": 0.3, **RECOMPUTES, "alike": True}, 0.8),
         ({"even": even(1.4), "uneven": 1.5, **RECOMPUTES, "more": 1}, 1.4),  # or have less on the host
         ({"whole": even(1.4), "uneven": 1.5, **RECOMPUTES}, 1.4),
         ({"whole": even(1.0), **RECOMPUTES, "alike": True}, 4.0),

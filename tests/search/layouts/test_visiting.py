@@ -145,8 +145,11 @@ def test_values_of_a_class_are_over_its_factor(over: bool, monkeypatch: pytest.M
             assert any_knobs
             return np.array([1.0, 0.0, 3.0, 5.0])
 
+    asked: list[list[int]] = []
+
     def fitting(numbers: Any, layer_costs: Any, floor: Any, limit: float) -> FloatArray:
         assert limit == 5.0
+        asked.append(numbers.tolist())
         assert layer_costs.rows.tolist() == floor.rows.tolist() == (numbers - 10).tolist()
         return np.asarray(np.array([0.0, 2.5, 5.0, 0.0])[numbers - 10])
 
@@ -164,6 +167,7 @@ def test_values_of_a_class_are_over_its_factor(over: bool, monkeypatch: pytest.M
     found = candidates._class(search, every, every, hosted, np.array([0.5, 2.0, 0.0, 0.0]), np.arange(10, 14), 2.0)
     assert found.tolist() == [5.0, 5.5, 3.0 if over else 5.0, 5.0]
     assert search.undecided == [6.0 if over else inf]
+    assert asked == [[11, 10], *([] if over else [[12]])]
 
 
 def test_bounds_alone_count_at_the_scale_of_prospects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +266,12 @@ def test_cp_sat_is_given_all_plans_or_those_of_the_lowest_bounds_and_the_best(
 
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
-    [((True, 2.0), (True, 1.0), 1), ((True, 1.0), (True, 2.0), 0), ((False, 1.0), (True, 2.0), 1)],
+    [
+        ((True, 2.0), (True, 1.0), 1),
+        ((True, 1.0), (True, 2.0), 0),
+        ((True, 1.0), (True, 1.0), 0),
+        ((False, 1.0), (True, 2.0), 1),
+    ],
 )
 def test_of_several_settings_of_a_plan_the_best_that_is_solved_is_kept(
     first: tuple[bool, float], second: tuple[bool, float], kept: int

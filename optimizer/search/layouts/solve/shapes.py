@@ -13,11 +13,12 @@ from itertools import product
 
 import numpy as np
 
+from optimizer.job.model import Model
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs, layer_sequence
+from optimizer.search.layouts.problem import LayoutProblem, stage_limits, virtual_stage_limits
 from optimizer.search.layouts.solve.least import least_slowest, most_layers
 from optimizer.search.layouts.solve.loads import Loads, by_stage
 
@@ -67,6 +68,12 @@ class StageShapes(Rows):
 def shapes_of(problem: LayoutProblem) -> StageShapes:
     """The shapes of a problem: all layouts if they are FEW, else the even split, the `nearly_even` and the `graded`."""
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
+
+
+def shapes_of_model(model: Model, pp: int, vpp: int, *, even: bool) -> StageShapes:
+    """The shapes of every problem of a model with so many stages and virtual ones."""
+    sequence = layer_sequence(model)
+    return _shapes(sequence, pp, tuple(stage_limits(sequence, pp, vpp, even=even)))
 
 
 def few_cuts(problem: LayoutProblem, slowest: float) -> StageShapes | None:
