@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -145,27 +144,25 @@ def test_the_best_of_all_attempts_is_taken(
 
 
 def test_few_cuts_that_are_left_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, or after a layout was found that leaves few."""
+    """At once where something is known to be beaten, or after a layout was found that leaves few."""
     best = best_assignment(PROBLEM)
-    monkeypatch.setattr(module, "fastest", lambda _, shapes, at_most: None)
-    with pytest.raises(Infeasible):
-        best_assignment(PROBLEM)
-    monkeypatch.undo()
-    calls: list[float] = []
-    monkeypatch.setattr(module, "near_cuts", lambda problem: few_cuts(problem, 0.0))
+    limit, calls = 1.01 * best.objective, list[float]()
 
     def asked(problem: LayoutProblem, slowest: float) -> StageShapes | None:
         calls.append(slowest)
         return few_cuts(problem, slowest)
 
+    monkeypatch.setattr(module, "near_cuts", lambda problem: few_cuts(problem, 0.0))
     monkeypatch.setattr(module, "few_cuts", asked)
-    assert best_assignment(PROBLEM).objective == pytest.approx(best.objective)
-    assert calls == [inf]
-    answers = iter([None, few_cuts(PROBLEM, inf)])
-    monkeypatch.setattr(module, "few_cuts", lambda *_: next(answers))
+    assert best_assignment(PROBLEM, at_most=limit).objective == pytest.approx(best.objective)
+    assert calls == [PROBLEM.slowest_within(limit)]
+    calls.clear()
     monkeypatch.setattr(module._Effort, "layouts", lambda *_: iter([None, BAD, BAD, BAD]))
     assert best_assignment(PROBLEM).objective == pytest.approx(best.objective)
-    assert list(answers) == []
+    assert calls == pytest.approx([PROBLEM.slowest_within(BAD.objective)])
+    monkeypatch.setattr(module, "fastest", lambda _, shapes, at_most: None)
+    with pytest.raises(Infeasible):
+        best_assignment(PROBLEM, at_most=limit)
 
 
 @pytest.mark.parametrize(("beyond", "enough"), [(1e-12, True), (1e-6, False)])

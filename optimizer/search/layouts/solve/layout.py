@@ -108,14 +108,15 @@ def best_assignment(
     """
     if problem.vpp > 1:
         return _shaped(problem, shapes_of(problem), at_most)
-    best = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most))
+    best, cuts = shaped_layout(problem, fastest(problem, near_cuts(problem), at_most)), None
     limit = raised(best.objective) if best else at_most
     least = least_objective(problem, limit)
     if best and best.objective <= least * (1 + 3 * ROUNDING):
         return best
     if least > raised(at_most):
         raise Infeasible(_why(problem))
-    cuts = few_cuts(problem, problem.slowest_within(limit))
+    if limit < inf:
+        cuts = few_cuts(problem, problem.slowest_within(limit))
     attempts = _Effort(seed=seed, time_limit=time_limit, effort=effort).layouts
     try:
         for layout in () if cuts is not None else attempts(LayoutProgram(problem, limit)):
