@@ -12,6 +12,7 @@ import pytest
 from optimizer.base.errors import Infeasible, TimeLimit
 from optimizer.constraints.program import INFEASIBLE, OPTIMAL
 from optimizer.job.plan import Placement, Plan
+from optimizer.objectives.arrays import raised
 from optimizer.search.layouts.candidates import LITTLE
 from optimizer.search.layouts.problem import LayoutProblem
 from optimizer.search.layouts.solve import layout as module
@@ -59,7 +60,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float, float | Non
         return SimpleNamespace(status="", values=None)
 
     made = SimpleNamespace(program=SimpleNamespace(solve=solve), problem=PROBLEM)
-    monkeypatch.setattr(module, "LayoutProgram", lambda *_, **__: made)
+    monkeypatch.setattr(module, "LayoutProgram", lambda problem, *, lean: made if lean else None)
     monkeypatch.setattr(module, "perf_counter", iter([100.0, 101.0, 103.0, 106.0, 110.0]).__next__)
     return calls
 
@@ -129,7 +130,8 @@ def test_the_best_of_all_attempts_is_taken(
                 raise each
             yield each
 
-    assert GOOD.objective < BAD.objective
+    assert GOOD.objective < BAD.objective == pytest.approx(BAD.pipeline)
+    assert BAD.stalled
     monkeypatch.setattr(module, "fastest", lambda *_: near)
     monkeypatch.setattr(module, "shaped_layout", lambda _, layout: layout)
     monkeypatch.setattr(module, "least_objective", lambda *_: 1.0)
@@ -183,6 +185,7 @@ def test_a_layout_as_good_as_its_bound_is_not_looked_beyond(
         ((9.0, 100.0 + 1e-9), (8.0, 0.0), 0, False),
         ((9.0, 100.0 + 1e-9), (8.0, 0.0), 1, True),
         ((9.0, 100.0 + 1e-6), (8.0, 0.0), 1, False),
+        ((9.0, 9.0), (0.0, raised(8.0)), 0, True),
         ((9.0, 9.0), (0.0, 8.0 + 1e-6), 0, False),
     ],
 )
@@ -248,3 +251,13 @@ def test_a_search_takes_over_what_another_has_ruled_out() -> None:
     with pytest.raises(Infeasible, match=r"no layout has a pipeline of 50 s"):
         memory.ruled_out.best(tight, 50.0)
     assert memory.ruled_out.best(PROBLEM) == best
+
+
+def test_a_plan_lists_layers_by_virtual_stage_where_they_are_dealt_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    virtual = replace(PROBLEM, vpp=2)
+    assert laid(2, 2, 2, 1, problem=virtual).of(Plan(pp=2, vpp=2)).layers_per_stage == (4, 3)
+    assert laid(2, 1, 2, 2, problem=virtual).of(Plan(pp=2, vpp=2)).layers_per_stage == (2, 1, 2, 2)
+    three = replace(PREDICTING, pp=3, in_flight=(3.0, 2.0, 1.0), alike=True)
+    assert [laid(3, 4, 0, problem=three, mtp_ahead=ahead).of(Plan(pp=3)).mtp_ahead for ahead in (0, 1)] == [0, 1]
+    monkeypatch.setattr(module, "near_cuts", None)
+    assert best_assignment(virtual).proven  # by a comparison of all shapes

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, lowered
 from optimizer.objectives.expected import RiskClass
 from optimizer.search.lattice.oracle import Tuning
 from optimizer.search.layouts import candidates
@@ -23,6 +23,7 @@ from tests.search.jobs import small_job
 from tests.search.layouts.searches import PLAN, search_of
 
 CLASSES = (RiskClass(risk=0.5, factor=4.0), RiskClass(risk=0.1, factor=2.0))
+ABOUT = lowered(3.0) / 2  # in the safer class as good as 3 but for rounding
 
 
 class Lattice(SimpleNamespace):
@@ -87,7 +88,7 @@ def test_plans_are_laid_out_class_by_class(
         search.undecided.append(undecided)
         if found:
             search.best, search.limit = Candidate(plan=PLAN, value=found), found
-        return np.array([1.5, 2.0, inf, inf])[numbers]
+        return np.array([ABOUT, 2.0, inf, inf])[numbers]
 
     monkeypatch.setattr(candidates, "risk_classes", lambda job: CLASSES)
     monkeypatch.setattr(candidates, "_class", of_class)
@@ -102,7 +103,7 @@ def test_plans_are_laid_out_class_by_class(
     low = [] if found else [0, 1]
     assert classes == [
         (Lattice.bounds.tolist(), [0, 1, 2, 3], 4.0, 2.0, limit),
-        ([1.5, 2.0][: len(low)], low, 2.0, 1.0, found or limit),
+        ([ABOUT, 2.0][: len(low)], low, 2.0, 1.0, found or limit),
     ]
     open_plans = [True, True, True, below == inf]
     assert lattice.asked == [("hosted", open_plans), ("at", [0, 1, 2, 3], None), ("at", low, 0.1)]
@@ -111,7 +112,7 @@ def test_plans_are_laid_out_class_by_class(
     assert done.knob_bound == (bound if fixed is not None else (best or inf) / 8 if found else -inf)
     assert done.band == (2 if split else 4)
     proof: Any = done.proof
-    assert proof == [3.0, 4.0, inf, inf]  # at the factor of the safest class
+    assert proof == [2 * ABOUT, 4.0, inf, inf]  # at the factor of the safest class
 
 
 def test_bounds_are_asked_class_by_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ RECOMPUTES = {"chosen": ("dense",)}
     ("said", "value"),
     [
         ({"even": even(1.0)}, 1.0),  # no layout is better than the bound
-        ({"even": even(1 + 0.5 * SAME)}, 1 + 0.5 * SAME),
+        ({"even": even(1 + SAME)}, 1 + SAME),
         ({"even": even(1.05), "listed": 1.1}, 1.05),  # all others are listed
         ({"even": even(1.05), "listed": 1.1, "scale": 2.0}, 2.1),
         ({"even": even(1.4), "uneven": 1.5}, 1.4),  # all others take longer
@@ -174,7 +174,7 @@ def test_else_a_solver_is_asked(said: dict[str, Any], value: float, monkeypatch:
     assert (found.plan, found.value, found.proven) == (LISTED if value == 4.0 else PLAN, value, True)
 
 
-BEYOND = {"bound": 10 * (1 + 2 * SAME)}  # the limit
+BEYOND = {"bound": 10 * (1 + SAME)}  # the limit
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ BEYOND = {"bound": 10 * (1 + 2 * SAME)}  # the limit
         ({"bound": 4.5, "listed": 1.1, "scale": 2.0}, True),
         ({"bound": 12.0, "vpp": 2}, True),  # no solver is asked, so that safer layouts are of interest
         ({"bound": 15 * (1 + 2 * SAME), "vpp": 2}, False),
-        ({"cut": 10 * (1 + 2 * SAME)}, False),
+        ({"cut": 10 * (1 + SAME)}, False),
         ({"cut": 10 * (1 + 0.5 * SAME)}, True),
         ({"cut": 4.7, "listed": 1.1, "scale": 2.0}, False),
         ({"cut": 4.5, "listed": 1.1, "scale": 2.0}, True),

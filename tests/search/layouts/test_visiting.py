@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from optimizer.job.plan import Knobs, Plan, Plans
-from optimizer.objectives.arrays import FloatArray
+from optimizer.objectives.arrays import FloatArray, lowered
 from optimizer.search.layouts import candidates
 from optimizer.search.layouts.assigned import Candidate
 from optimizer.search.layouts.candidates import _Search
@@ -67,19 +67,27 @@ def test_bounds_of_prospects_count_at_their_scale(
 
     def shaped(some: Any, part: Any, at: float) -> FloatArray:
         limits.append(at)
-        return np.zeros(len(part))
+        return np.asarray(np.array([0.0, 0.0, 3.5, 0.0])[part])
 
     monkeypatch.setattr(candidates, "objective_of", objective(1.0))
     monkeypatch.setattr(candidates, "shaped_bounds", shaped)
     some = columns(1, 1, 2, 1)
-    found = list(candidates._next(search_of(limit, wider=wider), some, 2 * some.bounds, 2.0))
+    bounds = 2 * some.bounds
+    found = list(candidates._next(search_of(limit, wider=wider), some, bounds, 2.0))
     assert found == visited
+    assert bounds.tolist() == [2.0, 4.0, 7.0 if 2 in visited else 6.0, 8.0]
     assert limits == [limit * wider / 2] * bool(visited)
 
 
 @pytest.mark.parametrize(
     ("bound", "listed", "shapes"),
-    [(9.0, 1.0, True), (9.0, 1.1, True), (9.0, 1.2, False), (10 - 1e-9, 1 + 2e-10, True), (9.0, 10 / 9 + 1e-8, False)],
+    [
+        (9.0, 1.0, True),
+        (9.0, 1.1, True),
+        (9.0, 1.2, False),
+        (10 - 1e-9, 1 + 2e-10, True),
+        (5 * (1 + candidates.SAME), 2.0, False),
+    ],
 )
 def test_the_shapes_of_one_prospect_are_bounded_where_another_than_its_even_split_may_be_better(
     bound: float, listed: float, shapes: bool, monkeypatch: pytest.MonkeyPatch
@@ -103,11 +111,11 @@ def test_positions_of_prospects_come_by_raised_bounds(monkeypatch: pytest.Monkey
     """A few of them at a time, none after a part that is all too high."""
     monkeypatch.setattr(candidates, "TOGETHER", 2)
     monkeypatch.setattr(candidates, "objective_of", objective(1.0))
-    monkeypatch.setattr(candidates, "shaped_bounds", lambda _, part, at: np.array([5.0, 0.0, 3.1, 0.0, 9.0])[part])
+    monkeypatch.setattr(candidates, "shaped_bounds", lambda _, part, at: np.array([5.0, 0.0, 3.1, 0.0, 6.0])[part])
     some = columns(1, 1, 1, 1, 1)
     bounds = some.bounds.copy()
     assert list(candidates._next(search_of(6.0), some, bounds, 1.0)) == [1, 0, 2, 3]
-    assert bounds.tolist() == [5.0, 2.0, 3.1, 4.0, 9.0]
+    assert bounds.tolist() == [5.0, 2.0, 3.1, 4.0, 6.0]
 
 
 def test_each_plan_gets_the_least_of_what_its_prospects_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,3 +298,10 @@ def test_what_is_not_proven_leaves_open_what_it_may_be(value: float, least: floa
     search = search_of(0.5)
     candidates._note(search, Candidate(plan=PLAN, value=value, least=least, proven=False, solved=True), NUMBER)
     assert search.undecided == [min(value, least)]
+
+
+@pytest.mark.parametrize(("value", "better"), [(lowered(2.0), False), (lowered(lowered(2.0)), True)])
+def test_what_is_better_by_no_more_than_rounding_is_not_the_best(value: float, better: bool) -> None:
+    search = search_of(2.0)
+    candidates._note(search, Candidate(plan=PLAN, value=value, solved=True), NUMBER)
+    assert (search.best is not None) is better
