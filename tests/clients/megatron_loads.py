@@ -3,6 +3,7 @@
 Reads lines of JSON with a folder of launch files and its GPUs; writes one line of JSON for each.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -42,6 +43,9 @@ def prepared():
     for module in (utils, transformer, arguments):
         if hasattr(module, "is_te_min_version"):
             module.is_te_min_version = lambda *_, **__: True
+    # One parser for all: to make it takes thirty times as long as to use it.
+    parser = arguments.add_megatron_arguments(argparse.ArgumentParser(allow_abbrev=False))
+    arguments.add_megatron_arguments = lambda _: parser
     return arguments
 
 

@@ -95,6 +95,8 @@ def test_values_for_several_numbers_of_gpus_and_batches() -> None:
     }
     shards = domains(small_job(ranges={"shard": (0, 96)}), gpus=np.array([192, 256]))["shard"]
     assert shards == (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+    long = replace(small_job(min_cp_tokens=1), seq_len=2**15)
+    assert max(domains(long, gpus=np.array([256, 512]))["cp"]) == max(domains(long, gpus=np.array([256]))["cp"]) == 128
 
 
 def test_divisors_and_prime_factors_multiply_to_their_number() -> None:

@@ -55,7 +55,6 @@ from optimizer.diagnose.measured import (
     LOOSE,
     STALLED,
     Measured,
-    _is_nan,
     _like,
     _of_steady,
     measured,
@@ -696,8 +695,10 @@ def test_what_is_measured_of_a_run() -> None:
         assert measured(logged([], stream=replace_stream(stream, reserved=reserved)), {}).memory_kind == kind
     both = measured(logged([], stream=replace_stream(stream, reserved=5e9)), {})
     assert (both.memory, both.memory_kind, both.first, both.last) == (5e9, "reserved", 0, 0)
-    assert _is_nan(None, 1.0) == 0
-    assert _is_nan(1.0, float("inf")) == 1
+    told = [LogLine(1, loss=1.0), LogLine(2, grad_norm=float("inf")), LogLine(3, loss=float("nan")), LogLine(4, nans=2)]
+    broken = logged(told)
+    assert [record.step for record in broken.broken] == [2, 3, 4]
+    assert measured(broken, {}).nans == 4
 
 
 def replace_stream(stream: Stream, **values: Any) -> Stream:

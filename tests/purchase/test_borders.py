@@ -179,6 +179,10 @@ def test_the_slowest_network_that_is_cheap_enough_is_told() -> None:
     assert isinstance(point, Point)
     design = replace(point.design, nic=2 * point.design.network_bandwidth)
     planned = repriced(question, design, point)
+    (answer,), (again,) = point.answers, repriced(question, point.design, point)
+    assert answer.estimate is not None
+    worked = answer.estimate.flops_per_gpu * answer.estimate.step_time
+    assert again.estimate.flops_per_gpu * again.estimate.step_time == pytest.approx(worked)
     cost = figures(question, design, planned, question.scenario(design), point.on_host).cost
     assert _bandwidth(question, point, cost) == design.nic
     assert _bandwidth(question, point, 0.0) is None

@@ -19,6 +19,7 @@ from optimizer.catalog.whole import Lot
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.purchase import alternatives as found_alternatives
 from optimizer.purchase.alternatives import LEAST, MOST, alternatives, break_even_factor
+from optimizer.purchase.as_json import _quote as quote_row
 from optimizer.purchase.as_json import purchase_csv, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, Requirements
@@ -460,6 +461,7 @@ def test_a_cluster_of_one_tier_has_no_network_and_a_given_nic_is_its_own() -> No
     assert (design.taper, last.taper) == (design.cluster.tiers[-1].oversubscription, 2.0)
     assert replace(design, oversubscription=3.0).taper == 3.0
     assert Design(kind="x", cluster=design.cluster, gpus=1).batch_factor == 1.0
+    assert replace(design, batch_factor=0.1).batch(replace(campaign().runs[0], global_batch=1)) == 1
 
 
 def test_a_network_beyond_the_usual_one_is_added_and_a_smaller_one_gives_nothing_back() -> None:
@@ -610,7 +612,9 @@ def test_a_swing_is_drawn_from_the_middle_to_either_end() -> None:
     (line,) = chart.figure["layout"]["shapes"]
     assert line["x0"] == pytest.approx(50.0, abs=1e-9)
     assert chart.figure["layout"]["xaxis"]["range"] == pytest.approx([40 - 12.5, 65 + 12.5])
-    assert tornado_chart(replace(made, swings=()), made.advised).words.startswith("Nothing moves it. ")
+    unmoved = tornado_chart(replace(made, swings=()), made.advised)
+    assert unmoved.words.startswith("Nothing moves it. ")
+    assert unmoved.figure["layout"]["xaxis"]["range"] == pytest.approx([48.75, 51.25])  # a fortieth either way
     taller = (
         chart.figure["layout"]["height"]
         - tornado_chart(replace(made, swings=swings[:1]), made.advised).figure["layout"]["height"]
@@ -718,6 +722,10 @@ def test_cards_are_numbered_and_the_advised_one_is_named() -> None:
         "Checkpoint every": "11.1 min",
         "GPU-hours": "20.00 M",
     }
+    twice = purchase_report(by_hand(campaign(runs=campaign().runs * 2)))
+    (part,) = [part for part in twice.sections if part.heading == "What each choice runs"]
+    named = [row[0] for block in part.blocks if isinstance(block, Pairs) for row in block.rows if row[0] != "Plan"]
+    assert named.count("Plan, llama3.1-405b") == 4
 
 
 def test_what_comes_nearest_is_in_the_json_with_what_it_misses() -> None:
@@ -773,6 +781,9 @@ def test_deliveries_exactly_on_the_budget_and_the_deadline_are_within_them() -> 
     for budget, deadline, within in ((1.0, 1.0, True), (1 - 1e-9, 1.0, False), (1.0, 1 - 1e-9, False)):
         bounds = Requirements(deadline=deadline * course.time_to_train, budget=budget * course.cost)
         assert staged(replace(question, bounds=bounds), deliveries, points).in_limits is within
+    for share, within in ((1.0, True), (1 - 1e-9, False)):
+        run = replace(question.runs[0], by=share * course.time_to_train)
+        assert staged(replace(question, runs=(run,)), deliveries, points).in_limits is within
 
 
 def test_the_front_is_in_the_json_with_its_ranges() -> None:
@@ -832,7 +843,10 @@ def test_a_quote_stands_beside_the_cheapest_and_the_dearest_other_rent() -> None
     def others(*rents: float) -> tuple[float, float] | None:
         offers = [quote("h100", "on_demand", rent / 3600, row=f"{rent:g}") for rent in rents]
         asked = campaign(book=PriceBook(offers=tuple(replace(each, grade="A") for each in offers), term="on_demand"))
-        found = _quote(asked, kinds("h100")[0]).others
+        known = _quote(asked, kinds("h100")[0])
+        found, row = known.others, quote_row(known)
+        ends = zip(("low", "high"), found, strict=True) if found else ()
+        assert row["others"] == {end: {"value": offer.value, "row": offer.row} for end, offer in ends}
         return found and (round(3600 * found[0].value, 6), round(3600 * found[1].value, 6))
 
     assert (others(3.0), others(3.0, 1.0), others(3.0, 1.0, 2.0)) == (None, (1.0, 3.0), (1.0, 3.0))

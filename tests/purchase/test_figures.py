@@ -11,6 +11,8 @@ from optimizer.catalog.offers import PriceBook
 from optimizer.objectives.network.fabric import fabric
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
+from optimizer.purchase.designs.front import non_dominated
+from optimizer.purchase.designs.inverse import rent_or_buy
 from optimizer.purchase.designs.points import Point, Workshop
 from optimizer.purchase.price.catalogue import (
     bought,
@@ -73,6 +75,19 @@ def test_a_place_in_a_data_centre_is_paid_by_the_rated_power_of_every_gpu_bought
     assert added == pytest.approx(1024 * provisioned_power(paid.design) / 1e3)
 
 
+def test_what_owned_machines_cost_to_run_is_told_alike() -> None:
+    found = point(campaign(buy=True, assumptions=assumptions(True)))
+    known = rent_or_buy(campaign(buy=True, assumptions=assumptions(True)), found)
+    assert (known.capex, known.running) == pytest.approx((found.figures.capex, found.figures.running))
+
+
+def test_of_equal_points_the_first_is_on_the_front_and_none_beside_it() -> None:
+    found = point(campaign())
+    dearer = replace(found, figures=replace(found.figures, cost=2 * found.figures.cost))
+    longer = replace(dearer, figures=replace(dearer.figures, time_to_train=2 * dearer.figures.time_to_train))
+    assert non_dominated((longer, found, dearer, replace(found))) == (found,)
+
+
 def test_prices_come_with_their_source() -> None:
     design = kinds("h100")[0]
     offer = rent_offer(campaign(), design)
@@ -106,6 +121,8 @@ def test_nodes_and_racks_are_rounded_up() -> None:
     assert (rented(campaign(), design).gpus, bought(campaign(), design).gpus) == (1008, 1008)
     assert bought(campaign(), design).words() == "14 racks of 72 GPUs, 1,000 of 1,008 GPUs used"
     assert racks(design) == 14
+    offers = tuple(replace(offer, sold=()) for offer in campaign().book.offers)  # whose sizes nobody says
+    assert bought(campaign(book=replace(campaign().book, offers=offers)), design).gpus == 1008
     node = replace(kinds("h100")[0], gpus=1001)
     assert (rented(campaign(), node).gpus, bought(campaign(), node).gpus) == (1008, 1008)
     assert rented(campaign(), replace(kinds("tpu-v5e")[0], gpus=1000)).words() == (
@@ -119,6 +136,21 @@ def test_a_rate_that_binds_longer_than_the_run_says_what_the_contract_costs() ->
     assert found.time_to_train < 365 * DAY
     assert found.committed == pytest.approx(16384 * 365.25 * 24 * 2.8)
     assert point(campaign(), gpus=4096).figures.committed == pytest.approx(point(campaign(), gpus=4096).figures.cost)
+
+
+def test_a_network_beyond_the_rented_one_is_paid_with_the_machine() -> None:
+    workshop = Workshop(campaign=campaign(book=rented_at(h100=2.0 / 3600)), planner=quick_planner)
+    usual, wide = (workshop.point(replace(kinds("h100")[0], gpus=4096, nic=nic)).figures for nic in (0.0, 100e9))
+    assert usual.network == 0.0 < wide.network
+    assert wide.cost > wide.gpu_seconds / 3600 * 2.0
+    assert (wide.committed, usual.committed) == (pytest.approx(wide.cost), pytest.approx(usual.cost))
+
+
+def test_a_plan_is_proven_where_that_of_every_run_is() -> None:
+    found = point(campaign())
+    answer = found.answers[0]
+    assert found.proven
+    assert not replace(found, answers=(answer, replace(answer, status="feasible"))).proven
 
 
 def test_a_provider_s_own_pue_moves_with_the_assumption() -> None:

@@ -153,6 +153,11 @@ def test_an_unknown_price_is_said_before_the_search() -> None:
         pareto(campaign(book=PriceBook(term="spot")), grid("mi325x"), planner=no_plan)
 
 
+def test_trials_need_ranges_and_ranges_trials() -> None:
+    for given in ({"trials": 2}, {"ranges": {"nic": (1e9, 5e10)}}):
+        assert len(pareto(campaign(), grid("h100"), planner=quick_planner, **given).points) == len(grid("h100").gpus)
+
+
 def test_an_unknown_variable_or_sampler_is_refused() -> None:
     with pytest.raises(InputError, match="no continuous variable"):
         pareto(campaign(), grid("h100"), planner=quick_planner, ranges={"colour": (1.0, 2.0)}, trials=2)

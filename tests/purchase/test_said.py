@@ -10,11 +10,11 @@ import pytest
 
 from optimizer.catalog.offers import OLD, Offer
 from optimizer.purchase.alternatives import AlternativeDesign
-from optimizer.purchase.as_json import machine_rows, point_row
+from optimizer.purchase.as_json import _staged, machine_rows, point_row
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Requirements
 from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy, Standby
-from optimizer.purchase.designs.points import Excess
+from optimizer.purchase.designs.points import Excess, Rejected
 from optimizer.purchase.dossier import Dossier
 from optimizer.purchase.ranges import Range
 from optimizer.purchase.report import machine_tables, purchase_report
@@ -110,6 +110,10 @@ def test_a_missed_limit_is_told_with_how_many_miss_it_and_how_many_it_stops_alon
     assert none == "No design meets every limit."
     assert budget == "Budget: 1 of 2 designs miss it, by at least 50% ($3 against $2)."
     assert deadline == "Deadline: 2 of 2 designs miss it, by at least 20% (24 days against 20 days); it alone stops 1."
+    rejected = tuple(Rejected(design=first.design, reason=reason) for reason in "dcba")
+    assert infeasible(replace(found, purchase=replace(missed, points=(), rejected=rejected))) == [
+        "No design has a plan at all: a; b; c."
+    ]
     assert nearest.startswith("Nearest with H100: 4,096 × H100, 100 days, $50.0 M, ")
     assert nearest.endswith("; beyond the deadline 24 days against 20 days, budget $3 against $2.")
     assert summary(found) == [none, budget, deadline, nearest]
@@ -206,7 +210,7 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
         stretches = (Stretch(run=0, gpus=last, start=0.0, end=30 * DAY),)
         course = Course(stretches=stretches, time_to_train=30 * DAY, cost=2e6, energy=3 * MWH)
         few = replace(point, figures=replace(point.figures, time_to_train=40 * DAY, cost=3e6))
-        spans = {"time_to_train": (27, 30, 36), "cost": (1.8e6, 2e6, 2.4e6)}
+        spans = {"time_to_train": (27, 30, 36), "cost": (1.8e6, 2e6, 2.4e6), "energy": (2 * MWH, 3 * MWH, 4 * MWH)}
         ranges = {
             name: Range(low=a, mid=b, high=c)
             for name, (a, b, c) in (spans | {"time_to_train": (27 * DAY, 30 * DAY, 36 * DAY)}).items()
@@ -223,6 +227,7 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
         f"All at once would end after 80 days for $60.0 M, {alone}",
         "Below, the GPUs of each stage as if all were there from the first day.",
     ]
+    assert {_staged(replace(item, points=item.points[1:]))["device"] for item in staged} == {"h100", "mi300x"}
     missed = staged_sentences(replace(made, staged=staged[1:]))
     assert missed[0].startswith("No machine meets every limit in these deliveries. Nearest in cost is MI300X: ")
     assert staged_sentences(made) == []
@@ -348,6 +353,8 @@ def test_machines_outside_of_what_was_measured_are_named() -> None:
     (fitted,) = [line for line in lines if line.startswith("Fitted on other hardware")]
     assert "MI300X (megatron-core was fitted on " in fitted
     assert "H100 (" not in fitted
+    (beyond,) = [line for line in lines if line.startswith("Larger or other")]
+    assert beyond.endswith(": H100.")
     assert any(line.startswith("No failure rate is published for MI300X:") for line in lines)
     assert lines[-1] == "No single measurement or quote is likely to change the choice."
     assert probability_sentences(made) == []
@@ -375,7 +382,7 @@ def test_a_contract_that_outlasts_the_run_is_told() -> None:
     for days, binds in ((100, False), (200, True)):
         bound = bound_for(made, days * DAY)
         text = " ".join(summary(bound))
-        assert ("the run uses 50% of a contract" in text) is binds
+        assert ("the run uses 50% of a contract" in text) is ("of a contract" in text) is binds
         others = "1 of the other choices, which use 40% to 40% of their contracts"
         assert (others in text) is binds
         if not binds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,3 +42,5 @@ def test_fields_are_written_as_they_say() -> None:
     )
     assert filled("{count:,} node{count:plural} pay{count:singular}", count=1) == "1 node pays"
     assert filled("{rate:/0.125e9 .0f} Gb/s", rate=50e9) == "400 Gb/s"
+    shown = SimpleNamespace(design=SimpleNamespace(label=lambda: "64 GB200 NVL72, fp8"))
+    assert filled("{shown:name}", shown=shown) == "64 × GB200 NVL72, fp8"

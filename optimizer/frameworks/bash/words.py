@@ -117,7 +117,9 @@ class Words:
         for child in node.named_children:
             if child.type in ("string_content", "heredoc_content", "comment") or (quoted and child.type == "word"):
                 continue
-            yield from literal(self.data, at, self.start(child))
+            begun = self.start(child)
+            translated = not quoted and child.type == "string" and self.data[at:begun] == b"$"  # $"..." says "..."
+            yield from literal(self.data, at, begun - translated)
             yield from self._scalar(child)
             at = child.end_byte
         yield from literal(self.data, at, end)

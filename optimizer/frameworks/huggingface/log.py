@@ -98,8 +98,8 @@ def of_training(readings: Sequence[LogLine]) -> list[LogLine | None]:
     (2.0, None)
     >>> bars = [LogLine(bar=(step, 9), step=step, seconds=3.0, elapsed=2.0 * step) for step in (1, 2, 3)]
     >>> paces = [LogLine(step=step, loss=1.0, elapsed=2.25 * step) for step in (1, 2, 3)]
-    >>> [line.elapsed for line in of_training([*bars, *paces]) if line]
-    [2.25, 4.5, 6.75]
+    >>> [line.elapsed for line in of_training([*bars, *paces]) if line], None in of_training(bars)
+    ([2.25, 4.5, 6.75], False)
     """
     exact = _unrounded(readings)
     paced = [one.step for one in exact if one.step and not (one.bar or one.alone) and (one.elapsed or 0.0) % 1 > 0]

@@ -97,7 +97,18 @@ def test_expansions_are_those_of_bash() -> None:
     words = [
         *(f"${{F{sign}{pattern}}}" for sign, pattern in product(("#", "##", "%", "%%"), patterns)),
         *(f"${{{name}{sign}other}}" for name, sign in product(("A", "Z", "NOBODY"), (":-", "-", ":+", "+", ":="))),
-        *("${#F}", "'$A'", "\\$A", '"$A $B"', "$(expr $N + 1)", "$[N * 2]", "$((N * 2))", "$'q r'"),
+        *(
+            "${#F}",
+            "'$A'",
+            "\\$A",
+            '"$A $B"',
+            "$(expr $N + 1)",
+            "$[N * 2]",
+            "$((N * 2))",
+            "$'q r'",
+            '$"q r$N"',
+            '"$""q"',
+        ),
         *('"q\\nr $N"', '"q\\"r"', "${Z:-$N/xy}", "${Z:-xy$N}"),
     ]
     assert unlike(words, [f"run a{word}.z" for word in words]) == []
