@@ -120,15 +120,13 @@ def lay_out(
     bounds = lattice.bounds
     search.limit = min(split, below) * (1 + SAME)
     in_class, every = bounds.copy(), np.full(len(bounds), np.inf)
-    fits, classes = np.ones(len(bounds), dtype=np.bool_), risk_classes(job)
-    hosted = lattice.most_hosted(bounds < search.limit)
+    hosted, classes = lattice.most_hosted(bounds < search.limit), risk_classes(job)
     for number, each in enumerate(classes):
         low = np.arange(len(bounds)) if number == 0 else np.flatnonzero(in_class * each.factor < lowered(search.limit))
         some, floor = lattice.at(low, each.risk if number else None)
         # What is no better in the safest class either is not looked for again.
         search.wider = each.factor / classes[-1].factor
         in_class[low] = _class(search, some, floor, hosted, in_class[low], low, each.factor)
-        fits &= np.isfinite(in_class) | (number > 0)
         every = np.minimum(every, in_class * each.factor)
     if search.best is None and even is not None:
         search.best = even
@@ -138,7 +136,7 @@ def lay_out(
     return AssignedLayouts(
         best=search.best,
         candidates=tuple(search.by_number.values()),
-        proof=_proof_plans(search, lattice, np.where(fits, every, np.inf)),
+        proof=_proof_plans(search, lattice, every),
         bound=bound,
         knob_bound=knob_bound if tuning.fixed is None else bound,
         space=lattice.space,
@@ -457,7 +455,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
             return split
     # Every other layout is listed, and takes no less than the bound of all of them.
     if bound * objective.listed >= limit * (1 + SAME):
-        return split if split and split.value < limit else limit
+        return limit  # an even split below it was the best
     if bounded(problem) and limit < np.inf:
         least = cut_bound(problem, floors.floor_at(index, float(prospects.low[position])), limit / listed)
         if least * listed >= limit * (1 + SAME):

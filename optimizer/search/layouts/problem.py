@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, floor, inf
+from math import ceil, inf
 
 import numpy as np
 
 from optimizer.base.errors import InputError
 from optimizer.job.job import PLACING, RECOMPUTED, Job
-from optimizer.job.model import Model
 from optimizer.job.plan import SCHEDULES, Knobs, Plan, Plans
 from optimizer.job.stack import ALL_LAYERS, BY_STAGE, BY_VIRTUAL_STAGE
 from optimizer.objectives.arrays import FloatArray
@@ -30,7 +29,7 @@ from optimizer.objectives.pipeline.stages import (
     layer_sequence,
 )
 from optimizer.objectives.step.host_memory import OFFLOAD_STEP, host_memory_per_gpu
-from optimizer.objectives.step.linear_stage import LayerBytes, LinearStage
+from optimizer.objectives.step.linear_stage import LinearStage
 from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.search.layouts.costs import FREE, LayerSeconds, StageCosts, stage_costs
@@ -131,26 +130,9 @@ class LayoutProblem:
         return np.asarray(total("per_step") - hidden(reduced, backward, gathered, forward, *rest))
 
 
-@lru_cache(maxsize=1024)
-def free_problem(model: Model, pp: int, vpp: int, *, even: bool) -> LayoutProblem:
-    """The layers of a model to be cut into virtual stages, as if they took no time and no bytes."""
-    weightless = LayerBytes(**dict.fromkeys((each.name for each in fields(LayerBytes)), 0.0))
-    return LayoutProblem(
-        kinds={},
-        memory=LinearStage(layers=dict.fromkeys(kinds_of(model), weightless), fixed=0.0, offload=0.0),
-        sequence=layer_sequence(model),
-        pp=pp,
-        vpp=vpp,
-        microbatches=1,
-        in_flight=(1.0,) * pp,
-        usable=0.0,
-        even=even,
-    )
-
-
-def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs(), more: int = 0) -> LayoutProblem:
+def layout_problem(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> LayoutProblem:
     """What a plan's layers cost, from the functions that price a step."""
-    return problem_of(job, plan, layer_costs(job, plan, knobs), more)
+    return problem_of(job, plan, layer_costs(job, plan, knobs))
 
 
 def layer_costs(job: Job, plan: Plan, knobs: Knobs = Knobs()) -> StageCosts[float]:
@@ -261,25 +243,28 @@ def cuts_searched(job: Job) -> str:
 
 
 def virtual_stage_limits(problem: LayoutProblem) -> list[tuple[int, int]]:
-    """Fewest and most transformer layers on each virtual stage.
+    """Fewest and most transformer layers on each virtual stage."""
+    return stage_limits(problem.sequence, problem.pp, problem.vpp, even=problem.even)
+
+
+def stage_limits(sequence: Runs, pp: int, vpp: int, *, even: bool) -> list[tuple[int, int]]:
+    """The same of layers in a sequence.
 
     Without interleaving, one, but at the ends and where MTP layers may lie. Interleaved, at most one more than
     their share or one less, but in the last ones: virtual stages of unlike length stall the schedule. All alike where
     the software cuts evenly.
     """
-    total = problem.layers
-    share = total / problem.virtual_stages
-    if problem.even:
-        return [(total // problem.virtual_stages,) * 2] * problem.virtual_stages
-    empty = 0 if any(kind == MTP for kind, _ in problem.sequence) else 1
-    if problem.vpp == 1:
-        inside = [(empty, total)] * max(0, problem.virtual_stages - 2)
-        return [(0, total), *inside, (0, total)][: problem.virtual_stages]
+    total, stages = sum(count for kind, count in sequence if kind in (DENSE, MOE)), pp * vpp
+    if even:
+        return [(total // stages,) * 2] * stages
+    empty = 0 if any(kind == MTP for kind, _ in sequence) else 1
+    if vpp == 1:
+        return [(0, total), *[(empty, total)] * (stages - 2), (0, total)][:stages]
     limits = []
-    for virtual in range(problem.virtual_stages):
-        least = 0 if virtual >= problem.virtual_stages - problem.pp else floor(share) - 1
-        something = 0 if virtual in (0, problem.virtual_stages - 1) else empty
-        limits.append((max(least, something), ceil(share) + 1))
+    for virtual in range(stages):
+        least = 0 if virtual >= stages - pp else total // stages - 1
+        something = 0 if virtual in (0, stages - 1) else empty
+        limits.append((max(least, something), ceil(total / stages) + 1))
     return limits
 
 

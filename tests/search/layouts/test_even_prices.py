@@ -45,6 +45,7 @@ def test_where_only_memory_is_asked_nothing_takes_time(gpt3_job: Job) -> None:
     plan = Plan(tp=8, pp=8, dp=16, num_microbatches=96, sequence_parallel=True)
     problem = memory_problem(gpt3_job, plan, layer_costs(gpt3_job, plan).memory)
     assert (problem.whole, problem.seconds, problem.hides, problem.hosted_price) == (0.0, 0.0, 0.0, 0.0)
+    assert problem.more == 0
     layout = even_layout(problem)
     assert (layout.objective, layout.pipeline, layout.slowest) == (0.0, 0.0, 0.0)
     assert layout.memory == even_layout(layout_problem(gpt3_job, plan)).memory

@@ -163,6 +163,8 @@ def test_all_layouts_are_shapes_where_they_are_few() -> None:
     assert len(few) == 20  # three of six hold one more
     assert len({tuple(counts) for counts in few.tolist()}) == 20
     assert every(((0, 3),) * 14, 21) is None
+    assert [every(((0, 9999),) * 2, total) is None for total in (FEW - 1, FEW)] == [False, True]
+    assert FEW == 1000  # some milliseconds
     shaped = {tuple(counts) for counts in nearly_even(((0, 3),) * 14, 21).tolist()}
     assert 100 < len(shaped) == len(nearly_even(((0, 3),) * 14, 21)) < FEW
     assert all(sum(counts) == 21 for counts in shaped)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from optimizer.catalog import load_model
+from optimizer.job.model import Experts
 from optimizer.job.plan import Plan, Plans
 from optimizer.job.stack import Features
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.objectives.step.linear_stage import linear_stage
 from optimizer.search.layouts.bounds.stage_needs import Needs, _apart, common, needs_of
-from tests.search.jobs import small_job
+from tests.search.jobs import MIXTURE, small_job
 
 
 def needs(*plans: Plan) -> Needs:
@@ -64,3 +65,11 @@ def test_kinds_that_alternate_are_as_unlike_as_can_be_where_no_shapes_are_compar
     hybrid = load_model("nemotron-3-super-120b-a12b")
     assert hybrid.layers == 88
     assert (_apart(hybrid, pp, vpp, even=even) < vpp * common(hybrid).apart) is compared
+
+
+@pytest.mark.parametrize(("layers", "count", "share"), [(3, 2, 0.0), (4, 4, 0.5)])
+def test_kinds_alternate_from_four_runs_on(layers: int, count: int, share: float) -> None:
+    """Else bounds count by the layers of the more frequent kind."""
+    model = replace(MIXTURE, layers=layers, experts=Experts(count=8, top_k=2, ffn_hidden=1024, every=2))
+    assert model.moe_pattern == (0, 1, 0, 1)[:layers]
+    assert (common(model).count, common(model).share) == (count, share)

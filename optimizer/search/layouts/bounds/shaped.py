@@ -18,9 +18,8 @@ from optimizer.objectives.step.safe_memory import safe_memory
 from optimizer.objectives.step.time_terms import bubble, hidden
 from optimizer.search.layouts.bounds.shares import Prospects
 from optimizer.search.layouts.costs import StageCosts
-from optimizer.search.layouts.problem import free_problem
 from optimizer.search.layouts.solve.loads import passes_of
-from optimizer.search.layouts.solve.shapes import StageShapes, shapes_of
+from optimizer.search.layouts.solve.shapes import StageShapes, shapes_of_model
 
 ENTRIES = 1 << 20  # of the largest array: stages of shapes of plans
 AT_ONCE = 32  # shapes of a plan whose schedules are run together
@@ -44,7 +43,7 @@ def shaped_bounds(prospects: Prospects, rows: IntArray, limit: float) -> FloatAr
     for number in range(int(kind.max(initial=-1)) + 1):
         some = interleaved[kind.ravel() == number]
         of_first = plans.plan(int(some[0]))
-        shapes = shapes_of(free_problem(model, of_first.pp, of_first.vpp, even=even))
+        shapes = shapes_of_model(model, of_first.pp, of_first.vpp, even=even)
         for part in _parts(some, shapes):
             least[part] = _least(_Shaped.of(prospects, rows[part], of_first, shapes), at_most[part])
     possible = np.isfinite(least)

@@ -16,8 +16,8 @@ from optimizer.objectives.arrays import ROUNDING, FloatArray, lowered
 from optimizer.objectives.pipeline.schedules import in_flight
 from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, kinds_of, moe_pattern
 from optimizer.objectives.step.linear_stage import LinearStage
-from optimizer.search.layouts.problem import FEW, free_problem
-from optimizer.search.layouts.solve.shapes import shapes_of
+from optimizer.search.layouts.problem import FEW
+from optimizer.search.layouts.solve.shapes import shapes_of_model
 
 LEAST = 1e-3  # of a layer, all of which may lie on the host [B]
 
@@ -85,7 +85,7 @@ def _apart(model: Model, pp: int, vpp: int, *, even: bool) -> float:
     if not usual.apart or vpp == 1 or unlike:
         return vpp * usual.apart
     evenly = np.array([virtual_stages((), model.layers, pp, vpp)])
-    counts = np.concatenate([evenly, shapes_of(free_problem(model, pp, vpp, even=even)).counts])
+    counts = np.concatenate([evenly, shapes_of_model(model, pp, vpp, even=even).counts])
     before, end = np.cumsum([0, *moe_pattern(model)]), np.cumsum(counts, axis=1)
     beyond = before[end] - before[end - counts] - usual.share * counts
     return float(np.abs(beyond.reshape(len(counts), vpp, pp).sum(axis=1)).max())

@@ -40,15 +40,15 @@ class Layout:
     memory: tuple[float, ...]  # what each stage reserves [B]
     pipeline: float  # time of the pipeline [s]
     objective: float  # with what the slowest stage does once per step [s]
-    stalled: float = 0.0  # what running the schedule adds to the closed form of the pipeline [s]
+    stalled: float  # what running the schedule adds to the closed form of the pipeline [s]
     least: float = 0.0  # no layout has a lower objective, where a search says that [s]
-    on_host: tuple[float, ...] = ()  # what each stage keeps on the host [B]
+    on_host: tuple[float, ...]  # what each stage keeps on the host [B]
     # OFFLOAD_STEPs of the optimizer state on the host beyond what the problem has there, as few as fit [1]
-    more: int = 0
+    more: int
     # no other layout that is searched is faster, by more than the rounding of times to 1e-7 of a micro-batch
-    proven: bool = False
-    chosen: bool = False  # a layer may be recomputed or not on each stage
-    first: int = 0  # so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says
+    proven: bool
+    chosen: bool  # a layer may be recomputed or not on each stage
+    first: int  # so many first layers of every virtual stage are recomputed; 0 for all, or as `recomputed` says
 
     @property
     def slowest(self) -> float:
@@ -212,7 +212,7 @@ def placed_layout(problem: LayoutProblem, placed: Placement) -> Layout:
         return recomputed_alike(problem, runs, placed.first)
     recomputed = []
     for stage in range(problem.pp):
-        left = placed.recomputed[stage] if placed.recomputed else len(problem.sequence) * sum(counts)
+        left = placed.recomputed[stage] if placed.recomputed else sum(counts)
         to_recompute = {}
         for kind in sorted(recomputable(problem), key=(MOE, DENSE).index):
             of_kind_here = sum(n for virtual in runs[stage :: problem.pp] for name, n in virtual if name == kind)

@@ -13,11 +13,12 @@ from itertools import product
 
 import numpy as np
 
+from optimizer.job.model import Model
 from optimizer.job.plan import IntArray, virtual_stages
 from optimizer.job.rows import Rows
 from optimizer.objectives.arrays import FloatArray
-from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs
-from optimizer.search.layouts.problem import LayoutProblem, virtual_stage_limits
+from optimizer.objectives.pipeline.stages import DENSE, EMBEDDING, HEAD, MOE, MTP, Runs, layer_sequence
+from optimizer.search.layouts.problem import LayoutProblem, stage_limits, virtual_stage_limits
 from optimizer.search.layouts.solve.least import least_slowest, most_layers
 from optimizer.search.layouts.solve.loads import Loads, by_stage
 
@@ -69,6 +70,12 @@ def shapes_of(problem: LayoutProblem) -> StageShapes:
     return _shapes(problem.sequence, problem.pp, tuple(virtual_stage_limits(problem)))
 
 
+def shapes_of_model(model: Model, pp: int, vpp: int, *, even: bool) -> StageShapes:
+    """The shapes of every problem of a model with so many stages and virtual ones."""
+    sequence = layer_sequence(model)
+    return _shapes(sequence, pp, tuple(stage_limits(sequence, pp, vpp, even=even)))
+
+
 def few_cuts(problem: LayoutProblem, slowest: float) -> StageShapes | None:
     """All layouts without virtual stages of which no stage takes longer than this for a micro-batch [s]; None where
     these are not FEW.
@@ -91,10 +98,9 @@ def near_cuts(problem: LayoutProblem) -> StageShapes:
     order = np.add.outer(np.arange(problem.pp), np.arange(problem.pp)) % problem.pp
     rows = np.arange(problem.pp)[:, None]
     for _ in range(int(most.max())):
-        beyond = counts.sum(axis=1, keepdims=True) - problem.layers
+        beyond = counts[0].sum() - problem.layers  # as many of each row
         gives = counts[rows, order] > problem.layers // problem.pp
         counts[rows, order] -= gives & (gives.cumsum(axis=1) <= beyond)
-    counts = counts[counts.sum(axis=1) == problem.layers]
     return _shaped(problem.sequence, problem.pp, counts, virtual_stage_limits(problem))
 
 
@@ -139,11 +145,6 @@ def every(limits: Limits, total: int) -> IntArray | None:
     """
     if any(low > high for low, high in limits):
         return np.zeros((0, len(limits)), dtype=np.int64)
-    ways, beyond = np.ones(1), total - sum(low for low, _ in limits)
-    for low, high in limits:
-        ways = np.convolve(ways, np.ones(high - low + 1))
-    if 0 <= beyond < len(ways) and ways[beyond] > FEW:
-        return None
     grown, left = np.zeros((1, 0), dtype=np.int64), np.array([total])
     for place, (low, high) in enumerate(limits):
         least, most = (sum(ends) for ends in zip((0, 0), *limits[place + 1 :], strict=True))
@@ -153,6 +154,8 @@ def every(limits: Limits, total: int) -> IntArray | None:
         may = (least <= left[row] - here) & (left[row] - here <= most)
         row, here = row[may], here[may]
         grown, left = np.column_stack([grown[row], here]), left[row] - here
+        if len(left) > FEW:  # each begins a layout at least
+            return None
     return grown
 
 
@@ -170,8 +173,8 @@ def nearly_even(limits: Limits, total: int) -> IntArray:
         share, more = divmod(total - first - before_last - last, len(inside))
         behind = (inside - inside[: len(inside) if more else 1, None]) % len(inside)
         middle = share + (behind < more)
-        grown.append(np.pad(middle, ((0, 0), (1, 2)), constant_values=((0, 0), (first, before_last))))
-        grown[-1][:, -1] = last
+        grown.append(np.pad(middle, ((0, 0), (1, 2))))
+        grown[-1][:, [0, -2, -1]] = first, before_last, last
     return np.concatenate(grown)
 
 
