@@ -1,0 +1,85 @@
+"""Answers to jobs of few plans with one layout each are those of pricing every plan, whatever is minimised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optimizer.constraints.rules.every import structural
+from optimizer.job.fields import FAST
+from optimizer.job.job import EVEN_RISK, Job
+from optimizer.job.plan import Placement, Plan, Plans
+from optimizer.objectives.layer.layer_costs import layer_costs_of
+from optimizer.objectives.minimised.registry import objective_of
+from optimizer.objectives.step.flops import useful_flops
+from optimizer.search.lattice.enumerate import lattice
+from optimizer.search.lattice.knobs import knobs_at, tuned
+from optimizer.search.plan.alternatives import estimate_of_plan, structure, value_of
+from optimizer.search.plan.planner import plan, proven
+from optimizer.search.plan.unproven import search
+from tests.search.jobs import FEW_JOBS
+
+GIVEN = {name: job for name, job in FEW_JOBS.items() if job.layout_given}
+
+
+def every(job: Job) -> list[tuple[float, Plan]]:
+    """Plans that fit with their values, the best first, of equals the first of the lattice."""
+    costs = layer_costs_of(job, Plans.joined(list(lattice(job, structural(job)))))
+    found = tuned(costs)
+    values = [
+        (float(value), place) for place, (value, fit) in enumerate(zip(found.values, found.fits, strict=True)) if fit
+    ]
+    for value, place in values:
+        one, own = costs.plans.plan(place), knobs_at(found.knobs, place)
+        assert value == pytest.approx(value_of(job, one, own, estimate_of_plan(job, one, own)), rel=1e-12)
+    return [(value, costs.plans.plan(place)) for value, place in sorted(values)]
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_an_answer_is_that_of_pricing_every_plan(name: str) -> None:
+    job = GIVEN[name]
+    (value, best), *others = every(job)
+    first: dict[tuple[int, ...], tuple[float, Plan]] = {}
+    for other in others:
+        if structure(other[1]) != structure(best):
+            first.setdefault(structure(other[1]), other)
+    unproven = search(job)
+    answer = proven(unproven, top=2, priced_risk=False)
+    assert answer.plan is not None
+    assert answer.certificate is not None
+    assert answer.plan.lying(Placement()) == best.lying(Placement())
+    assert [each.plan.lying(Placement()) for each in answer.alternatives] == [
+        each.lying(Placement()) for _, each in [*first.values()][:2]
+    ]
+    slower = [each / value - 1 for each, _ in first.values()]
+    assert [each.slower for each in answer.alternatives] == pytest.approx(slower[:2], rel=1e-9)
+    near = tuple(sum(each / value <= 1 + share for each, _ in others) for share in (0.01, 0.05))
+    assert (answer.near_ties.within_1_percent, answer.near_ties.within_5_percent) == near
+    within = answer.alternatives[0].slower
+    assert len(proven(unproven, top=2, within=within, priced_risk=False, read_twice=False).alternatives) == 1
+    assert proven(unproven, top=2, within=within * 0.999, priced_risk=False, read_twice=False).alternatives == ()
+    certificate, objective = answer.certificate, objective_of(job)
+    assert (certificate.best, certificate.lower_bound) == (pytest.approx(value), certificate.best)
+    assert certificate.candidates == certificate.space == sum(map(len, lattice(job, structural(job))))
+    assert (certificate.fitting, certificate.even) == (len(others) + 1, np.inf)
+    assert 0 < objective.rate(job) * useful_flops(job) / (job.gpus * job.peak_flops) < certificate.knob_bound <= value
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_caution_costs_is_that_of_pricing_every_plan(name: str) -> None:
+    job = GIVEN[name]
+    bold = job.with_limits(oom_risk=EVEN_RISK) if job.prefer == FAST else replace(job, prefer=FAST)
+    answer, (value, best) = plan(job, trials=0, top=0, read_twice=False), every(bold)[0]
+    assert answer.plan is not None
+    assert answer.estimate is not None
+    own = value_of(bold, answer.plan, answer.knobs, answer.estimate)
+    assert answer.safety is not None
+    if value == pytest.approx(own):
+        assert answer.safety.fastest is None
+    else:
+        assert answer.safety.fastest is not None
+        assert answer.safety.fastest.plan.lying(Placement()) == best.lying(Placement())
+        assert answer.safety.fastest.slower == pytest.approx(value / own - 1)
+        assert answer.safety.fastest.slower < 0
