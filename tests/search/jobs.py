@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from optimizer.answer.answer import Answer
 from optimizer.answer.saved import SavedAnswer, SavedPlan
 from optimizer.catalog import load_cluster
-from optimizer.job.fields import EXPECTED
 from optimizer.job.job import Job, Limits
 from optimizer.job.model import Experts, LatentAttention, Model
 from optimizer.job.recomputation import MODULES
@@ -49,25 +48,6 @@ def small_job(gpus: int = 8, *, model: Model = DENSE, features: Features = Featu
         global_batch=48,
         limits=Limits(**limits),
     )
-
-
-FEW = small_job(
-    2,
-    features=Features(zero_stages=(0, 1)),
-    fixed={"cp": 1, "micro_batch": 1, "recompute": "none", "vpp": 1, "layout": "even"},
-    bubble=0.5,
-)
-HOSTED = replace(FEW, minimize="energy", prefer=EXPECTED).with_limits(hbm=12e9).with_host_memory(2e12)
-# Of few plans, which are priced in no time.
-FEW_JOBS: dict[str, Job] = {
-    "given": FEW,
-    "laid out": FEW.without_pin("layout").with_limits(
-        fixed={"tp": 1, "micro_batch": 1, "recompute": "none"}, max_vpp=1
-    ),
-    "hosted": HOSTED,
-    "mixture": replace(FEW, model=MIXTURE, minimize="cost", prefer=EXPECTED),
-    "bold": HOSTED.with_limits(oom_risk=0.5),
-}
 
 
 def saved(answer: Answer) -> SavedAnswer:

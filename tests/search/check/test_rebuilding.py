@@ -11,18 +11,28 @@ import pytest
 
 from optimizer.answer.answer import Answer
 from optimizer.answer.saved import SavedAnswer, SavedFormat
+from optimizer.job.fields import EXPECTED
+from optimizer.job.stack import Features
 from optimizer.search.check.rebuilding import rebuilt
 from optimizer.search.check.verification import UNCHECKED, disagreements, verify
 from optimizer.search.plan.planner import plan
 from optimizer.search.plan.precision import best_format
-from tests.search.jobs import FEW, FEW_JOBS, saved
+from tests.search.jobs import saved, small_job
+
+FEW = small_job(
+    2,
+    features=Features(zero_stages=(0, 1)),
+    fixed={"cp": 1, "micro_batch": 1, "recompute": "none", "vpp": 1, "layout": "even"},
+    bubble=0.5,
+)
+HOSTED = replace(FEW, minimize="energy", prefer=EXPECTED).with_limits(hbm=12e9).with_host_memory(2e12)
 
 
 @cache
 def answered(name: str) -> SavedAnswer:
-    """The answer to a job, or of two number formats."""
-    if name != "formats":
-        return saved(plan(FEW_JOBS[name], trials=0, top=2, read_twice=False))
+    """The answer to a job with state on the host, or of two number formats."""
+    if name == "hosted":
+        return saved(plan(HOSTED, trials=0, top=2, read_twice=False))
     answer: Answer = best_format(FEW, ("bf16", "fp8"), lambda job: plan(job, trials=0, top=2, read_twice=False))
     others = tuple(SavedFormat(dtype=each.dtype, plan=each.plan, knobs=each.knobs) for each in answer.formats)
     return replace(saved(answer), formats=others)
