@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optimizer.answer.answer import Clash
 from optimizer.constraints.rules.every import structural
 from optimizer.job.fields import EXPECTED, FAST
 from optimizer.job.job import EVEN_RISK, Job
@@ -21,7 +22,7 @@ from optimizer.search.lattice.enumerate import alike, lattice
 from optimizer.search.lattice.knobs import knobs_at, tuned
 from optimizer.search.lattice.proof import Proof
 from optimizer.search.layouts.least_memory import LeastMemory
-from optimizer.search.plan import alternatives, certificate
+from optimizer.search.plan import alternatives, certificate, planner, safety
 from optimizer.search.plan.alternatives import estimate_of_plan, structure, value_of
 from optimizer.search.plan.planner import plan, proven
 from optimizer.search.plan.unproven import search
@@ -142,3 +143,22 @@ def test_runners_up_are_placed_that_the_search_has_not_placed(monkeypatch: pytes
     proven(replace(found, layouts=layouts), top=2, priced_risk=False, read_twice=False)
     assert len(placed) == 1
     assert some.keys().isdisjoint(placed)
+
+
+def test_what_caution_costs_is_not_said_of_a_search_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = search(FEW)
+    assert found.layouts is not None
+    assert proven(found, top=0, read_twice=False).safety is not None
+    for changes in ({"complete": False}, {"best": None}):
+        cut = replace(found.layouts, **changes)  # type: ignore[arg-type]
+        monkeypatch.setattr(safety, "as_given", lambda swept, cut=cut: cut)
+        assert proven(found, top=0, read_twice=False).safety is None
+
+
+def test_why_there_is_no_plan_is_said_unless_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    clash = Clash(rule="memory", reason="too little")
+    monkeypatch.setattr(planner, "conflict", lambda *_, **__: (clash,))
+    none = FEW.with_limits(hbm=3e9)
+    assert (plan(none).status, plan(none).conflict) == ("infeasible", (clash,))
+    assert plan(none, explained=False).conflict == proven(search(none), explained=False).conflict == ()
+    assert proven(search(none)).conflict == (clash,)
