@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.answer.answer import Certificate
+from optimizer.answer.answer import Certificate, Safety
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features
 from optimizer.search.check import verification
@@ -19,6 +19,7 @@ from optimizer.search.check.verification import (
     _best_even,
     _of_alternatives,
     _of_format,
+    _of_safety,
     _of_search,
     disagreements,
     leaves,
@@ -70,6 +71,11 @@ def test_the_best_even_split_of_a_sweep() -> None:
     assert _best_even(swept(0)) == 3.0
     assert _best_even(swept(-1)) == np.inf
     assert _best_even(SimpleNamespace(points=None, best=0)) == np.inf
+
+
+def test_what_caution_costs_is_checked_where_it_is_stated_of_a_plan() -> None:
+    for main, stated in ((searched(), None), (searched(estimate=None), Safety(fastest=None))):
+        assert list(_of_safety(main, stated)) == []
 
 
 @pytest.mark.parametrize(

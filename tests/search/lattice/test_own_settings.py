@@ -18,6 +18,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice import knobs
 from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, ZOOMS, OwnSettings, _Spot, at_risk, random_moves, unhosted
+from optimizer.search.lattice.oracle import Tuning
 from tests.search.jobs import small_job
 
 PLANS = Plans.of(
@@ -30,6 +31,10 @@ def test_moves_are_those_of_optuna() -> None:
     step = 1 / (SIDE - 1)
     drawn = [[trial.suggest_float(name, -step, step) for name in BOX] for trial in (study.ask() for _ in range(10))]
     assert [list(move) for move in random_moves(10, 5)] == drawn
+
+
+def test_nothing_is_tried_unless_it_is_asked_for() -> None:
+    assert (OwnSettings().trials, Tuning().own()) == (0, OwnSettings())
 
 
 def test_where_nothing_gains_settings_are_the_defaults() -> None:

@@ -155,6 +155,21 @@ def test_what_caution_costs_is_not_said_of_a_search_cut_short(monkeypatch: pytes
         assert proven(found, top=0, read_twice=False).safety is None
 
 
+def test_a_plan_on_paper_that_is_hardly_better_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = search(FEW)
+    assert found.layouts is not None
+    assert found.layouts.best is not None
+    assert found.plan is not None
+    assert found.estimate is not None
+    border = value_of(safety.on_paper(FEW), found.plan, found.knobs, found.estimate) * (1 - safety.SAME)
+    for value, better in ((border, False), (np.nextafter(border, 0.0), True)):
+        layouts = replace(found.layouts, best=replace(found.layouts.best, value=value))
+        monkeypatch.setattr(safety, "as_given", lambda swept, layouts=layouts: layouts)
+        said = proven(found, top=0, read_twice=False).safety
+        assert said is not None
+        assert (said.fastest is not None) is better
+
+
 def test_why_there_is_no_plan_is_said_unless_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     clash = Clash(rule="memory", reason="too little")
     monkeypatch.setattr(planner, "conflict", lambda *_, **__: (clash,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -71,6 +72,8 @@ def test_what_is_known_of_layouts_is_what_no_bound_spared(monkeypatch: pytest.Mo
     found, layouts, asked = outlook(searched), cast(AssignedLayouts, object()), dict[str, Any]()
     assert found.even is not None
     assert found.worth == searched.tokens / found.even.value
+    assert found.worth_of(None) == found.worth_of(cast(AssignedLayouts, SimpleNamespace(best=None))) == 0.0
+    assert found.worth_of(cast(AssignedLayouts, SimpleNamespace(best=found.even))) == found.worth
     for least, taken in ((0.0, True), (found.worth, True), (np.nextafter(found.worth, np.inf), False)):
         known = found.known(layouts, least)
         assert (known.layouts if known else None) is (layouts if taken else None)
