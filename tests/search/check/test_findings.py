@@ -13,7 +13,7 @@ from optimizer.answer.answer import Certificate, Safety
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features
 from optimizer.search.check import verification
-from optimizer.search.check.plan_rules import placement_findings
+from optimizer.search.check.plan_rules import placement_findings, possible
 from optimizer.search.check.verification import (
     TOLERANCE,
     _best_even,
@@ -201,3 +201,9 @@ def test_stages_of_another_model_have_no_layers_to_recompute(cut: tuple[int, ...
     plan = Plan(pp=2, layers_per_stage=cut, recompute="full", recompute_layers=(0, 0))
     *_, found = placement_findings(small_job(features=BY_STAGE), plan)
     assert f"up to {most} layers may" in found.reason
+
+
+def test_no_more_virtual_stages_are_priced_than_there_are_layers_for() -> None:
+    """Of twelve layers, one each at the most; a virtual stage is there anyhow."""
+    asked = [Plan(pp=pp, vpp=9) for pp in (1, 2, 4, 24)]
+    assert [possible(small_job(), plan).vpp for plan in asked] == [9, 6, 3, 1]
