@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, Format, Safety
+from optimizer.answer.answer import Alternative, Answer, Certificate, Clash, Safety
 from optimizer.answer.keys import ExplainedKeys
 from optimizer.answer.saved import SavedAnswer, SavedPlan
 from optimizer.constraints.pin_text import pins_of
@@ -28,7 +28,7 @@ from optimizer.search.layouts.candidates import bounds_of
 from optimizer.search.layouts.one_layout import best_even
 from optimizer.search.plan.alternatives import flags, near_ties, value_of
 from optimizer.search.plan.certificate import described, status_of, unfinished, without_plan
-from optimizer.search.plan.precision import joint, joint_status
+from optimizer.search.plan.precision import format_of, joint, joint_status
 from optimizer.search.plan.safety import on_paper
 from optimizer.search.why.comparison import why_not
 from optimizer.search.why.robustness import robustness
@@ -163,7 +163,7 @@ def rebuilt(saved: SavedAnswer) -> Rebuilt:
         main.answer(),
         alternatives=_alternatives(saved, main),
         safety=Safety(fastest=_fastest(saved, main)) if saved.risked else None,
-        formats=tuple(_format(other, main) for other in others),
+        formats=tuple(format_of(other.answer(), other.value, main.value) for other in others),
         conflict=_conflict(saved, main),
         flags=(*flags(saved.job, main.estimate), *unbuilt(saved.job.stack, main.plan))
         if main.estimate and main.plan
@@ -234,18 +234,6 @@ def _alternatives_priced(main: Searched, others: Iterable[SavedPlan]) -> Iterato
             yield Alternative(
                 plan=other.plan, knobs=other.knobs, estimate=it.estimate, slower=it.value / main.value - 1
             )
-
-
-def _format(other: Searched, main: Searched) -> Format:
-    slower = other.value / main.value - 1 if other.estimate and main.estimate else 0.0
-    return Format(
-        dtype=other.job.dtype,
-        status=status_of(other.certificate),
-        plan=other.plan,
-        knobs=other.knobs,
-        estimate=other.estimate,
-        slower=slower,
-    )
 
 
 def _sections(saved: SavedAnswer, answer: Answer) -> dict[str, Any]:

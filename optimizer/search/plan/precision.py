@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from optimizer.answer.answer import Answer, Certificate, Format
 from optimizer.base.errors import InputError
@@ -38,7 +39,7 @@ def best_format(job: Job, formats: Sequence[str], plan: Callable[[Job], Answer])
     best = min(answers, key=_value)
     if len(answers) == 1:
         return best
-    others = [_format(answer, best) for answer in answers if answer is not best]
+    others = [format_of(answer, _value(answer), _value(best)) for answer in answers if answer is not best]
     parts = {answer.job.dtype: answer.certificate for answer in answers if answer.certificate}
     certificate = joint(best.job.dtype, parts) if len(parts) == len(answers) else None
     return replace(
@@ -54,28 +55,29 @@ def joint_status(status: str, certificate: Certificate | None) -> str:
     return "feasible" if status == "optimal" and not (certificate and certificate.proven) else status
 
 
-def _format(answer: Answer, best: Answer) -> Format:
+def format_of(answer: Answer, value: float, best: float) -> Format:
+    """An answer of `value` beside that of the best format [unit of the objective]; no slower where one has no plan."""
     return Format(
         dtype=answer.job.dtype,
         status=answer.status,
         plan=answer.plan,
         knobs=answer.knobs,
         estimate=answer.estimate,
-        slower=_value(answer) / _value(best) - 1 if answer.estimate and best.estimate else 0.0,
+        slower=value / best - 1 if answer.estimate and best < inf else 0.0,
     )
 
 
 def _value(answer: Answer) -> float:
     """What an answer's plan is minimised by, infinite without one [unit of the objective]."""
     if answer.plan is None or answer.estimate is None:
-        return float("inf")
+        return inf
     return value_of(answer.job, answer.plan, answer.knobs, answer.estimate)
 
 
 def joint(best: str, parts: Mapping[str, Certificate]) -> Certificate:
     """What holds over all formats, `best` that of the best plan: the lowest of the bounds, and all the plans."""
     every = tuple(parts.values())
-    planned = [part for part in every if part.best < float("inf")]
+    planned = [part for part in every if part.best < inf]
     return replace(
         parts[best],
         proven=all(part.proven for part in every),

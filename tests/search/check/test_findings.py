@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from optimizer.answer.answer import Certificate
+from optimizer.answer.answer import Certificate, Safety
 from optimizer.job.plan import Knobs, Plan
 from optimizer.job.stack import Features
 from optimizer.search.check import verification
-from optimizer.search.check.plan_rules import placement_findings
+from optimizer.search.check.plan_rules import placement_findings, possible
 from optimizer.search.check.verification import (
     TOLERANCE,
     _best_even,
     _of_alternatives,
     _of_format,
+    _of_safety,
     _of_search,
     disagreements,
     leaves,
@@ -46,7 +47,7 @@ def searched(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("bound", "holds"),
-    [(2.0, True), (2.0 * (1 + 0.9 * TOLERANCE), True), (2.0 * (1 + 2 * TOLERANCE), False), (1.0, True)],
+    [(2.0, True), (2.0 * (1 + TOLERANCE), True), (2.0 * (1 + 2 * TOLERANCE), False), (1.0, True)],
 )
 def test_no_even_split_is_below_the_bound(bound: float, holds: bool) -> None:
     claims = Certificate(proven=True, lower_bound=bound, best=2.0, space=1234)
@@ -72,12 +73,17 @@ def test_the_best_even_split_of_a_sweep() -> None:
     assert _best_even(SimpleNamespace(points=None, best=0)) == np.inf
 
 
+def test_what_caution_costs_is_checked_where_it_is_stated_of_a_plan() -> None:
+    for main, stated in ((searched(), None), (searched(estimate=None), Safety(fastest=None))):
+        assert list(_of_safety(main, stated)) == []
+
+
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
         ((2.0, 3.0, 4.0), []),
         ((2.0, 2.0, 2.0), []),
-        ((3.0, 3.0 * (1 - 0.9 * TOLERANCE), 4.0), []),
+        ((3.0, 3.0 * (1 - TOLERANCE), 4.0), []),
         ((3.0, 3.0 * (1 - 2 * TOLERANCE), 4.0), ["alternatives[1]"]),
         ((3.0, 4.0, 2.0), ["alternatives[2]"]),
     ],
@@ -100,9 +106,7 @@ def test_runners_up_stand_in_their_order(
     assert any("structure" in finding.reason for finding in _of_alternatives(searched(), (first,)))
 
 
-@pytest.mark.parametrize(
-    ("value", "holds"), [(2.0, True), (2.0 * (1 - 0.9 * TOLERANCE), True), (1.9, False), (3.0, True)]
-)
+@pytest.mark.parametrize(("value", "holds"), [(2.0, True), (2.0 * (1 - TOLERANCE), True), (1.9, False), (3.0, True)])
 def test_no_other_format_is_better_than_the_best(value: float, holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_broken", lambda *_: iter(()))
     other = searched(job=replace(JOB, dtype="fp8"), value=value)
@@ -197,3 +201,9 @@ def test_stages_of_another_model_have_no_layers_to_recompute(cut: tuple[int, ...
     plan = Plan(pp=2, layers_per_stage=cut, recompute="full", recompute_layers=(0, 0))
     *_, found = placement_findings(small_job(features=BY_STAGE), plan)
     assert f"up to {most} layers may" in found.reason
+
+
+def test_no_more_virtual_stages_are_priced_than_there_are_layers_for() -> None:
+    """Of twelve layers, one each at the most; a virtual stage is there anyhow."""
+    asked = [Plan(pp=pp, vpp=9) for pp in (1, 2, 4, 24)]
+    assert [possible(small_job(), plan).vpp for plan in asked] == [9, 6, 3, 1]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from optimizer.constraints.rules.every import structural
 from optimizer.job.job import Job
-from optimizer.job.plan import FIELDS, Plan, Plans
+from optimizer.job.plan import FIELDS, Placement, Plan, Plans
 from optimizer.search.lattice import enumerate as enumerated
-from optimizer.search.lattice.enumerate import Space, lattice, plans_of
+from optimizer.search.lattice.enumerate import Space, alike, lattice, plans_of
 from tests.search.jobs import MIXTURE, small_job
 
 
@@ -30,6 +33,21 @@ def test_rules_asked_of_pairs_of_values_leave_the_same_plans_in_the_same_order(
 def test_columns_that_are_not_there_are_neutral() -> None:
     plans = plans_of({"tp": np.array([1, 2, 4])})
     assert [plans.plan(index) for index in range(3)] == [Plan(), Plan(tp=2), Plan(tp=4)]
+
+
+def test_plans_are_alike_wherever_their_layers_lie() -> None:
+    mine = Plan(tp=2, pp=2, dp=2, num_microbatches=12, sequence_parallel=True)
+    changes: list[dict[str, Any]] = [{name: 3} for name in ("tp", "vpp", "dp", "zero_stage", "shard")]
+    changes += [
+        {},
+        {"sequence_parallel": False},
+        {"layers_per_stage": (7, 5)},
+        {"recompute": "full"},
+        {"schedule": "interleaved"},
+    ]
+    others = [replace(mine, **change) for change in changes]
+    found = alike(Plans.of(others), replace(mine, layers_per_stage=(6, 6)))
+    assert found.tolist() == [other.lying(Placement()) == mine for other in others]
 
 
 @pytest.mark.parametrize("beyond", [0, 1])

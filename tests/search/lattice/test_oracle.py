@@ -29,6 +29,7 @@ from tests.search.jobs import MIXTURE, jobs, small_job
 from tests.thorough import cases
 
 MOST = 300
+SMALL = small_job(8)
 DEFAULTS = Tuning(fixed=Knobs())
 
 
@@ -183,3 +184,27 @@ def test_a_space_lists_its_plans_alike_each_time_it_is_walked() -> None:
         assert np.array_equal(getattr(first, name), getattr(second, name))
         assert np.array_equal(getattr(first, name), getattr(fresh, name))
     assert all(before is after for before, after in zip(space, space, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_may_be_best_or_is_among_the_fastest_or_first_of_its_structure(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at one by one, with bounds that are just within 5 % of the best value and just beyond."""
+    monkeypatch.setattr(oracle, "FASTEST", 3)
+    random = np.random.default_rng(seed)
+    plans = Plans.joined(list(lattice(SMALL, structural(SMALL))))
+    points = oracle._points(layer_costs_of(SMALL, plans.take(random.permutation(len(plans))[:40])), Knobs())
+    values = random.integers(10, 20, 40) / 10.0
+    fits = random.random(40) < (0.6 if seed else 0.0)
+    limit = 1.05 * values[fits].min(initial=np.inf)
+    least = np.where(random.random(40) < 0.5, limit, np.nextafter(limit, np.inf))
+    left = oracle._trimmed(replace(points, values=values, least=least, fits=fits))
+    fitting = sorted(np.flatnonzero(fits).tolist(), key=lambda place: (values[place], place))
+    firsts_: dict[object, int] = {}
+    for place in fitting:
+        plan = points.plans.plan(place)
+        firsts_.setdefault(tuple(getattr(plan, name) for name in STRUCTURE), place)
+    kept = {*fitting[:3], *firsts_.values(), *(place for place in fitting if least[place] <= limit)}
+    assert len(kept) < len(fitting) or not fitting
+    assert list(left.plans.plans()) == [points.plans.plan(place) for place in sorted(kept)]

@@ -18,6 +18,7 @@ from optimizer.objectives.arrays import FloatArray
 from optimizer.objectives.layer.layer_costs import layer_costs_of
 from optimizer.search.lattice import knobs
 from optimizer.search.lattice.knobs import BOX, NAMES, SIDE, ZOOMS, OwnSettings, _Spot, at_risk, random_moves, unhosted
+from optimizer.search.lattice.oracle import Tuning
 from tests.search.jobs import small_job
 
 PLANS = Plans.of(
@@ -32,6 +33,10 @@ def test_moves_are_those_of_optuna() -> None:
     assert [list(move) for move in random_moves(10, 5)] == drawn
 
 
+def test_nothing_is_tried_unless_it_is_asked_for() -> None:
+    assert (OwnSettings().trials, Tuning().own()) == (0, OwnSettings())
+
+
 def test_where_nothing_gains_settings_are_the_defaults() -> None:
     """One GPU has no messages to cut into buckets; 0.12 of 132 multiprocessors are 16."""
     job = small_job(1, features=Features(settable=("bucket", "comm_sm_share")))
@@ -40,7 +45,7 @@ def test_where_nothing_gains_settings_are_the_defaults() -> None:
         assert getattr(found, name)[0] == pytest.approx(getattr(Knobs(), name), rel=0.02)
 
 
-@pytest.mark.parametrize("trials", [0, 8, 12])
+@pytest.mark.parametrize("trials", [0, 10, 11])
 def test_plans_seen_before_keep_their_settings_at_any_risk(gpt3_job: Job, trials: int) -> None:
     """More than ten trials learn from each other, over all plans at once, and are made again."""
     costs = layer_costs_of(gpt3_job, PLANS)
@@ -61,9 +66,11 @@ class Bowl(_Spot):
 
     lowest: FloatArray  # rows of bucket and share, a column for each plan
     asked: list[int] = field(default_factory=list)  # places looked at together
+    widths: list[float] = field(default_factory=list)  # of those of the last plan
 
     def once(self, place: FloatArray) -> FloatArray:
         self.asked.append(place.shape[1])
+        self.widths.append(float(np.ptp(place[0, :, -1])))
         return np.asarray(((place - self.lowest[:, None]) ** 2).sum(axis=0))
 
 
@@ -73,10 +80,11 @@ def bowl(*lowest: tuple[float, float]) -> Bowl:
 
 
 def test_each_plan_zooms_in_on_its_own_best_place() -> None:
-    lowest = ((0.0, 1.0), (0.3, 0.71), (1.0, 0.5), (0.0, 0.05))
+    lowest = ((0.0, 1.0), (1.0, 0.5), (0.0, 0.05), (0.3, 0.71))
     plans = bowl(*lowest)
     found = plans.zoomed()
     assert plans.asked == [1 + 8 * 8, *[9] * 10]
+    assert plans.widths[1:] == pytest.approx([2.0 / (SIDE - 1) / 2**zoom for zoom in range(1, 11)])
     assert np.abs(found.T - lowest).max() <= 2.0**-ZOOMS / (SIDE - 1) / 2
 
 
@@ -89,6 +97,25 @@ def test_a_trial_is_taken_where_it_gains_a_noteworthy_share_of_the_step(monkeypa
     enough, too_little = ((0.01 + share * 1e-4) / 0.2 for share in (1.01, 0.99))
     spot = bowl((0.5, 0.5 - enough), (0.5, 0.5 - too_little), (1.0, 0.5))
     assert spot.tried(place, 2, 0, None).T.tolist() == [[0.5, 0.4], [0.5, 0.5], [1.0, 0.5]]
+
+
+def test_trials_are_told_the_fastest_step_and_move_within_a_step_of_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is what plans do once in it, and the rest: 5 s at the places themselves."""
+    made, create = [], optuna.create_study
+    monkeypatch.setattr(optuna, "create_study", lambda **options: made.append(create(**options)) or made[-1])
+    monkeypatch.setattr(knobs, "Step", lambda **_: SimpleNamespace(rest=np.array([5.0, 5.0])))
+    monkeypatch.setattr(_Spot, "knobs", lambda self, place: None)
+    place, lowest = np.array([[0.5, 1.0], [0.5, 0.5]]), ((0.55, 0.4), (0.9, 0.52))
+    found = bowl(*lowest).tried(place, 11, 3, None)
+    (study,) = made
+    moves = np.array([[trial.params[name] for name in BOX] for trial in study.trials])
+    assert len(moves) == 11
+    assert 0.5 / (SIDE - 1) < np.abs(moves).max() <= 1 / (SIDE - 1)
+    places = np.clip(place + moves[:, :, None], 0.0, 1.0)
+    after, before = (((each - np.array(lowest).T) ** 2).sum(axis=-2) for each in (places, place))
+    assert [trial.value for trial in study.trials] == pytest.approx((5.0 - before + after).min(axis=1).tolist())
+    for plan in range(2):
+        assert found[:, plan].tolist() == places[np.argmin(after[:, plan]), :, plan].tolist()
 
 
 @pytest.mark.parametrize(

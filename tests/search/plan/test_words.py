@@ -23,7 +23,7 @@ from optimizer.search.plan.certificate import (
     unfinished,
     without_plan,
 )
-from optimizer.search.plan.precision import best_format, formats_of, joint, joint_status
+from optimizer.search.plan.precision import best_format, format_of, formats_of, joint, joint_status
 from tests.search.jobs import small_job
 
 FIGURES: dict[str, Any] = {"proven": True, "lower_bound": 2.0, "knob_bound": 2.0, "best": 2.5, "space": 1200}
@@ -172,6 +172,7 @@ def test_formats_are_told_with_how_much_slower_they_are(estimate: Estimate, monk
     found = best_format(small_job(), ["bf16", "fp8", "fp16"], lambda job: made[job.dtype])
     assert (found.job.dtype, found.status) == ("fp8", "feasible")  # one of them has no certificate
     assert [(other.dtype, other.slower) for other in found.formats] == [("bf16", pytest.approx(0.5)), ("fp16", 0.0)]
+    assert [format_of(made["bf16"], 3.0, best).slower for best in (2.0, float("inf"))] == [0.5, 0.0]
     alone = best_format(small_job(), ["bf16"], lambda job: made[job.dtype])
     assert (alone.formats, alone.status) == ((), "optimal")
     both = best_format(small_job(), ["bf16", "fp8"], lambda job: made[job.dtype])
