@@ -20,12 +20,12 @@ from optimizer.objectives.layer.dispatch_choice import KEYS, useful_dispatchers
 from optimizer.objectives.layer.layer_costs import LayerCosts, layer_costs_of
 from optimizer.search.lattice.deadline import NEVER, Deadline
 
-CHUNK = 65_536
-SMALL_CHUNK = 8_192  # where a deadline has to be looked at often
-MOST_SHAPES = 262_144  # combinations of tp, cp and pp that are joined at once
-TABLED = 1_024  # rows from which a rule about two variables is asked about their values instead
-PAIRS = 4_194_304  # rows and numbers of GPUs or batches that are divided at once
-MOST_PRICED_ONCE = 131_072  # most plans that a Space keeps: some 600 bytes each once they are priced
+CHUNK = 2**16
+SMALL_CHUNK = 2**13  # where a deadline has to be looked at often
+MOST_SHAPES = 2**18  # combinations of tp, cp and pp that are joined at once
+TABLED = 2**10  # rows from which a rule about two variables is asked about their values instead
+PAIRS = 2**22  # rows and numbers of GPUs or batches that are divided at once
+MOST_PRICED_ONCE = 2**17  # most plans that a Space keeps: some 600 bytes each once they are priced
 OPTIONS = names_of(OPTION)
 Columns = dict[str, NDArray[np.int64]]
 _SWITCHES = tuple(name for name in FIELDS if VARIABLES[name].switch)
