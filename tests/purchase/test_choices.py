@@ -463,6 +463,11 @@ def test_a_cluster_of_one_tier_has_no_network_and_a_given_nic_is_its_own() -> No
         design, cluster=replace(design.cluster, tiers=(first, tapered, replace(second, oversubscription=2.0)))
     )
     assert (design.taper, last.taper) == (design.cluster.tiers[-1].oversubscription, 2.0)
+    assert replace(design, cluster=replace(design.cluster, tiers=(first, second))).network_bandwidth > 0
+    assert replace(last, oversubscription=4.0).built().tiers == (
+        *(first, tapered),
+        replace(second, oversubscription=4.0),
+    )
     assert replace(design, oversubscription=3.0).taper == 3.0
     assert Design(kind="x", cluster=design.cluster, gpus=1).batch_factor == 1.0
     assert replace(design, batch_factor=0.1).batch(replace(campaign().runs[0], global_batch=1)) == 1
@@ -699,7 +704,7 @@ def test_what_is_advised_and_what_is_on_the_front_is_marked() -> None:
     first = made.purchase.points[1]
     (front,) = (block for section in _front(made) for block in section.blocks if isinstance(block, Table))
     marked = [any(str(cell).endswith(" *") for cell in row) for row in front.rows]
-    assert marked == [point is made.advised for point in made.shown]
+    assert marked == [point is made.advised for point in made.shown] == [row in front.strong for row in range(2)]
     alone = replace(made, purchase=replace(made.purchase, front=(first,)))
     header, *rows = (line.split(",") for line in purchase_csv(alone).splitlines())
     place = header.index("front")
@@ -788,6 +793,19 @@ def test_deliveries_exactly_on_the_budget_and_the_deadline_are_within_them() -> 
     for share, within in ((1.0, True), (1 - 1e-9, False)):
         run = replace(question.runs[0], by=share * course.time_to_train)
         assert staged(replace(question, runs=(run,)), deliveries, points).in_limits is within
+
+
+def test_machines_come_in_deliveries_where_each_stage_has_a_plan_of_theirs() -> None:
+    question = campaign()
+    workshop = Workshop(campaign=question, planner=quick_planner)
+    counts = {"h100": (1024, 2048), "b200": (1024, 2048), "mi300x": (1024,)}
+    points = [workshop.point(replace(kinds(kind)[0], gpus=gpus)) for kind, own in counts.items() for gpus in own]
+    deliveries = (Delivery(gpus=1024, at=0), Delivery(gpus=1024, at=9 * DAY))
+    found = by_kind(question, deliveries, points)
+    gpus = {item.points[0].design.kind: [each.design.gpus for each in item.points] for item in found}
+    assert gpus == {"h100": [1024, 2048], "b200": [1024, 2048]}
+    assert [item.course.cost for item in found] == sorted(item.course.cost for item in found)
+    assert by_kind(question, (), points) == ()
 
 
 def test_the_front_is_in_the_json_with_its_ranges() -> None:

@@ -46,6 +46,12 @@ def test_rented_cost_is_gpu_hours_times_price() -> None:
     assert found.tokens_per_joule * found.energy == pytest.approx(found.tokens)
 
 
+def test_carbon_dioxide_is_the_energy_times_what_a_kilowatt_hour_emits() -> None:
+    question = campaign(assumptions=assumptions(False, {"carbon_intensity": "0.25"}))
+    found = point(question).figures
+    assert found.co2 == pytest.approx(found.energy / 1000 / 3600 * 0.25)
+
+
 def test_training_time_is_operations_over_rate() -> None:
     found = point(campaign())
     answer = found.answers[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from optimizer.catalog.offers import OLD, Offer
 from optimizer.purchase.alternatives import AlternativeDesign
-from optimizer.purchase.as_json import _staged, machine_rows, point_row
+from optimizer.purchase.as_json import _staged, machine_rows, point_row, purchase_json
 from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Requirements
 from optimizer.purchase.designs.inverse import Fewest, Parity, RentOrBuy, Standby
@@ -327,7 +328,10 @@ def test_a_question_is_told_with_where_its_answer_turns_the_choice(
         questions=(asked,),
         draws=1500,
     )
-    *_, last = probability_sentences(replace(made, decision=decision, break_evens=(turn,)))
+    decided = replace(made, decision=decision, break_evens=(turn,))
+    *_, last = probability_sentences(decided)
+    (told,) = json.loads(purchase_json(decided))["find_out_first"]
+    assert (told["name"], len(told["turns"])) == (name, 1)
     from optimizer.purchase.price.catalogue import price_row
 
     hourly = 2 * 3600 * price_row(made.purchase.campaign, first.design).value
