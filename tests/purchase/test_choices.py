@@ -571,6 +571,7 @@ def test_each_mark_stands_at_its_figures_with_its_range_and_its_number() -> None
     shapes = time_cost(made).figure["layout"]["shapes"]
     assert [shape.get("x0", shape.get("y0")) for shape in shapes] == [90, 70]
     assert [shape["label"]["text"] for shape in shapes] == ["deadline: 90 days", "budget: $70.0 M"]
+    assert time_cost(made).columns == ("design", "time", "from", "to", "cost", "from", "to")
     assert [row[0] for row in time_cost(made).rows] == ["1 4,096 MI300X", "2 4,096 H100"]
     assert time_cost(made).rows[1][1:] == ("100 days", "90 days", "120 days", "$50.0 M", "$45.0 M", "$60.0 M")
 

@@ -13,7 +13,7 @@ from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign
 from optimizer.purchase.designs.front import non_dominated
 from optimizer.purchase.designs.inverse import rent_or_buy
-from optimizer.purchase.designs.points import Point, Workshop
+from optimizer.purchase.designs.points import Point, Workshop, host_bytes
 from optimizer.purchase.price.catalogue import (
     bought,
     power_curve,
@@ -24,6 +24,7 @@ from optimizer.purchase.price.catalogue import (
     rented,
 )
 from optimizer.purchase.ranges import Range, combined
+from optimizer.purchase.uncertainty.inputs import own_assumptions
 from optimizer.purchase.uncertainty.sensitivity import intervals, tornado
 from tests.purchase.campaigns import campaign, kinds, quick_planner, rented_at
 
@@ -156,6 +157,11 @@ def test_a_plan_is_proven_where_that_of_every_run_is() -> None:
     found = point(campaign())
     answer = found.answers[0]
     assert found.proven
+    assert host_bytes(replace(answer, plan=None)) == host_bytes(replace(answer, estimate=None)) == 0.0
+    (rent,) = (
+        item for item in own_assumptions(campaign(book=rented_at(h100=2.0 / 3600)), found) if item.name == "rent"
+    )
+    assert rent.source == "a test"  # the row, of an offer without a source
     assert not replace(found, answers=(answer, replace(answer, status="feasible"))).proven
 
 
