@@ -226,7 +226,9 @@ def _warnings(run: LoggedRun, steps: Sequence[Timed], steady: Steady | None, fac
             yield f"the log has {name} {printed}, not {given}: another run than the one it is held to?"
     yield from _of_steady(steady)
     if run.broken:
-        yield f"{len(run.broken)} lines have a loss or gradient that is no number, from step {run.broken[0].step:,} on"
+        first = run.broken[0].step
+        lines = f"{len(run.broken)} lines have" if len(run.broken) > 1 else "1 line has"
+        yield f"{lines} a loss or gradient that is no number, from step {first:,} on"
     if run.failure is None and len(run.stream.attempts) > 1:
         count = len(run.stream.attempts) - 1
         yield f"{count} restart{'s' * (count > 1)}; the first steps after each are left out"

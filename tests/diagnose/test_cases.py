@@ -684,7 +684,9 @@ def test_what_is_measured_of_a_run() -> None:
     found = measured(logged([*bad, lines[20]._replace(step=22, grad_norm=nan, skipped=3)]), {})
     assert (found.nans, found.skipped) == (4, 3)
     assert any(line == "3 lines have a loss or gradient that is no number, from step 20 on" for line in found.warnings)
-    assert measured(logged(bad[:20]), {}).loss is None
+    few = measured(logged(bad[:20]), {})
+    assert few.loss is None
+    assert "1 line has a loss or gradient that is no number, from step 20 on" in few.warnings
     one = measured(logged(lines[:1]), {})
     assert (one.steady, one.tokens_rate) == (None, 1.0)
     assert "the time of the first step alone, which is warm-up: give a log of more steps" in one.warnings

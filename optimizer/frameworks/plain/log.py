@@ -17,7 +17,8 @@ STEP = re.compile(
     r"""(\d[\d,]*)(?![.\d])(?: ?/ *(\d+))?""",
 )
 LOSS = re.compile(r"""loss["']?[ :=]+([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)""")
-# What a step took, its unit before or behind, each word begun by a letter, which is found quickly; or what is of one.
+# What a step took, its unit before or behind; or what is said to be of one step. Every word begins with a letter: where
+# one begins is found quickly.
 NAMED = re.compile(
     r"""(?:dt(?<=\bdt)|iter_dt|step[ _]time|iter(?:ation)?[ _]time|time(?:/| per )(?:step|iter(?:ation)?)|train/time)"""
     rf"""[ _]?(?:\(?(?P<unit>{UNITS})\)?)?["']?[ :=]+{NUMBER} ?(?P<behind>(?:{UNITS})\b)?""",

@@ -455,7 +455,7 @@ def _solve(search: _Search, prospects: Prospects, position: int, number: int, sc
             return split
     # Every other layout is listed, and takes no less than the bound of all of them.
     if bound * objective.listed >= limit * (1 + SAME):
-        return limit  # an even split below it was the best
+        return limit  # and an even split below it is returned already
     if bounded(problem) and limit < np.inf:
         least = cut_bound(problem, floors.floor_at(index, float(prospects.low[position])), limit / listed)
         if least * listed >= limit * (1 + SAME):

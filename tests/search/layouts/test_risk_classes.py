@@ -192,10 +192,12 @@ def test_floors_are_at_the_fixed_settings_or_at_those_of_each_plan(
     fixed: Knobs | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "plan_floors", lambda *given: given)
-    search, costs, floor = search_of(fixed=fixed), object(), object()
+    search = search_of(fixed=fixed)
     own: Any = SimpleNamespace(of=lambda layer_costs: "own")
-    search.own, some, at = own, costs, floor
-    found: Any = candidates._own(search, some, at)  # type: ignore[arg-type]
+    costs: Any = object()
+    floor: Any = object()
+    search.own = own
+    found: Any = candidates._own(search, costs, floor)
     assert found == ((costs, "own", floor) if fixed is None else (costs, fixed))
 
 

@@ -215,8 +215,8 @@ def test_prospects_have_nothing_on_the_host_then_something(
             return 2
 
     own: Any = SimpleNamespace(job=None, layer_costs=Costs(plans=Plans.of([Plan(), Plan()])))
-    kinds = list(candidates._prospects(search_of(8.0, wider=1.5, fixed=fixed), own, 3.0))
-    assert [(*made(own), scale) for made, scale in kinds] == right  # type: ignore[misc]
+    kinds: list[Any] = list(candidates._prospects(search_of(8.0, wider=1.5, fixed=fixed), own, 3.0))
+    assert [(*made(own), scale) for made, scale in kinds] == right
 
 
 def test_floors_are_found_once_for_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
