@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,16 +15,13 @@ from optimizer.purchase.staged import Staged
 from optimizer.purchase.uncertainty.inputs import own_assumptions, untested
 from optimizer.reports import listed
 from optimizer.reports.render.csv import csv_text
-from optimizer.reports.render.json import as_json
-
-SCHEMA_VERSION = 1
+from optimizer.reports.render.json import json_text
 
 
 def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()) -> str:
     """Front, evaluated points, hypervolume and every assumption, indented; strict JSON without NaN or Infinity."""
     purchase, decision, changes = dossier.purchase, dossier.decision, dossier.break_evens
-    content = {
-        "schema_version": SCHEMA_VERSION,
+    found = {
         "status": "feasible" if purchase.front else "infeasible",
         "front": [
             point_row(point)
@@ -65,7 +61,7 @@ def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()
         "seed": purchase.seed,
         "command": command,
     }
-    return json.dumps(as_json(content), indent=2, allow_nan=False)
+    return json_text(found)
 
 
 def purchase_csv(dossier: Dossier) -> str:

@@ -38,8 +38,8 @@ class TrainingRun:
         """Sequences per optimizer step on so many GPUs, for which `tokens` hold."""
         if not self.assumed:
             return self.global_batch
-        tokens = usual_tokens(gpus) if self.grows else self.global_batch * self.seq_len
-        return divisible_batch(max(1, tokens // self.seq_len), gpus)
+        batch = usual_tokens(gpus) // self.seq_len if self.grows else self.global_batch
+        return divisible_batch(max(1, batch), gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,12 +211,12 @@ def counts(text: str) -> tuple[int, ...]:
             numbers = tuple(whole(part) for part in text.split(","))
         else:
             low, high, *step = (whole(part) for part in text.split(":"))
-            if low < 1 or len(step) > 1 or (step and step[0] < 1):
+            if len(step) > 1:
                 raise ValueError
             doubled = (low << number for number in range((high // low).bit_length()))
             numbers = tuple(range(low, high + 1, step[0]) if step else doubled)
     except (ValueError, InputError):
         numbers = ()
-    if not numbers or min(numbers) < 1:
+    if not numbers:
         raise InputError(f"--gpus {text!r} is no range of GPU counts; write 1024:32768, 1024:4096:512 or 1024,1536")
     return numbers

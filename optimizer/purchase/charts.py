@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import Any
 
 from optimizer.base.units import DAY
@@ -21,7 +21,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon")
 LABEL_SIDES = ("top right", "bottom left")  # neighbours on the front are often of different kinds
 LIMIT = "#8a1c1c"
-ROW = 44  # height of a bar with two lines of label [px]
+ROW = 44  # height of a bar with two lines of label; the legend and the axis are as high [px]
 SWING_CELLS = ("{swing.title}", "{swing:low}", "{swing:high}", "{costs[0]:dollars}", "{costs[1]:dollars}")
 POINTED_AT = (  # what a pointer over a mark is shown
     "{design:label}: {f.time_to_train:days}, {f.cost:dollars}, {f.energy:megawatt_hours}; MFU {f.mfu:.1%}, "
@@ -109,7 +109,7 @@ def tornado_chart(dossier: Dossier, advised: Point) -> Chart:
         title="What moves the cost of the advised design",
         words=f"{words}The upright line is the cost with every input in its middle, {dollars(middle)}.",
         figure=figure(
-            80 + ROW * len(swings),
+            ROW * (len(swings) + 2),
             *(
                 bars(
                     [f"{title}\n{low} to {high}" for title, low, high, *_ in rows],
@@ -148,7 +148,7 @@ def phase_chart(front: Sequence[Point]) -> Chart:
         title="Where a step's time goes",
         words="Of a training step of each design, in its own seconds.",
         figure=figure(
-            80 + ROW * len(front),
+            ROW * (len(front) + 2),
             *(
                 bars(
                     names,
@@ -178,7 +178,7 @@ def trace_chart(trace: Sequence[float]) -> Chart:
         words=f"After {len(trace):,} trials {trace[-1]:.4f}; it last grew at trial {steps[-1] + 1:,}.",
         figure=figure(
             320,
-            points(list(range(1, len(trace) + 1)), trace, COLOURS[0], "lines"),
+            points(range(1, len(trace) + 1), trace, COLOURS[0], "lines"),
             xaxis={"title": {"text": "trials of the continuous search"}},
             yaxis={"title": {"text": "hypervolume, share of the box"}},
         ),
@@ -214,7 +214,7 @@ def _marks(
     """The marks of one kind on the front, numbered as in the tables and with their ranges, or off it."""
     numbers = {id(point): str(number) for number, point in enumerate(dossier.shown, start=1)}
     colour = COLOURS[index % len(COLOURS)]
-    ranged = [dossier.range_of(point) if chosen and id(point) in numbers else None for point in designs]
+    ranged = [dossier.range_of(point) if id(point) in numbers else None for point in designs]
     x, y = ([getattr(point.figures, axis.name) / axis.size for point in designs] for axis in axes)
     shape = {"symbol": SYMBOLS[index % len(SYMBOLS)]}
     return points(
@@ -227,7 +227,7 @@ def _marks(
         text=[numbers.get(id(point), "") for point in designs],
         textposition=LABEL_SIDES[index % len(LABEL_SIDES)],
         hovertext=[filled(POINTED_AT, design=point.design, f=point.figures) for point in designs],
-        marker=shape | ({"size": 13, "opacity": 1.0} if chosen else {"size": 8, "opacity": 0.35}),
+        marker=shape | ({"size": 13} if chosen else {"opacity": 0.35}),
         **{f"error_{name}": _spans(ranged, axis, colour) for name, axis in zip("xy", axes, strict=True)},
     )
 
@@ -251,7 +251,7 @@ def _log_axis(dossier: Dossier, axis: Measure, limit: float | None) -> dict[str,
     if not values:
         return {"title": title}
     low, high = min(values) / axis.size / 1.15, max(values) / axis.size * 1.2
-    powers = range(floor(log10(low)), floor(log10(high)) + 1)
+    powers = range(floor(log10(low)), ceil(log10(high)))
     ticks = [tick for power in powers for digit in (1, 2, 3, 5, 7) if low <= (tick := digit * 10.0**power) <= high]
     return {
         "type": "log",

@@ -147,16 +147,13 @@ def dossier(
 
 
 def _dominances(purchase: Purchase) -> list[Dominance]:
-    """Each feasible point off the front with a point of the front that is no worse in anything."""
-    dominances = []
+    """Each feasible point off the front with the point of the front that beats it by most."""
     on_front = {id(point) for point in purchase.front}
-    for point in purchase.feasible:
-        if id(point) in on_front:
-            continue
-        better = [other for other in purchase.front if _margin(other, point) <= 1.0]
-        if better:
-            dominances.append(Dominance(point=point, by=min(better, key=lambda other: _margin(other, point))))
-    return dominances
+    return [
+        Dominance(point=point, by=min(purchase.front, key=lambda other: _margin(other, point)))
+        for point in purchase.feasible
+        if id(point) not in on_front
+    ]
 
 
 def _margin(other: Point, point: Point) -> float:

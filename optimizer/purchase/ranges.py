@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
+from math import hypot
 
 from optimizer.catalog.economics import Price, default_price, find_price
 
@@ -37,10 +36,10 @@ def combined(middle: float, swings: Iterable[tuple[float, float]]) -> Range:
     >>> combined(10.0, [(7.0, 13.0), (14.0, 6.0)])
     Range(low=5.0, mid=10.0, high=15.0)
     """
-    pairs = np.array(list(swings), dtype=np.float64).reshape(-1, 2)
-    down = np.maximum(0.0, middle - pairs.min(axis=1))
-    up = np.maximum(0.0, pairs.max(axis=1) - middle)
-    return Range(low=float(middle - np.sqrt((down**2).sum())), mid=middle, high=float(middle + np.sqrt((up**2).sum())))
+    pairs = list(swings)
+    down = hypot(*(max(0.0, middle - min(pair)) for pair in pairs))
+    up = hypot(*(max(0.0, max(pair) - middle) for pair in pairs))
+    return Range(low=middle - down, mid=middle, high=middle + up)
 
 
 def own_price(name: str, device: str, cluster: str) -> Price | None:

@@ -188,8 +188,8 @@ def _card(dossier: Dossier, number: int, point: Point) -> tuple[Heading, Pairs]:
     """What one choice runs."""
     rows = []
     for answer in point.answers:
-        if answer.plan is None or answer.estimate is None:
-            continue
+        assert answer.plan is not None  # a point has a plan of each run
+        assert answer.estimate is not None
         plan, count = answer.plan, answer.plan.num_microbatches
         words = f"{plan_words(plan)}; " if number == 1 and answer is point.answers[0] else ""
         of = f", {answer.job.model.name}" if len(point.answers) > 1 else ""
@@ -197,7 +197,7 @@ def _card(dossier: Dossier, number: int, point: Point) -> tuple[Heading, Pairs]:
         step = f"{answer.estimate.step_time:.2f} s a step of {answer.job.global_batch:,} sequences"
         rows.append((f"Plan{of}", f"{plan.summary()}; {words}{batches}, {step}"))
     first = point.answers[0]
-    assert first.estimate is not None  # a point has a plan of each run
+    assert first.estimate is not None
     used, usable = first.estimate.reserved, first.job.usable_memory
     values = _values(point, bottleneck=bottleneck(point), used=used, usable=usable)
     rows += [(name, filled(template, **values)) for name, template in texts("pairs")["choice"].items()]
@@ -210,8 +210,7 @@ def _plans(dossier: Dossier) -> list[str]:
     lines, explained = [], set[str]()
     for point in dossier.shown:
         for answer in point.answers:
-            if answer.plan is None:
-                continue
+            assert answer.plan is not None
             plan, model = answer.plan.summary(), answer.job.model
             words = f" ({plan_words(answer.plan)})" if set(words_in([plan])) - explained else ""
             explained |= set(words_in([plan]))

@@ -50,7 +50,7 @@ def changes(dossier: Dossier, before: Mapping[str, Any], machines: Sequence[Mapp
         parts = [
             f"{what} {write(now[device][key] / each)} (was {write(then[device][key] / each)})"
             for what, key, write, each in (("price", "price_now", show, size), ("cost", "cost_usd", dollars, 1.0))
-            if abs(now[device][key] / then[device][key] - 1) > SAME
+            if abs(now[device][key] - then[device][key]) > SAME * then[device][key]
         ]
         chances = [every[device]["chance"] for every in (now, then)]
         if None not in chances and abs(chances[0] - chances[1]) > SAME:

@@ -107,7 +107,7 @@ def staged(campaign: Campaign, deliveries: Sequence[Delivery], points: Sequence[
     ends = [
         tuple(at(campaign.scenario(design, **{item.name: value})) for value in (item.value.low, item.value.high))
         for item in own_assumptions(campaign, points[-1])
-        if item.value.low < item.value.high
+        if item.value.low != item.value.high
     ]
 
     def span(result: Callable[[Course], float]) -> Range:

@@ -155,7 +155,7 @@ def _contract(dossier: Dossier, best: Point) -> list[str]:
     used = []
     for point in dossier.shown if not campaign.buy else ():
         offer, time = price_row(campaign, point.design), point.figures.time_to_train
-        share = time / offer.commitment if offer.commitment else 1.0
+        share = time / offer.commitment if offer.commitment else INFINITE
         if point is best and share < 1:
             lines.append(say("binds", point=point, offer=offer, share=share))
         elif share < 1:
@@ -167,12 +167,11 @@ def _contract(dossier: Dossier, best: Point) -> list[str]:
 
 def _dates(campaign: Campaign, best: Point) -> str:
     """When each run of a portfolio starts and ends, one after the other."""
-    runs, ends = campaign.runs, best.figures.ends
-    if len(runs) < 2:
+    if len(campaign.runs) < 2:
         return ""
     parts = [
-        say("dates", run=run, start=max(run.start, free), end=end) + (say("by_date", run=run) * (run.by < INFINITE))
-        for run, free, end in zip(runs, (0.0, *ends[:-1]), ends, strict=True)
+        say("dates", run=run, start=end - wall, end=end) + (say("by_date", run=run) * (run.by < INFINITE))
+        for run, wall, end in zip(campaign.runs, best.figures.walls, best.figures.ends, strict=True)
     ]
     return "One after the other: " + "; ".join(parts) + "."
 

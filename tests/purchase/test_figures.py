@@ -235,3 +235,17 @@ def test_assumptions_can_be_given_with_and_without_a_range() -> None:
 def test_wrong_assumptions_are_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         assumptions(False, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"pue": "0.99"}, "at least 1$"),
+        ({"replaced_share": "1.01"}, "at least 0 and at most 1$"),
+        ({"lifetime": "0"}, "above 0$"),
+        ({"repair": "-1"}, "at least 0$"),
+    ],
+)
+def test_an_assumption_that_cannot_be_is_refused_with_what_can(given: dict[str, str], wanted: str) -> None:
+    with pytest.raises(InputError, match=f"must be a finite number {wanted}"):
+        assumptions(True, given)

@@ -27,6 +27,7 @@ from optimizer.purchase.units import tonnes
 from optimizer.purchase.words import (
     _against,
     _confidence,
+    _dates,
     checkpoint_sentence,
     fewest_sentence,
     infeasible,
@@ -232,6 +233,11 @@ def test_deliveries_are_told_by_machine_and_what_they_miss() -> None:
         "Below, the GPUs of each stage as if all were there from the first day.",
     ]
     assert {_staged(replace(item, points=item.points[1:]))["device"] for item in staged} == {"h100", "mi300x"}
+    (single,) = (replace(item, deliveries=deliveries[:1], points=item.points[1:]) for item in staged[1:])
+    assert "Nearest in cost is MI300X: 64 GPUs now." in staged_sentences(replace(made, staged=(single,)))[0]
+    tiles = purchase_report(replace(made, staged=(single,))).sections[0].blocks[0].tiles
+    assert [tile.value for tile in tiles[:1]] == ["MI300X"]
+    assert tiles[1].about == "misses a limit"
     missed = staged_sentences(replace(made, staged=staged[1:]))
     assert missed[0].startswith("No machine meets every limit in these deliveries. Nearest in cost is MI300X: ")
     assert staged_sentences(made) == []
@@ -358,7 +364,8 @@ def test_machines_outside_of_what_was_measured_are_named() -> None:
     lines = probability_sentences(replace(made, decision=Decision(probabilities=chances, draws=1500)))
     assert lines[0].endswith("over 1,500 draws of rates, prices and failures together: MI300X <1%, H100 >99%.")
     (fitted,) = [line for line in lines if line.startswith("Fitted on other hardware")]
-    assert "MI300X (megatron-core was fitted on " in fitted
+    devices = made.purchase.points[0].answers[0].job.stack.devices
+    assert f"MI300X (megatron-core was fitted on {', '.join(devices)})." in fitted
     assert "H100 (" not in fitted
     (beyond,) = [line for line in lines if line.startswith("Larger or other")]
     assert beyond.endswith(": H100.")
@@ -386,6 +393,9 @@ def test_the_advice_is_a_tie_where_one_question_decides() -> None:
 def test_a_contract_that_outlasts_the_run_is_told() -> None:
     made = by_hand(campaign())
     assert made.advised is not None
+    for days in (0, 50, 80):  # no contract, or none that outlasts a run
+        assert "of a contract" not in " ".join(summary(bound_for(made, days * DAY)))
+        assert "of their contracts" not in " ".join(summary(bound_for(made, days * DAY)))
     for days, binds in ((100, False), (200, True)):
         bound = bound_for(made, days * DAY)
         text = " ".join(summary(bound))
@@ -529,3 +539,61 @@ def test_rows_are_in_days_dollars_megawatt_hours_and_tonnes() -> None:
     row = point_row(point)
     assert (row["time_to_train_days"], row["cost_usd"], row["gpus"]) == (100.0, 50e6, 4096)
     assert (row["energy_mwh"], row["co2_t"]) == (pytest.approx(10_000), pytest.approx(4000))
+
+
+def test_the_price_at_which_the_choice_turns_is_that_of_a_machine() -> None:
+    made = by_hand(campaign(buy=True, assumptions=assumptions(True)))
+    second, first = made.purchase.points
+    asked = OpenQuestion(name="capex", title="", about="H100", worth=2e6, changes=0.25)
+    turn = BreakEven(question=asked, value=2.0, end=3.0, now=first, then=second)
+    chances = (WinProbability(point=first, chance=0.75, in_limits=1.0, regret=0.0),)
+    decision = Decision(probabilities=chances, questions=(asked,), draws=1500)
+    *_, last = probability_sentences(replace(made, decision=decision, break_evens=(turn,)))
+    # An H100 is an eighth of a node of 270,000 USD.
+    assert last.endswith(": above $67.5 k a GPU take MI300X).")
+    assert "a firm quote for H100" in last
+
+
+def test_runs_are_told_with_the_days_on_which_they_start_and_end() -> None:
+    (run,) = campaign().runs
+    asked = campaign(runs=(replace(run, by=40 * DAY), replace(run, start=50 * DAY)))
+    figures = replace(machine("h100").figures, walls=(30 * DAY, 20 * DAY), ends=(30 * DAY, 70 * DAY))
+    point = replace(machine("h100"), figures=figures)
+    model = "Llama-3.1 405B"
+    assert _dates(asked, point) == (
+        f"One after the other: {model} from day 0 to day 30 (by day 40); {model} from day 50 to day 70."
+    )
+    assert _dates(campaign(), point) == ""
+
+
+def test_what_has_no_plan_is_listed_last_with_why() -> None:
+    made = by_hand()
+    rejected = tuple(Rejected(design=made.purchase.points[0].design, reason=reason) for reason in "ab")
+    *points, first, second = rows_of(
+        replace(made, purchase=replace(made.purchase, rejected=rejected)), "Designs examined"
+    )
+    assert len(points) == 2
+    assert [first, second] == [("4,096 MI300X", *("",) * 6, f"no plan: {reason}") for reason in "ab"]
+    assert {len(row) for row in points} == {8}
+
+
+def test_spare_nodes_of_ones_own_are_told_on_the_screen_too() -> None:
+    for own, place, said in ((None, "page", True), (2, "", False)):
+        found = spared(own, 2)
+        shown = replace(found, shown=found.purchase.front)
+        ranged = replace(shown, purchase=replace(shown.purchase, front=(*shown.purchase.front, shown.advised)))
+        report = purchase_report(replace(ranged, ranges=(*ranged.ranges, ranged.ranges[0])))
+        (part,) = [part for part in report.sections if part.heading == "How many spare nodes pay"]
+        assert part.on == place
+        assert ("take the provider's spares" in str(part.blocks)) is said
+
+
+def test_a_stack_that_was_fitted_on_nothing_says_so() -> None:
+    made = by_hand()
+    assert made.advised is not None
+    (answer,) = made.advised.answers
+    bare = replace(answer, job=replace(answer.job, stack=replace(answer.job.stack, devices=())))
+    point = replace(made.advised, answers=(bare,))
+    chances = (WinProbability(point=point, chance=1.0, in_limits=1.0, regret=0.0),)
+    text = " ".join(probability_sentences(replace(made, decision=Decision(probabilities=chances))))
+    assert "H100 (megatron-core was fitted on none)." in text
