@@ -21,47 +21,51 @@ from optimizer.reports.render.json import json_text
 def purchase_json(dossier: Dossier, command: str = "", notes: Sequence[str] = ()) -> str:
     """Front, evaluated points, hypervolume and every assumption, indented; strict JSON without NaN or Infinity."""
     purchase, decision, changes = dossier.purchase, dossier.decision, dossier.break_evens
-    found = {
-        "status": "feasible" if purchase.front else "infeasible",
-        "front": [
-            point_row(point)
-            | {
-                "ranges": range_row(ranges),
-                "plan_detail": [asdict(answer.plan) for answer in point.answers if answer.plan],
-            }
-            for point, ranges in zip(purchase.front, dossier.ranges, strict=True)
-        ],
-        "evaluated": len(purchase.points) + len(purchase.rejected),
-        "hypervolume": purchase.hypervolume,
-        "hypervolume_reference": record("reference", reference=purchase.reference),
-        "hypervolume_by_trial": purchase.trace,
-        "advised": point_row(dossier.advised) if dossier.advised else None,
-        "tie": point_row(dossier.tie) if dossier.tie else None,
-        "nearest": [point_row(point) | {"excesses": _records("excess", point.excesses)} for point in purchase.nearest],
-        "points": [point_row(point) for point in purchase.points],
-        "rejected": [{"design": item.design.label(), "reason": item.reason} for item in purchase.rejected],
-        "min_gpus": [
-            record("fewest", item=item, gpus=item.point.design.gpus if item.point else None) for item in dossier.fewest
-        ],
-        "parity": _records("parity", dossier.parities),
-        "machines": machine_rows(dossier),
-        "find_out_first": [
-            asdict(item) | {"turns": _records("break_even", [each for each in changes if each.question is item])}
-            for item in decision.questions
-        ],
-        "draws": decision.draws,
-        "spares_by_repair": [{"repair_hours": time / 3600, "nodes": count} for time, count in dossier.repairs],
-        "staged": [_staged(item) for item in dossier.staged],
-        "spares": _records("spares", dossier.standby),
-        "resale": _records("resale", dossier.resale),
-        "rent_or_buy": _records("rent_or_buy", dossier.rent_or_buy),
-        "assumptions": purchase.campaign.assumptions,
-        "quotes": [_quote(quote) for quote in dossier.quotes],
-        "notes": notes,
-        "seed": purchase.seed,
-        "command": command,
-    }
-    return json_text(found)
+    return json_text(
+        {
+            "status": "feasible" if purchase.front else "infeasible",
+            "front": [
+                point_row(point)
+                | {
+                    "ranges": range_row(ranges),
+                    "plan_detail": [asdict(answer.plan) for answer in point.answers if answer.plan],
+                }
+                for point, ranges in zip(purchase.front, dossier.ranges, strict=True)
+            ],
+            "evaluated": len(purchase.points) + len(purchase.rejected),
+            "hypervolume": purchase.hypervolume,
+            "hypervolume_reference": record("reference", reference=purchase.reference),
+            "hypervolume_by_trial": purchase.trace,
+            "advised": point_row(dossier.advised) if dossier.advised else None,
+            "tie": point_row(dossier.tie) if dossier.tie else None,
+            "nearest": [
+                point_row(point) | {"excesses": _records("excess", point.excesses)} for point in purchase.nearest
+            ],
+            "points": [point_row(point) for point in purchase.points],
+            "rejected": [{"design": item.design.label(), "reason": item.reason} for item in purchase.rejected],
+            "min_gpus": [
+                record("fewest", item=item, gpus=item.point.design.gpus if item.point else None)
+                for item in dossier.fewest
+            ],
+            "parity": _records("parity", dossier.parities),
+            "machines": machine_rows(dossier),
+            "find_out_first": [
+                asdict(item) | {"turns": _records("break_even", [each for each in changes if each.question is item])}
+                for item in decision.questions
+            ],
+            "draws": decision.draws,
+            "spares_by_repair": [{"repair_hours": time / 3600, "nodes": count} for time, count in dossier.repairs],
+            "staged": [_staged(item) for item in dossier.staged],
+            "spares": _records("spares", dossier.standby),
+            "resale": _records("resale", dossier.resale),
+            "rent_or_buy": _records("rent_or_buy", dossier.rent_or_buy),
+            "assumptions": purchase.campaign.assumptions,
+            "quotes": [_quote(quote) for quote in dossier.quotes],
+            "notes": notes,
+            "seed": purchase.seed,
+            "command": command,
+        }
+    )
 
 
 def purchase_csv(dossier: Dossier) -> str:

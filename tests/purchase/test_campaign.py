@@ -73,8 +73,8 @@ def test_what_is_built_is_the_cluster_with_its_own_network_and_domain(
 
 def test_a_machine_of_one_tier_is_built_without_a_network() -> None:
     alone = replace(PLAIN, cluster=replace(H100, tiers=H100.tiers[:1]))
-    for changes in ({"nic": 100e9}, {"oversubscription": 2.0}):
-        assert replace(alone, **changes).built() == alone.cluster
+    for design in (replace(alone, nic=100e9), replace(alone, oversubscription=2.0)):
+        assert design.built() == alone.cluster
 
 
 def test_a_batch_is_that_of_the_run_times_the_factor_and_at_least_one_sequence() -> None:
