@@ -1,4 +1,4 @@
-"""Deliveries against a walk day by day, and what is within the limits first."""
+"""Deliveries against a walk second by second, and what is within the limits first."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from optimizer.purchase.staged import Delivery, by_kind, course, staged, totals
 from tests.purchase.by_hand import DAY, machine
 from tests.purchase.campaigns import campaign
 
-COSTS, POWERS = (100.0, 300.0, 700.0), (1.0, 2.0, 4.0)  # of a day on the GPUs of each stage [USD], and meanwhile [W]
+COSTS, POWERS = (100.0, 300.0, 700.0), (1.0, 2.0, 4.0)  # of a second on the GPUs of each stage [USD], and meanwhile [W]
 
 
 def walked(
     starts: Sequence[int], dates: Sequence[int], walls: Sequence[Sequence[int]], restart: int
 ) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Run, stage, first and last day of each stretch, and the day on which all ends.
+    """Run, stage, start and end of each stretch, and when all ends [s].
 
-    walls: days that each run takes on the GPUs of each stage.
+    walls: seconds that each run takes on the GPUs of each stage.
     """
-    stretches, day = [], dates[0]
+    stretches, now = [], dates[0]
     for run, start in enumerate(starts):
-        day, left = max(day, start), Fraction(1)
+        now, left = max(now, start), Fraction(1)
         while left > 0:
-            stage, first = sum(date <= day for date in dates) - 1, day
-            while left > 0 and (day == first or day not in dates):
+            stage, first = sum(date <= now for date in dates) - 1, now
+            while left > 0 and (now == first or now not in dates):
                 left -= Fraction(1, walls[stage][run])
-                day += 1
-            stretches.append((run, stage, first, day))
-            day += restart * (left > 0)
-    return stretches, day
+                now += 1
+            stretches.append((run, stage, first, now))
+            now += restart * (left > 0)
+    return stretches, now
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,26 @@ def walked(
         ((30, 100), (0, 10, 50), 3),
     ],
 )
-def test_runs_go_on_through_deliveries_as_day_by_day(
+def test_runs_go_on_through_deliveries_as_second_by_second(
     starts: tuple[int, int], dates: tuple[int, ...], restart: int
 ) -> None:
     walls = ((40, 80), (20, 40), (10, 20))
     few = machine("h100").figures
     stages: list[Any] = [
-        replace(few, walls=tuple(day * DAY for day in days), time_to_train=DAY, cost=cost, mean_power=power)
-        for days, cost, power in zip(walls, COSTS, POWERS, strict=True)
+        replace(few, walls=tuple(map(float, seconds)), time_to_train=1.0, cost=cost, mean_power=power)
+        for seconds, cost, power in zip(walls, COSTS, POWERS, strict=True)
     ]
-    runs = [replace(campaign().runs[0], start=start * DAY) for start in starts]
-    deliveries = [Delivery(gpus=8 << stage, at=date * DAY) for stage, date in enumerate(dates)]
-    found = course(runs, deliveries, stages[: len(dates)], restart * DAY)
+    runs = [replace(campaign().runs[0], start=float(start)) for start in starts]
+    deliveries = [Delivery(gpus=8 << stage, at=float(date)) for stage, date in enumerate(dates)]
+    found = course(runs, deliveries, stages[: len(dates)], float(restart))
     stretches, end = walked(starts, dates, walls, restart)
     gpus = totals(deliveries)
     assert [(each.run, each.gpus) for each in found.stretches] == [(run, gpus[at]) for run, at, *_ in stretches]
-    assert [(each.start / DAY, each.end / DAY) for each in found.stretches] == [
-        pytest.approx(days) for _, _, *days in stretches
-    ]
-    assert found.time_to_train == pytest.approx(end * DAY)
-    present = [sum(date <= day for date in dates) - 1 for day in range(dates[0], end)]
+    assert [(each.start, each.end) for each in found.stretches] == [pytest.approx(ends) for _, _, *ends in stretches]
+    assert found.time_to_train == pytest.approx(end)
+    present = [sum(date <= now for date in dates) - 1 for now in range(dates[0], end)]
     assert found.cost == pytest.approx(sum(COSTS[stage] for stage in present))
-    assert found.energy == pytest.approx(sum(POWERS[stage] for stage in present) * DAY)
+    assert found.energy == pytest.approx(sum(POWERS[stage] for stage in present))
 
 
 def known() -> Campaign:
