@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_files, read_launch, with_followed
+from optimizer.frameworks.read import read_launch, with_followed
 from optimizer.improve.patch import patched
 from optimizer.improve.report import headline
 from optimizer.improve.state import current_state

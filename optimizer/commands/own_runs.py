@@ -178,7 +178,8 @@ def _reference(launches: Sequence[str], runs: Sequence[Measured], cluster: str) 
     from optimizer.answer.reading import read_answer_file
     from optimizer.catalog.hardware import cluster_names
     from optimizer.diagnose.reference import answer_reference, script_reference
-    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.files import read_files
+    from optimizer.frameworks.read import read_launch
 
     first = launches[0]
     if len(launches) == 1 and b'"schema_version"' in Path(first).read_bytes()[:4096]:

@@ -114,7 +114,9 @@ def read_lines(path: Path, marks: Sequence[Mark], signals: Sequence[str]) -> Log
     for start in sorted(spans.keys() | suspects.keys()):
         end, marked = spans.get(start, (0, 0))
         number, counted = number + whole.count("\n", counted, start), start
-        text, rank = unlabelled(whole[start : end or suspects[start][0]], labels, ranks)
+        text, rank = whole[start : end or suspects[start][0]], ""
+        if labels or ranks:
+            text, rank = unlabelled(text, labels, ranks)
         lines.append(LoggedLine(number, text, rank, time_of(text) if timed else None, start in suspects, marked))
     return LogText(
         lines=tuple(lines),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from optimizer.base.content import in_words
@@ -89,30 +89,33 @@ def read_log(path: str | Path, formats: Sequence[LogFormat] = LOGS) -> list[Logg
 
 def _runs(path: Path, text: LogText, formats: Sequence[LogFormat]) -> Iterator[LoggedRun]:
     """The runs of each program that wrote into a file; a failure is that of the run before it."""
-    spans: list[tuple[LogFormat, list[tuple[LoggedLine, Record]]]] = []
+    spans: list[tuple[int, LogFormat, list[tuple[LoggedLine, Record]]]] = []
     taken: list[tuple[int, int]] = []
     for program in formats:
         if taken and not any(
             _understood(program, line.text) for line in text.marked(program.marks) if not _within(taken, line.number)
         ):
             continue
-        every = _rows(program, text)
-        rows = [row for row in every if not _within(taken, row[0].number)]
-        steps = [line.number for line, record in rows if _is_step(record)]
-        among = sum(_is_step(record) for _, record in every) - len(steps)  # lines of the engine of a run that counts
-        if not steps or (taken and len(steps) < FEW) or among > len(steps):
+        rows = _rows(program, text)
+        every = [line.number for line, record in rows if _is_step(record)]
+        steps = every
+        if taken:
+            rows = [row for row in rows if not _within(taken, row[0].number)]
+            steps = [number for number in every if not _within(taken, number)]
+        # Where more are among another's, they are lines of the engine of a run that counts.
+        if not steps or (taken and len(steps) < FEW) or len(every) > 2 * len(steps):
             continue
         taken.append((steps[0], steps[-1]))
-        spans.append((program, rows))
-    spans.sort(key=lambda span: next(line.number for line, record in span[1] if _is_step(record)))
-    starts = [next(line.number for line, record in rows if _is_step(record)) for _, rows in spans]
+        spans.append((steps[0], program, rows))
+    spans.sort(key=itemgetter(0))
     if not spans:
         if failure := first_failure([line for line in text.lines if line.suspect]):
             yield LoggedRun(
                 files=(str(path),), program=None, stream=Stream(attempts=[]), failure=failure, remarks=text.remarks
             )
         return
-    for (program, rows), (first, end) in zip(spans, pairwise([0, *starts[1:], text.count + 1]), strict=True):
+    starts = [start for start, _, _ in spans]
+    for (_, program, rows), (first, end) in zip(spans, pairwise([0, *starts[1:], text.count + 1]), strict=True):
         mine = [row for row in rows if row[0].number < end and (row[0].number >= first or not _is_step(row[1]))]
         yield from _of_program(path, program, mine, text, (first, end))
 

@@ -10,8 +10,9 @@ from optimizer.base.errors import InputError
 from optimizer.base.units import count_in
 from optimizer.calibration.rows.device import device_name
 from optimizer.diagnose.measured import Measured
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan
 

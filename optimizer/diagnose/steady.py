@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, erfc, inf, isfinite, sqrt
+from math import ceil, erfc, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +46,11 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
     sizes = {name: count_in(facts.get(name, "")) for name in ("global_batch", "seq_len", "gpus")}
     for number, attempt in enumerate(run.stream.attempts):
         before: Record | None = None
-        usual_gap = float(np.median([float(one.step - last.step) for last, one in pairwise(attempt)] or [inf]))
+        numbers = np.array([record.reading.step for record in attempt])
+        usual_gap = float(np.median(np.diff(numbers))) if len(attempt) > 1 else inf
         for record in attempt[:: stride(attempt, sizes)]:
-            reading = record.reading
-            gap = record.step - before.step if before else 1
+            reading, step = record.reading, record.step
+            gap = step - before.step if before else 1
             seconds, basis = _seconds(reading, sizes), PRINTED if reading.seconds is not None else RATE
             if seconds is None and before is not None:
                 whole = reading.elapsed is not None and before.reading.elapsed is not None
@@ -57,13 +58,13 @@ def timed_steps(run: LoggedRun, facts: Mapping[str, str]) -> list[Timed]:
                 ends = [one.reading.elapsed if whole else one.time for one in (before, record)]
                 if gap >= 1 and ends[0] is not None and ends[1] is not None:
                     seconds = (ends[1] - ends[0]) / gap
-            if seconds is not None and isfinite(seconds) and seconds > 0:
+            if seconds is not None and 0 < seconds < inf:
                 several = 1
                 if basis == CLOCK or reading.elapsed:
                     several = gap
                 elif reading.averaged:  # lines are missing where a gap is longer than usual
                     several = ceil(min(gap, usual_gap))
-                timed.append(Timed(record.step, max(1, several), seconds, basis, number))
+                timed.append(Timed(step, max(1, several), seconds, basis, number))
             before = record
     ways = [step.basis for step in timed]
     usual = max(set(ways), key=ways.count, default=PRINTED)

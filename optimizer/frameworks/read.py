@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from os.path import isfile  # where Path.is_file raises, of names too long for a file, there is none
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.base.files import lies_in, read_bytes
 from optimizer.base.units import LARGEST as LARGEST_COUNT
-from optimizer.base.units import is_count
 from optimizer.frameworks.bash.config import (
     LITGPT,
     QUIET,
@@ -27,16 +23,16 @@ from optimizer.frameworks.bash.config import UNSLOTH as UNSLOTH_KEY
 from optimizer.frameworks.bash.documents import Options
 from optimizer.frameworks.bash.pieces import Piece, text_of, unknown_in
 from optimizer.frameworks.bash.script import Document, Find, ScriptRun
-from optimizer.frameworks.config.file import NEMO, OVERRIDE, OVERRIDES, PYTHON, UNSLOTH, ConfigFile
-from optimizer.frameworks.config.launch import ConfigLaunch, checked
+from optimizer.frameworks.config.file import PYTHON, ConfigFile
+from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.config.method import TRAINER
-from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
-from optimizer.frameworks.config.python import config_functions
+from optimizer.frameworks.config.precedence import kind
+from optimizer.frameworks.configs import config_launch, config_of, followed_configs
 from optimizer.frameworks.deepspeed import config as deepspeed
-from optimizer.frameworks.every import CONFIGS, FOLLOWED
+from optimizer.frameworks.every import CONFIGS
+from optimizer.frameworks.files import BASH, CONF, KINDS, File, kind_of, read_file
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
-from optimizer.frameworks.manifest import Pod, pod_in
 from optimizer.frameworks.maxtext.config import HALVED, MAXTEXT, MEMORY_SHARES
 from optimizer.frameworks.megatron.parser import sources_near
 from optimizer.frameworks.megatron.script import (
@@ -50,22 +46,11 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
-from optimizer.frameworks.nemo.recipe import is_program
+from optimizer.frameworks.nearby import lying_near, not_found, not_here, out_of_reach, sources
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
-from optimizer.frameworks.unsloth.script import is_script
 from optimizer.frameworks.verl import config as verl
 
-BASH = "bash"
-KINDS: Mapping[str, str] = {
-    ".py": PYTHON,
-    ".json": "json",
-    ".config": "json",
-    ".toml": "toml",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
-CONF = ".conf"  # of JSON too: open-instruct's configs of DeepSpeed
 # What names an accelerator: programs, an image, and variables that only one family's libraries read.
 NAMING = re.compile(
     r"[\w./-]+\.py\b|--use_(?:hpu|habana)\w*|--container-image[= ]\S+|--(?:tpu|device|accelerator)-type[= ]\S+"
@@ -74,16 +59,12 @@ NAMING = re.compile(
 MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")  # of MPI's processes, a GPU each
 DECIMAL = re.compile(r"0?\.\d+|1(?:\.0*)?")  # a share that is not nothing
 UNTOLD = re.compile(r"missing|does not set")  # in a problem of a script, which what it sources may solve
-IMPORTED = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
-TRAINED_WITH = {"trl", "transformers", "peft"}  # modules of programs on the Trainer
 # A command of one process, on which the Trainer spreads batches over all GPUs: transformers, trainer.py (_wrap_model).
 PYTHON_ALONE = re.compile(
     r"(?:\S*/)?python[\d.]*(?: -u)? (?:\S+\.py|-m (?!torch\.distributed|accelerate|deepspeed)\S+)(?: |$)"
 )
 STARTED = {"accelerate", "torchrun", "deepspeed"}
 ON_TRAINER = ("transformers", "trl")
-ASSIGNED = re.compile(r"^(\w+) *=", re.MULTILINE)  # settings of a file whose whole text is a config
-PART = re.compile(r"(.*\.py):(\w+)$")
 BASE_MODEL, MODEL_NAME, BATCH = "base_model", "model_name_or_path", "per_device_train_batch_size"
 # Programs that are known to take the Trainer's arguments: by keys that only they have, and by name.
 KNOWN_BY, TRAINERS = (
@@ -99,91 +80,6 @@ PARSED = {"do_train", "evaluation_strategy", "eval_strategy", "save_strategy", "
 OPEN = ("length", "seq_len", "deepspeed", "fsdp", "zero", "nodes", "machines", "nproc", "processes")
 DEFAULTS = "base.yml"  # of MaxText, which its reader has
 FOLDERS = 4  # of a path, its file among them, whose names tell of the accelerators
-LARGEST = 2_000_000  # bytes of a launch file: more is a log or data
-UNDECODED = 0.05  # share of characters that are no text from which a file is none
-WEB_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
-NOTEBOOK = re.compile(r'\s*\{(?=.*"cells"\s*:)(?=.*"(?:nbformat|cell_type)"\s*:)', re.DOTALL)
-
-
-@dataclass(frozen=True)
-class File:
-    """One file as it was found.
-
-    Attributes:
-        name: its path.
-        data: what is in it.
-        part: the function of a Python file that the user names after a colon.
-        outside: variables and arguments that a script is started with, by name or place.
-        root: a folder whose files it may name besides those of its own, "" for none.
-        section: the part of a launch of reinforcement learning that is asked for, "" for a whole training.
-    """
-
-    name: str
-    data: bytes
-    part: str = ""
-    outside: Mapping[str, str] = field(default_factory=dict)
-    root: str = ""
-    section: str = ""
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        from optimizer.catalog.readers.text import decoded
-
-        return decoded(self.data)
-
-    @cached_property
-    def pod(self) -> Pod | None:
-        """What it starts as a manifest of Kubernetes, None where it is none."""
-        return pod_in(self.text) if KINDS.get(Path(self.name).suffix.lower()) == "yaml" else None
-
-
-def read_files(
-    paths: Sequence[str],
-    arguments: Sequence[str] = (),
-    variables: Mapping[str, str] = {},
-    root: str = "",
-    section: str = "",
-) -> list[File]:
-    """The files, started with these arguments and variables of the environment; `root` and `section` as in File.
-
-    Raises InvalidFile for what is no text, empty, or too large to be a launch, InputError for a root that is no folder.
-    """
-    if root and not Path(root).is_dir():
-        raise InputError(f"--root {root} is no folder; name one that holds the files that the script names")
-    outside = {**variables, **{str(place): value for place, value in enumerate(arguments, 1)}}
-    return [replace(_file(path), outside=outside, root=root, section=section) for path in paths]
-
-
-def _file(path: str) -> File:
-    if match := PART.match(path):
-        path, part = match[1], match[2]
-    else:
-        part = ""
-    try:
-        data = read_bytes(path, LARGEST)
-    except OSError as error:
-        raise InvalidFile(path, [f"cannot be read: {error.strerror}; give a launch script or a config"]) from error
-    return launch_file(File(path, data, part))
-
-
-def launch_file(file: File) -> File:
-    """A file that may be a launch's; raises InvalidFile for one that is empty or no text, a web page or a notebook."""
-    advice = "give a launch script or a config"
-    try:
-        text = file.text
-    except UnicodeDecodeError as error:
-        raise InvalidFile(file.name, [f"byte {error.start}: no UTF-8 text; {advice}"]) from None
-    if "\0" in text or text.count("\ufffd") > UNDECODED * len(text):
-        raise InvalidFile(file.name, [f"a binary file; {advice}"])
-    if not text.strip():
-        raise InvalidFile(file.name, [f"the file is empty; {advice}"])
-    if WEB_PAGE.match(text):
-        raise InvalidFile(file.name, [f"a web page, as a browser saves it; {advice} as its page has it under Raw"])
-    if NOTEBOOK.match(text):
-        cells = "what a cell starts after ! or %%bash, or the config that it writes"
-        raise InvalidFile(file.name, [f"a notebook, of which no cell is read; give {cells}, as a file of its own"])
-    return file
 
 
 def read_launch(files: Sequence[File], gpus: int | None = None, model: str = "") -> Source:
@@ -232,7 +128,7 @@ def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> 
     """Thread blocks of data parallelism in NCCL's options that a launch writes, or that lie beside it; 0 without."""
     texts = [document.text for document in documents if Path(document.target).name == name]
     try:
-        texts += [_file(str(path)).text for file in files if (path := _lying(file, name))]
+        texts += [read_file(str(path)).text for file in files if (path := lying_near(file, name))]
         groups = json.loads(texts[0]) if texts else {}
     except (InvalidFile, ValueError):
         return 0
@@ -244,7 +140,7 @@ def _blocks(files: Sequence[File], documents: Sequence[Document], name: str) -> 
 def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
     scripts = [file for file in files if kind_of(file) == BASH]
     configs = tuple(config_of(file) for file in files if kind_of(file) != BASH)
-    followed = _followed(files, configs)
+    followed = followed_configs(files, configs)
     if not scripts:
         source = config_launch((*configs, *followed), gpus, model, files[0].section)
         source.launch.assumed += [f"{each.name}, which a config names, was read" for each in followed]
@@ -262,7 +158,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         if not configs and (own := shipped_config(words)):
             copied = f"`tune cp {own} FILE.yaml` writes it: give that file too"
             raise InvalidFile(script.name, [f"it trains by torchtune's own {own}, which is not here; {copied}"])
-    away = _away(script, (*reading.missing, *reading.started))
+    away = out_of_reach(script, (*reading.missing, *reading.started))
     try:
         source = _script_launch(script, configs, find, reading, options, gpus, model)
     except InvalidFile as error:
@@ -270,7 +166,7 @@ def _read(files: Sequence[File], gpus: int | None, model: str) -> Source:
         if script.pod and NOTHING_TRAINS in problems:
             raise InvalidFile(script.name, [refused(ConfigFile(script.name, script.text, "yaml").values)]) from None
         lost = reading.started if NOTHING_TRAINS in problems else reading.missing
-        away += _unread(script, lost) if any(map(UNTOLD.search, problems)) or lost is reading.started else []
+        away += not_here(script, lost) if any(map(UNTOLD.search, problems)) or lost is reading.started else []
         changed = [*problems, *away] != [*error.problems]
         raise InvalidFile(script.name, [*problems, *away]) if changed else error from None
     source.launch.assumed += away
@@ -328,8 +224,8 @@ def _script_launch(
     if with_config and trains is None and not configs:  # configs that the command names and that lie where it says
         paths = [*dict.fromkeys(path for path in with_config.configs if Path(path).suffix in (*KINDS, CONF))]
         written = {path: each for path in paths for each in reading.documents if each.target == path}
-        places = dict.fromkeys(filter(None, (_lying(script, path) for path in paths if path not in written)))
-        lying = [_file(str(place)) for place in places]
+        places = dict.fromkeys(filter(None, (lying_near(script, path) for path in paths if path not in written)))
+        lying = [read_file(str(place)) for place in places]
         named = (
             *map(config_of, lying),
             *(
@@ -338,17 +234,21 @@ def _script_launch(
                 if KINDS.get(Path(path).suffix, PYTHON) != PYTHON
             ),
         )
-        named += _followed(lying, named, script)
+        named += followed_configs(lying, named, script)
     if with_config and LITGPT in with_config.keys.values and with_config.configs and not (configs or named):
-        raise InvalidFile(script.name, [_absent(script, with_config.configs)])
+        raise InvalidFile(script.name, [not_found(script, with_config.configs)])
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             opened = [f"{text}, which is not set (--env)" for text in with_config.opened if _counts("", text)]
-            raise InvalidFile(script.name, [_absent(script, with_config.configs), *opened])
+            raise InvalidFile(script.name, [not_found(script, with_config.configs), *opened])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
-        place = _lying(script, source.engine) if not configs and not source.documents else None
-        if place is not None and (engine := config_of(_file(str(place)))).whole and deepspeed.recognised(engine.values):
+        place = lying_near(script, source.engine) if not configs and not source.documents else None
+        if (
+            place is not None
+            and (engine := config_of(read_file(str(place)))).whole
+            and deepspeed.recognised(engine.values)
+        ):
             source.launch.assumed.append(f"{place.name}, which {Path(script.name).name} names, was read")
             configs = (engine,)
         with_deepspeed(source, configs)
@@ -368,25 +268,6 @@ def _counts(program: str, text: str) -> bool:
     """Whether a key that is not set, as it stands, may change the price."""
     key, _, value = text.lstrip("+-").replace("=", " ").partition(" ")
     return any(word in key for word in OPEN) or costs(program, key, value)
-
-
-def _followed(
-    files: Sequence[File], configs: Sequence[ConfigFile], script: File | None = None
-) -> tuple[ConfigFile, ...]:
-    """Configs that configs name, beside them or their script; raises InvalidFile for one that is nowhere."""
-    followed: list[ConfigFile] = []
-    for config in configs:
-        named = [str(config.values[key]) for key in FOLLOWED if isinstance(config.values.get(key), str)]
-        for path in (path for path in named if Path(path).suffix in (*KINDS, CONF)):
-            if any(kind(other) == "engine" for other in configs if other is not config):
-                continue
-            near = next(file for file in files if file.name == config.name)
-            place = _lying(near, path) or (_lying(script, path) if script else None)
-            if place is None:
-                given = [config.name] if script else []
-                raise InvalidFile(config.name, [_absent(script or config, [path], given)])
-            followed.append(config_of(_file(str(place))))
-    return tuple(followed)
 
 
 def with_followed(files: Sequence[File], source: Source) -> list[File]:
@@ -435,11 +316,11 @@ def _keyed_launch(
     if BATCH in keys.values:  # of the Trainer: its program is not Axolotl, whatever it calls the model
         given = (replace(one, key=MODEL_NAME) if one.key == BASE_MODEL else one for one in keys.given)
         keys = replace(keys, given=tuple(given))
-    absent = [path for path in command.hydra if not configs and not _lying(script, path)]
+    absent = [path for path in command.hydra if not configs and not lying_near(script, path)]
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
-        raise InvalidFile(script.name, [*error.problems, *([_absent(script, absent)] if absent else [])]) from None
+        raise InvalidFile(script.name, [*error.problems, *([not_found(script, absent)] if absent else [])]) from None
     nodes, each = machines.get("nodes", 1), machines.get("gpus_per_node", 0)
     configured = source.launch.settings.get("nodes")
     if configured and configured != command.machines.get("nodes", configured):  # options go before a launcher's config
@@ -488,43 +369,6 @@ def _keyed_launch(
     return source
 
 
-def _absent(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
-    """What to do about configs that a script, or one that it trains by, names and that do not lie where it says."""
-    names = " ".join(dict.fromkeys([*given, *(Path(path).name for path in paths)]))
-    advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
-    return f"it trains by {', '.join(paths)}, not found here; {advice}"
-
-
-def _away(script: File, paths: Sequence[str]) -> list[str]:
-    """A sentence for each file that a script names and that is there, but in no folder that it may read."""
-    there = [path for path in dict.fromkeys(paths) if _lying(script, path) is None and any(_named(script, path))]
-    advice = f"lies outside of the folder of {Path(script.name).name}: --root FOLDER reads it"
-    return [f"nothing of {path}, which {advice}" for path in there]
-
-
-def _unread(script: File, paths: Sequence[str]) -> list[str]:
-    """A sentence for the files that a script sources or starts and that are not here."""
-    names = dict.fromkeys(Path(path).name for path in paths if not any(_named(script, path)))
-    advice = "not found here: give what it lies in by --root FOLDER, or each file after the script"
-    return [f"it runs {', '.join(names)}, {advice}"] if names else []
-
-
-def _lying(script: File, path: str) -> Path | None:
-    """A file that a file names and may read: it lies in its folder, or in its root; None without one."""
-    homes: list[str | Path] = [Path(script.name).parent, *filter(None, [script.root])]
-    return next((place for place in _named(script, path) if lies_in(place, homes)), None)
-
-
-def _named(script: File, path: str) -> Iterator[Path]:
-    """The files that a script can mean by a path: from its folder, beside it, or from its root, wherever that was."""
-    folder, parts = Path(script.name).parent, Path(path.lstrip("/")).parts
-    name = Path(path).name
-    rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
-    places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
-    own = Path(script.name).resolve()
-    yield from (place for place in places if name and isfile(place) and place.resolve() != own)
-
-
 def main_script(scripts: Sequence[File]) -> File:
     """The script that starts the others; raises InputError where several start by themselves."""
     if len(scripts) == 1:
@@ -535,94 +379,3 @@ def main_script(scripts: Sequence[File]) -> File:
     if len(left) != 1:
         raise InputError(f"{', '.join(file.name for file in scripts)} are several launches: give one script at a time")
     return left[0]
-
-
-def sources(script: File, scripts: Sequence[File]) -> Find:
-    """Finds what a script sources: among the files given, else lying beside it."""
-
-    def find(path: str) -> bytes | None:
-        name = Path(path).name
-        given = next((each for each in scripts if each is not script and Path(each.name).name == name), None)
-        if given is not None:
-            return given.data
-        place = _lying(script, path)
-        if place is None:
-            return None
-        try:
-            return read_bytes(place, LARGEST)
-        except OSError:
-            return None
-
-    return find
-
-
-def config_of(file: File) -> ConfigFile:
-    """A file as a config; of a Python file the function that its name tells, or its only one."""
-    kind = kind_of(file)
-    if kind != PYTHON:
-        return ConfigFile(file.name, file.text, kind, data=file.data)
-    if is_program(file.text):
-        return ConfigFile(file.name, file.text, NEMO, data=file.data)
-    imported = refused((), IMPORTED.findall(file.text))
-    try:
-        functions = [] if imported else config_functions(file.text)
-    except (SyntaxError, RecursionError, ValueError) as error:
-        raise InvalidFile(file.name, [f"not Python: {' '.join(str(error).split())}"]) from None
-    if file.part and file.part not in functions and not imported:
-        raise InvalidFile(file.name, [f"no function {file.part} makes a config: {', '.join(functions) or 'none does'}"])
-    if not functions and is_script(file.text):
-        return ConfigFile(file.name, file.text, UNSLOTH, data=file.data)
-    if not functions and (why := imported or refused(ASSIGNED.findall(file.text))):
-        raise InvalidFile(file.name, [why])
-    if not functions and TRAINED_WITH.intersection(IMPORTED.findall(file.text)):
-        why = "a program on the Trainer, whose Python is not read: give the command that starts it with its arguments"
-        raise InvalidFile(file.name, [f"{why}, or a YAML of `trl sft --config`"])
-    if not functions:
-        raise InvalidFile(
-            file.name,
-            [
-                "a program, whose Python is not read: give the script that starts it; a config of torchtitan has a "
-                "`def name() -> Trainer.Config`"
-            ],
-        )
-    chosen = file.part or (functions[0] if len(functions) == 1 else "")
-    return ConfigFile(file.name, file.text, kind, chosen, file.data)
-
-
-def config_launch(configs: tuple[ConfigFile, ...], gpus: int | None, model: str = "", section: str = "") -> Source:
-    """The launch that configs say, or one section of it, by the format that their keys belong to."""
-    for config in configs:
-        if config.kind == PYTHON and not config.function:
-            names = ", ".join(config_functions(config.text))
-            raise InvalidFile(config.name, [f"several configs: give {config.name}:NAME, NAME being one of {names}"])
-    names = ", ".join(config.name for config in configs)
-    if clashes := contradictions(configs):
-        raise InvalidFile(names, clashes)
-    configs, values = ordered(configs), merged(configs)
-    asked = next((config.content.get("compute") for config in configs if config.root), None) or {}
-    asked = asked if isinstance(asked, dict) else {}
-    counted = asked.get("gpus") if gpus is None and is_count(str(asked.get("gpus"))) else None
-    if not section and (why := refused(values)):
-        raise InvalidFile(names, [why])
-    for each in CONFIGS:
-        if each.recognised(values):
-            source = each.read(configs, int(counted) if counted else gpus, model)
-            checked(names, source.launch)
-            if counted:
-                source.launch.written["gpus"] = "compute.gpus"
-            if device := device_in(str(asked.get("gpu_type", ""))):
-                source.launch.say("device", device, "compute.gpu_type")
-            return source
-    known = ", ".join(name for each in CONFIGS for name in each.files)
-    raise InvalidFile(names, [f"no launch that is known: expected a Megatron script or one of {known}"])
-
-
-def kind_of(file: File) -> str:
-    """The format of a file, by the end of its name, or lines of overrides alone; what has none of these is a script."""
-    lines = [line for line in file.text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if Path(file.name).suffix.lower() not in (*KINDS, ".sh") and lines and all(map(OVERRIDE.match, lines)):
-        dotted = sum("." in line.partition("=")[0] for line in lines)
-        return OVERRIDES if dotted else BASH
-    suffix = Path(file.name).suffix.lower()
-    kind = "json" if suffix == CONF and file.text.lstrip().startswith("{") else KINDS.get(suffix, BASH)
-    return BASH if kind == "yaml" and file.pod else kind

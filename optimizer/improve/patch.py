@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from optimizer.base.errors import InputError, OptimizerError
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import LACKING, FlagChange, Launch, Source
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import File
 from optimizer.improve.state import SOFTWARE, Edit
 
 # Reads the files again, with what the user said besides.

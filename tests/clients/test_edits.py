@@ -14,9 +14,10 @@ import pytest
 
 from optimizer.frameworks.bash.flags import Flag
 from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.megatron.script import bash_launch
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.clients.accepted import CLIENTS, TOOLS, Client, Clients
 from tests.frameworks.test_plans_written import drawn
 from tests.thorough import cases

@@ -9,9 +9,9 @@ import pytest
 
 from optimizer.catalog.targets import MEGATRON_LM, argument_names
 from optimizer.frameworks.config.python import config_functions
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES
 from optimizer.frameworks.nemo.recipe import TABLES as NEMO
-from optimizer.frameworks.read import read_files
 from optimizer.frameworks.torchtitan.models import MAIN, NEW, OLD
 from optimizer.frameworks.torchtitan.python import titan_values
 from tests.clients.accepted import CLIENTS, STACKS, TOOLS, Client, Clients, written

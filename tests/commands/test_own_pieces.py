@@ -117,7 +117,7 @@ def test_what_started_a_log_is_an_answer_or_a_launch(
         "answer.reading.read_answer_file": lambda path: path,
         "diagnose.reference.answer_reference": lambda saved, path: "an answer" if saved == path else "",
         "diagnose.reference.script_reference": lambda paths, sizes, runs, cluster: cluster,
-        "frameworks.read.read_files": lambda paths: paths,
+        "frameworks.files.read_files": lambda paths: paths,
         "frameworks.read.read_launch": lambda files: SimpleNamespace(launch=launch),
     }.items():
         monkeypatch.setattr(f"optimizer.{name}", value)

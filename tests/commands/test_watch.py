@@ -162,7 +162,7 @@ def test_the_next_edit_is_the_first_that_is_sure_and_pays(
     improvement = SimpleNamespace(edits=edits, current=SimpleNamespace(fits=fits))
     clusters: list[str] = []
     for name, value in {
-        "frameworks.read.read_files": lambda _: None,
+        "frameworks.files.read_files": lambda _: None,
         "frameworks.read.read_launch": lambda *_: SimpleNamespace(launch=None),
         "frameworks.launch_as_read.launch_as_read": lambda _, asked, __: clusters.append(asked.cluster) or question,
         "improve.writable.improve_files": lambda *_: improvement,

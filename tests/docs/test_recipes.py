@@ -296,7 +296,8 @@ from optimizer.sweep.study_file import read_study
 from optimizer.diagnose.log import read_log
 from optimizer.frameworks.export_folder import exported
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.files import read_files
+from optimizer.frameworks.read import read_launch
 from optimizer.objectives.network.collectives import KINDS, collective_time, volume_per_rank
 from optimizer.objectives.network.topology import span
 from optimizer.objectives.pipeline import schedules

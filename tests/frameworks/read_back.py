@@ -18,8 +18,9 @@ from optimizer.answer.answer import Answer
 from optimizer.catalog import load_stack
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from tests.frameworks import launches

@@ -6,8 +6,9 @@ from itertools import chain
 import pytest
 
 from optimizer.base.errors import InputError
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks import launches
 
 FILES = {

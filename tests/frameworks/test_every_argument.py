@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks import launches
 
 FLAGS = """# Megatron-LM core_v0.19.0

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks import launches
 from tests.frameworks.test_every_argument import EXPERTS, FLAGS, launch_of
 

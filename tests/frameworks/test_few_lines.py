@@ -13,6 +13,7 @@ from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.config.yaml_edit import yaml_changed
 from optimizer.frameworks.every import EVERY
+from optimizer.frameworks.files import File
 from optimizer.frameworks.huggingface import log as huggingface
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.log_line import LogLine
@@ -22,7 +23,7 @@ from optimizer.frameworks.nanotron.export import nanotron_yaml
 from optimizer.frameworks.nemo.export import facts, nemo_program
 from optimizer.frameworks.nemo.recipe import recipe_changed, recipe_values
 from optimizer.frameworks.olmo import log as olmo
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.frameworks.software import widened
 from optimizer.frameworks.unsloth.script import script_values
 from optimizer.job.job import Job

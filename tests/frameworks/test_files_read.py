@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks import read as read_module
+from optimizer.frameworks.configs import config_launch, config_of
 from optimizer.frameworks.every import EVERY
+from optimizer.frameworks.files import File, kind_of, launch_file, read_files
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import File, config_of, kind_of, launch_file, main_script, read_files, read_launch
+from optimizer.frameworks.read import main_script, read_launch
 from optimizer.frameworks.verl import config as verl
 
 ADVICE = "give a launch script or a config"
@@ -60,7 +61,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.
     (file,) = read_files([f"{path}:recipe"], ["8", "4"], {"TP": "2"}, str(tmp_path), "actor")
     assert (file.name, file.part, file.root, file.section) == (str(path), "recipe", str(tmp_path), "actor")
     assert file.outside == {"TP": "2", "1": "8", "2": "4"}
-    monkeypatch.setattr(read_module, "LARGEST", 5)
+    monkeypatch.setattr("optimizer.frameworks.files.LARGEST", 5)
     with pytest.raises(InputError):
         read_files([str(path)])
 
@@ -111,7 +112,7 @@ def test_the_only_config_of_a_python_file_is_meant() -> None:
     two = config_of(File("x.py", (one + one.replace(" a(", " b(")).encode()))
     assert two.function == ""
     with pytest.raises(InvalidFile, match=r"several configs: give x.py:NAME, NAME being one of a, b"):
-        read_module.config_launch((two,), 8)
+        config_launch((two,), 8)
 
 
 def test_the_script_that_starts_the_others_is_meant() -> None:

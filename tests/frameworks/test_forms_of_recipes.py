@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.report import lacking
 from tests.frameworks import launches

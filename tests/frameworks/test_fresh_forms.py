@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.machines import device_in
 from optimizer.frameworks.megatron.export_model import lacking
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost
 from optimizer.improve.report import lacking as untold

@@ -10,10 +10,11 @@ import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.frameworks.config.launch import ConfigLaunch
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
 from optimizer.frameworks.manifest import Pod, pod_in
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from optimizer.improve.report import lacking

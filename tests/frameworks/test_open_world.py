@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.diagnose.log import read_log
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read, settings_of
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of
 from tests.frameworks import launches

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from optimizer.base.errors import InvalidFile
 from optimizer.cli import cli
 from optimizer.commands.values import words
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.files import read_files
+from optimizer.frameworks.read import read_launch
 
 SCRIPT = """#!/bin/bash
 # Megatron-LM core_v0.19.0

@@ -17,13 +17,14 @@ from optimizer.catalog.targets import WRITTEN, aimed
 from optimizer.commands.launch.improve import patch_of
 from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch import FlagChange, Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.maxtext.config import mesh
 from optimizer.frameworks.megatron.config import FlagLaunch
 from optimizer.frameworks.nanotron.export import unexpressed
 from optimizer.frameworks.primus.export import overrides
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of
 from optimizer.job.job import Job

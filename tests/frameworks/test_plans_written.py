@@ -9,8 +9,9 @@ import pytest
 
 from optimizer.base.errors import OptimizerError
 from optimizer.constraints.rules.every import structural
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.patch import UNSAID
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan

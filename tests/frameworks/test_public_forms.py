@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InvalidFile
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from tests.frameworks.test_launches import question

@@ -19,9 +19,10 @@ import pytest
 from optimizer.base.errors import OptimizerError
 from optimizer.catalog.models import load_model, model_names
 from optimizer.constraints.space import domains
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Plan
 from optimizer.job.variables import VARIABLES

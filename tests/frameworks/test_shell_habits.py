@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.cli import cli
+from optimizer.frameworks.files import File, read_files
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import File, read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.report import lacking, understood
 from tests.frameworks.test_launches import question
 from tests.frameworks.test_words_of_commands import TRAINER

@@ -10,8 +10,9 @@ import pytest
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_model
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks import launches
 
 PRIMUS, MIXTURE, DEEPSEEK = (

@@ -152,8 +152,9 @@ def watched(text: str, folder: Path) -> object:
 
 
 def launch_file(path: Path, section: str = "") -> object:
+    from optimizer.frameworks.files import read_files
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.read import read_launch
 
     source = read_launch(read_files([str(path)], section=section), 64, "")
     return launch_as_read(source.launch, Controls(gpus=64), str(path))

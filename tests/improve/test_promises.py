@@ -7,8 +7,8 @@ import pytest
 
 from optimizer.base.errors import InputError
 from optimizer.frameworks.config.file import ConfigFile
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import LaunchAsRead
-from optimizer.frameworks.read import File
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import changes_of, lost, patched
 from optimizer.improve.state import current_state

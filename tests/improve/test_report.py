@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from optimizer.catalog.offers import quote
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import Improvement
 from optimizer.improve.report import TOO_LARGE, binding, improve_report, improvement_dict, lacking, price_rows
 from optimizer.improve.state import Edit, State, WholeRun, current_state, edit_to, state_of

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import Improvement, improve
 from optimizer.improve.patch import changes_of, patched
 from optimizer.improve.state import Edit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.read import LARGEST
+from optimizer.frameworks.files import LARGEST
 from optimizer.page.improve.files import LOOKED_AT, MOST_FILES, given, is_log, looks, packable
 
 

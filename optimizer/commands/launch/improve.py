@@ -18,9 +18,9 @@ from optimizer.commands.waiting import waiting
 
 if TYPE_CHECKING:
     from optimizer.catalog.offers import PriceBook
+    from optimizer.frameworks.files import File
     from optimizer.frameworks.launch import Source
     from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead
-    from optimizer.frameworks.read import File
     from optimizer.improve.edits import Improvement
     from optimizer.improve.report import Flags
     from optimizer.improve.state import Edit, WholeRun
@@ -35,8 +35,9 @@ NOTHING = "nothing to patch: no plan of the space that is sure to fit is faster"
 def improve(*, files: tuple[str, ...], as_json: bool, html: Path | None, diff: bool, take: str, **options: Any) -> None:
     """Read, price, search, print."""
     from optimizer.catalog.readers.lengths import lengths_text
+    from optimizer.frameworks.files import read_files
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.read import read_launch
     from optimizer.improve.writable import improve_files
 
     if diff and (as_json or html):

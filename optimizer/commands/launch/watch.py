@@ -58,8 +58,9 @@ def next_edit(scripts: Sequence[str], expected: Reference | None) -> NextEdit | 
     if expected is None or not scripts:
         return None
     from optimizer.catalog import cluster_names
+    from optimizer.frameworks.files import read_files
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.read import read_launch
     from optimizer.improve.report import changes_text
     from optimizer.improve.writable import improve_files
 

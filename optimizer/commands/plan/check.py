@@ -90,8 +90,9 @@ def _from_arguments(path: Path, options: dict[str, Any], risked: bool) -> tuple[
     from optimizer.catalog import load_model, load_stack
     from optimizer.commands.own_runs import with_own_runs
     from optimizer.frameworks.every import FRAMEWORKS
+    from optimizer.frameworks.files import read_files
     from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-    from optimizer.frameworks.read import read_files, read_launch
+    from optimizer.frameworks.read import read_launch
     from optimizer.frameworks.software import switched
     from optimizer.job.job import EVEN_RISK, Limits
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from optimizer.base.errors import InputError
-from optimizer.frameworks.read import LARGEST
+from optimizer.frameworks.files import LARGEST
 
 MOST_FILES, LONGEST_NAME = 8, 80
 LOOKED_AT = 1024  # characters of a file by which its kind is told

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import is_count
-from optimizer.frameworks.read import LARGEST
+from optimizer.frameworks.files import LARGEST
 from optimizer.page.improve.files import Named, given, is_log, packable
 from optimizer.page.plan.own_files import MOST_PACKED, packed, unpacked
 from optimizer.page.plan.question import PlanQuestion

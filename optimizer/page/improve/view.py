@@ -22,8 +22,9 @@ from optimizer.commands.launch.read import diagnoses_of
 from optimizer.diagnose.measured import logged_runs, measured
 from optimizer.diagnose.reference import script_reference
 from optimizer.diagnose.report import logs_report
+from optimizer.frameworks.files import File, launch_file
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, launch_file, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.report import improve_report
 from optimizer.improve.writable import improve_files
 from optimizer.objectives.step.interval import mfu

@@ -9,7 +9,8 @@ import pytest
 
 from optimizer.frameworks.bash.config import CommandKeys
 from optimizer.frameworks.config.launch import ConfigLaunch
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.files import File
+from optimizer.frameworks.read import read_launch
 
 ENGINE = File("ds.json", b'{"zero_optimization": {"stage": 2}}')
 SIZE, SWITCH, STEPS = "per_device_train_batch_size", "gradient_checkpointing", "max_steps"

@@ -15,8 +15,9 @@ from optimizer.cli import cli
 from optimizer.frameworks import every
 from optimizer.frameworks.deepspeed.export import ACCELERATE_FILES, DEEPSPEED, DEEPSPEED_FILES, FSDP, unexpressed
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch_as_read import plan_of
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.job.switches import switched_to

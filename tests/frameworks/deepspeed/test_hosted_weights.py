@@ -7,9 +7,10 @@ import json
 import pytest
 
 from optimizer.frameworks.deepspeed.config import write
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.job.plan import Plans
 from optimizer.objectives.step.price import price

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.improve.edits import improve
 from optimizer.improve.patch import patched
 from optimizer.improve.state import Edit

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from optimizer.base.errors import InvalidFile
 from optimizer.catalog import load_cluster, load_model, load_stack
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.megatron.export import arguments, plan_flags, precision_flags
 from optimizer.frameworks.megatron.layout import is_even, stage_layers
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, balanced
 from optimizer.job.recomputation import RECOMPUTE

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch import Launch
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.plan import Plan
 
 FLAGS = (

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch import FlagChange
 from optimizer.frameworks.megatron.parser import parser_of, sources_near
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 
 BIGSCIENCE = ["--pad-vocab-size-to", "--embed-layernorm", "--micro-batch-size", "--zero-stage", "--deepspeed"]
 BIGCODE = ["--attention-head-type", "--use-distributed-optimizer", "--micro-batch-size", "--fim-rate"]

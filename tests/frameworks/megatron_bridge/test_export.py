@@ -10,9 +10,10 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed, argument_names
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch_as_read import plan_of
 from optimizer.frameworks.megatron_bridge.export import BRIDGE_RELEASES, MAIN, NEW, OLD, bridge_overrides, lacking_of
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.job.job import Job
 from optimizer.job.plan import Knobs, Plan, Plans
 from optimizer.objectives.step.price import price

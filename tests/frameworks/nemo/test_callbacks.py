@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.files import File
 from optimizer.frameworks.nemo.recipe import FLEX, UNREAD, _by_callbacks
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks.launches import NEMO_RECIPE
 
 STRATEGY, CALLBACKS, CONFIG = "trainer.strategy.", "trainer.callbacks.", "model.config."

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
+from optimizer.frameworks.files import File
 from optimizer.frameworks.nemo.export import OF_PRESET
 from optimizer.frameworks.nemo.recipe import RECIPES, recipe_changed, recipe_values
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks.launches import NEMO_RECIPE as START
 
 OWN = """import nemo_run as run

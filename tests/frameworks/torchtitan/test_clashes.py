@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.frameworks.torchtitan.config import clash
 from optimizer.improve.writable import improve_files
 

@@ -11,8 +11,9 @@ from optimizer.base.errors import InputError
 from optimizer.catalog import load_cluster, load_model, load_stack
 from optimizer.catalog.targets import aimed
 from optimizer.frameworks.export_folder import exported, write_exports
+from optimizer.frameworks.files import read_files
 from optimizer.frameworks.launch_as_read import plan_of
-from optimizer.frameworks.read import read_files, read_launch
+from optimizer.frameworks.read import read_launch
 from optimizer.frameworks.torchtitan.export import parallelism, torchtitan_toml, unexpressed
 from optimizer.frameworks.torchtitan.export_python import torchtitan_python
 from optimizer.frameworks.torchtitan.models import MAIN, MODELS, NEW, OLD, flavor_of

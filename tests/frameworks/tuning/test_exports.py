@@ -19,7 +19,8 @@ from optimizer.catalog.targets import aimed, argument_names, launchers
 from optimizer.cli import cli
 from optimizer.frameworks.every import TARGETS
 from optimizer.frameworks.export_folder import exported, write_exports
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.files import File
+from optimizer.frameworks.read import read_launch
 from optimizer.frameworks.tuning.program import program
 from optimizer.job.job import Job
 from optimizer.job.loss import SFT

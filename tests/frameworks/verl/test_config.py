@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from optimizer.base.errors import InputError, InvalidFile
 from optimizer.cli import cli
+from optimizer.frameworks.files import File
 from optimizer.frameworks.launch_as_read import Controls, LaunchAsRead, launch_as_read
-from optimizer.frameworks.read import File, read_launch
+from optimizer.frameworks.read import read_launch
 from tests.frameworks import launches
 
 SHARED = """set -x

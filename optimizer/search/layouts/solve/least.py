@@ -45,8 +45,8 @@ def _most(problem: LayoutProblem, slowest: float, least: FloatArray) -> IntArray
     aside = np.full(problem.pp, problem.seconds)
     aside[0] += problem.kinds[EMBEDDING].seconds
     aside[-1] += problem.kinds[HEAD].seconds
-    most = (np.searchsorted(least, raised(slowest) - aside, side="right") - 1).clip(0)
-    return most if most.sum() >= problem.layers else np.zeros_like(most)
+    most = np.searchsorted(least, raised(slowest) - aside, side="right") - 1  # -1 where its end alone takes longer
+    return most if most.min() >= 0 and most.sum() >= problem.layers else np.zeros_like(most)
 
 
 def least_objective(problem: LayoutProblem, at_most: float = inf) -> float:
