@@ -52,10 +52,10 @@ def test_of_the_batches_within_reach_the_one_that_ends_first_is_taken() -> None:
     assert refused == Rejected(design=design, reason="no plan (infeasible)")
 
 
-@pytest.mark.parametrize("lacking", ["plan", "estimate"])
-def test_an_answer_without_a_plan_or_its_price_is_no_point(lacking: str) -> None:
+@pytest.mark.parametrize("lacking", [{"plan": None}, {"estimate": None}])
+def test_an_answer_without_a_plan_or_its_price_is_no_point(lacking: dict[str, Any]) -> None:
     def planner(job: Job) -> Answer:
-        return replace(quick_planner(job), **{lacking: None})
+        return replace(quick_planner(job), **lacking)
 
     assert isinstance(Workshop(campaign=campaign(), planner=planner).point(machine("h100").design), Rejected)
 
@@ -71,7 +71,12 @@ def test_spare_nodes_come_by_the_rack_where_racks_are_bought(
     kind: str, nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(of_points, "cheapest_count", lambda cost, together: asked.append(together) or 0)
+
+    def cheapest_count(cost: Callable[[int], float], together: int) -> int:
+        asked.append(together)
+        return 0
+
+    monkeypatch.setattr(of_points, "cheapest_count", cheapest_count)
     question = campaign(buy=True, assumptions=assumptions(True), spares=AUTO)
     assert isinstance(
         Workshop(campaign=question, planner=quick_planner).point(replace(kinds(kind)[0], gpus=1008)), Point
@@ -131,8 +136,14 @@ def test_what_has_no_plan_is_tried_and_told_as_such() -> None:
 
 def test_a_purchase_starts_from_seed_0_and_says_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
-    monkeypatch.setattr(of_pareto, "explore", lambda *_, seed, **__: seeds.append(seed) or ())
-    for given in ({}, {"seed": 7}):
+
+    def explored(*_: Any, seed: int, **options: Any) -> tuple[Point, ...]:
+        seeds.append(seed)
+        return ()
+
+    monkeypatch.setattr(of_pareto, "explore", explored)
+    each: tuple[dict[str, Any], ...] = ({}, {"seed": 7})
+    for given in each:
         found = pareto(
             campaign(),
             grid("h100", gpus=(1024,)),
