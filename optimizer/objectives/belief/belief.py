@@ -64,7 +64,7 @@ def errors_of(job: Job, plans: Plans, mfu: FloatArray, quantity: str = TIME) -> 
     return mean, known.covariance(where) + sum(np.outer(each, each) for each in left) + np.diag(noise**2)
 
 
-def alikeness(predictions: Sequence[tuple[Job, Plan, float]]) -> FloatArray:
+def alikeness(predictions: Sequence[tuple[Job, Plan | None, float]]) -> FloatArray:
     """Correlation of the errors of predicted step times of several jobs, their plans and MFUs, one row each [1]."""
     places = [place(job, plan, mfu) for job, plan, mfu in predictions]
     where, alike = Places.of(places), likeness(TIME)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp
 
 from optimizer.base.units import GB
-from optimizer.catalog.economics import default_price, find_price
+from optimizer.catalog.economics import default_price
 from optimizer.catalog.offers import Offer
 from optimizer.catalog.whole import Lot, whole
 from optimizer.job.job import Job
@@ -18,6 +18,7 @@ from optimizer.objectives.money import Ownership, ownership_cost, rent_cost, run
 from optimizer.objectives.power import BusySeconds, step_energy
 from optimizer.objectives.step.estimate import Estimate
 from optimizer.objectives.step.interval import mfu
+from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import Campaign, Design, TrainingRun
 from optimizer.purchase.price.batch_size import critical_batch, tokens_needed
 from optimizer.purchase.price.catalogue import (
@@ -38,7 +39,6 @@ from optimizer.purchase.price.run_cost import GPUS_PER_NODE, committed_cost, wal
 
 J_PER_KWH = 3.6e6
 OWNING = ("lifetime", "residual", "support", "staff", "software", "electricity", "colocation")  # inputs of Ownership
-USUAL_POWER = {"gpu_power": "power_spread", "host_share": "host_share"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ class Figures:
     lot: Lot  # what is paid for
     checkpoint: Checkpoint  # the largest
     storage_share: float  # of the time in which the storage takes it at full bandwidth [1]
-    waiting: float = 0.0  # share of the time without enough nodes [1]
-    ends: tuple[float, ...] = ()  # of each run, one after the other [s]
-    walls: tuple[float, ...] = ()  # how long each takes [s]
+    waiting: float  # share of the time without enough nodes [1]
+    ends: tuple[float, ...]  # of each run, one after the other [s]
+    walls: tuple[float, ...]  # how long each takes [s]
     committed: float = 0.0  # rent of the shortest time that the contract binds for, 0 when bought [USD]
-    network: float = 0.0  # its price, or that of what goes beyond a rented cluster's [USD]
+    network: float  # its price, or that of what goes beyond a rented cluster's [USD]
     capex: float = 0.0  # their price, 0 when rented [USD]
     running: float = 0.0  # what owned machines cost a second [USD/s]
 
@@ -96,7 +96,7 @@ class PlannedRun:
 
     estimate: Estimate  # what its step costs
     busy: BusySeconds  # what the mean GPU does meanwhile
-    slower: float = 1.0  # time of its step by what the user's own runs say, over the predicted one [1]
+    slower: float  # time of its step by what the user's own runs say, over the predicted one [1]
 
     @classmethod
     def of(cls, job: Job, plan: Plan, knobs: Knobs, estimate: Estimate) -> PlannedRun:
@@ -181,7 +181,7 @@ def waits_of(campaign: Campaign, design: Design, values: Mapping[str, float]) ->
     return waiting(standing, design.gpus / GPUS_PER_NODE, values)
 
 
-def tokens_of(design: Design, run: TrainingRun, spread: float = 1.0) -> float:
+def tokens_of(design: Design, run: TrainingRun, spread: float) -> float:
     """Tokens that this design's batch needs for the loss of the run as published [tokens]; spread scales B_crit [1]."""
     critical = spread * critical_batch(run.model.active_params, run.tokens)
     base, batch = run.sequences(design.gpus) * run.seq_len, design.batch(run) * run.seq_len
@@ -210,13 +210,11 @@ def usual_tokens_per_joule(
         tokens: of a step, for one GPU.
         goodput: share of the time that trains [1].
     """
-    values = {name: default_price(quantity).value for name, quantity in USUAL_POWER.items()}
+    values = {item.name: item.value.mid for item in assumptions(buy=True)}
     used = step_energy(time, busy, power_curve(design, values), design.power_cap)
-    other = find_price("pue", "other")
-    pue = offer.pue or (other.value if other else 1.0)
     lot = whole(design.gpus, design.cluster.gpus_per_node, offer.sold, offer.sold_as)
     idle = lot.spare / design.gpus * idle_power(design, values) * used.step_time
-    return tokens / ((used.total + idle) * pue) * goodput
+    return tokens / ((used.total + idle) * (offer.pue or values["pue"])) * goodput
 
 
 def _money(

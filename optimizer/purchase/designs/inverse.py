@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 
 from optimizer.base.errors import InputError
 from optimizer.base.units import YEAR
@@ -14,10 +13,10 @@ from optimizer.purchase.assumptions import assumptions
 from optimizer.purchase.campaign import AUTO, Campaign, Design
 from optimizer.purchase.designs.figures import Figures, figures, ownership
 from optimizer.purchase.designs.front import worst_excess
-from optimizer.purchase.designs.points import Point, Workshop, with_spares
+from optimizer.purchase.designs.points import Point, Rejected, Workshop, with_spares
 from optimizer.purchase.price.catalogue import bought, is_rack, provisioned_power, rent_offer, rented
 
-FEWEST, MOST = 8, 262_144
+MOST = 2**18  # GPUs that are tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ def best_by_kind(points: Sequence[Point]) -> dict[str, Point]:
     return best
 
 
-def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = MOST) -> Fewest:
+def fewest_gpus(workshop: Workshop, base: Design, deadline: float) -> Fewest:
     """Fewest GPUs of one kind of machine that end the campaign by the deadline, all other limits aside.
 
     Doubling finds two counts around the answer, halving narrows them to a sixteenth of the smaller one in whole nodes
@@ -102,33 +101,27 @@ def fewest_gpus(workshop: Workshop, base: Design, deadline: float, most: int = M
     tried.
     """
     unit = base.domain if is_rack(base) else base.cluster.gpus_per_node
-    tried: dict[int, Point | None] = {}
-
-    def at(gpus: int) -> Point | None:
-        point = workshop.point(replace(base, gpus=gpus))
-        tried[gpus] = point if isinstance(point, Point) else None
-        return tried[gpus]
+    tried: dict[int, Point | Rejected] = {}
 
     def meets(gpus: int) -> bool:
-        point = at(gpus)
-        return point is not None and point.figures.time_to_train <= deadline
+        point = tried[gpus] = workshop.point(replace(base, gpus=gpus))
+        return isinstance(point, Point) and point.figures.time_to_train <= deadline
 
-    low, high = 0, unit * max(1, ceil(FEWEST / unit))
-    while high <= min(most, base.cluster.max_gpus) and not meets(high):
+    low = high = unit
+    while high <= min(MOST, base.cluster.max_gpus) and not meets(high):
         low, high = high, high * 2
     while high in tried and high - low > max(unit, low // 16):
-        middle = (low + high) // 2 // unit * unit
+        middle = (low + high) // 2
         if meets(middle):
             high = middle
         else:
             low = middle
-    met = [point for point in tried.values() if point is not None and point.figures.time_to_train <= deadline]
-    planned = [point for point in tried.values() if point is not None]
+    planned = [point for point in tried.values() if isinstance(point, Point)]
     return Fewest(
         kind=base.kind,
         title=base.title,
         deadline=deadline,
-        point=min(met, key=lambda point: point.design.gpus, default=None),
+        point=next((point for point in planned if point is tried.get(high)), None),
         tried=len(tried),
         fastest=min(planned, key=lambda point: point.figures.time_to_train, default=None),
     )

@@ -29,7 +29,6 @@ STEPS: Mapping[str, float] = {
 }
 SAMPLERS = ("nsga2", "tpe")
 POPULATION = 24
-UNPLANNED = 10.0  # excess of a design without a plan: further out than any limit broken by less than ten times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ def explore(
     *,
     trials: int,
     sampler: str = "tpe",
-    seed: int = 0,
+    seed: int,
 ) -> tuple[Point | Rejected, ...]:
     """The designs that a seeded multi-objective search tries, in order; limits are constraints of the study.
 
@@ -78,10 +77,11 @@ def explore(
         if not 0 < low <= high:
             raise InputError(f"the range of {name} must rise from above zero, but got {low:g} to {high:g}")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if sampler == "tpe":
-        chosen: optuna.samplers.BaseSampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
-    else:
-        chosen = optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION)
+    samplers: dict[str, optuna.samplers.BaseSampler] = {
+        "nsga2": optuna.samplers.NSGAIISampler(seed=seed, population_size=POPULATION),
+        "tpe": optuna.samplers.TPESampler(seed=seed, multivariate=True),
+    }
+    chosen = samplers[sampler]
     study = optuna.create_study(directions=["minimize"] * len(OBJECTIVES), sampler=chosen, study_name="designs")
     bases = {design.label(): design for design in grid.designs()}
     for corner in islice(_corners(bases, ranges), trials // 2):
@@ -96,10 +96,11 @@ def explore(
         }
         point = workshop.point(replace(bases[machine], **changes))
         points.append(point)
-        excess = worst_excess(point) if isinstance(point, Point) else UNPLANNED
-        trial.set_constraint("limits", excess)
-        values = [getattr(point.figures, name) for name in OBJECTIVES] if isinstance(point, Point) else None
-        study.tell(trial, values, state=None if values else optuna.trial.TrialState.FAIL)
+        if isinstance(point, Point):
+            trial.set_constraint("limits", worst_excess(point))
+            study.tell(trial, [getattr(point.figures, name) for name in OBJECTIVES])
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
     return tuple(points)
 
 

@@ -156,7 +156,7 @@ class Workshop:
 
 
 def with_spares(
-    campaign: Campaign, design: Design, planned: Sequence[PlannedRun], on_host: float = 0.0, **changes: float
+    campaign: Campaign, design: Design, planned: Sequence[PlannedRun], on_host: float, **changes: float
 ) -> Design:
     """The design with as many spare nodes as the campaign asks for, or as pay at the middle of all but given inputs."""
     if campaign.spares != AUTO:

@@ -30,7 +30,9 @@ def power_curve(design: Design, values: Mapping[str, float]) -> PowerCurve:
 
 @lru_cache(maxsize=1024)
 def _usual_curve(design: Design) -> PowerCurve:
-    return power.power_curve(design.cluster.device, power_limit(design), fabric_of(design).switches, design.gpus)
+    return power.power_curve(
+        design.cluster.device, power_limit(design), fabric_of(design, design.gpus).switches, design.gpus
+    )
 
 
 def power_limit(design: Design) -> float:
@@ -51,10 +53,10 @@ def idle_power(design: Design, values: Mapping[str, float]) -> float:
     return default_price("idle_share").value * power_limit(design) * (1.0 + values["host_share"])
 
 
-def fabric_of(design: Design, gpus: int = 0) -> Fabric:
-    """The network outside the scale-up domain, of the design's GPUs or of so many."""
+def fabric_of(design: Design, gpus: int) -> Fabric:
+    """The network outside the scale-up domain, of so many GPUs."""
     ports = design.network_bandwidth / PORT
-    return fabric(gpus or design.gpus, design.cluster.gpus_per_node, ports, design.taper)
+    return fabric(gpus, design.cluster.gpus_per_node, ports, design.taper)
 
 
 def network_price(design: Design, gpus: int, spread: float) -> float:

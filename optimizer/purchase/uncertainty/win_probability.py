@@ -149,28 +149,22 @@ def least_regret(decision: Decision, front: Sequence[Point]) -> tuple[Point | No
 def spread(value: Range, error: FloatArray) -> FloatArray:
     """An input whose range holds nine of ten cases, at standard normal errors [unit of the range].
 
-    m (h / m)^(e / 1.645) above the middle and m (l / m)^(-e / 1.645) below; in a straight line where an end is zero.
+    m (h / m)^(e / 1.645) above the middle and m (l / m)^(-e / 1.645) below; in a straight line where that end is zero.
 
     >>> import numpy as np
     >>> spread(Range(low=0.5, mid=1.0, high=4.0), np.array([-1.6449, 0.0, 1.6449])).tolist()
     [0.5, 1.0, 4.0]
     """
-    scaled = error / NINETY
-    if min(value.low, value.mid) <= 0:
-        line = value.mid + np.where(scaled > 0, value.high - value.mid, value.mid - value.low) * scaled
-        return np.asarray(np.maximum(0.0, line))
-    ratio = np.where(scaled > 0, value.high / value.mid, value.mid / value.low)
-    return np.asarray(value.mid * ratio**scaled)
+    end, far = np.where(error > 0, value.high, value.low), np.abs(error) / NINETY
+    if value.low <= 0:
+        return np.asarray(np.maximum(0.0, value.mid + (end - value.mid) * far))
+    return np.asarray(value.mid * (end / value.mid) ** far)
 
 
 def _rates(points: Sequence[Point], errors: DrawnErrors) -> FloatArray:
     """Standard normal errors of the rate of each machine, one row each, alike as those of its first run are."""
-    firsts = [point.answers[0] for point in points]
-    predicted = [
-        (answer.job, answer.plan, mfu(answer.job, answer.estimate.step_time))
-        for answer in firsts
-        if answer.plan and answer.estimate
-    ]
+    firsts = ((point.answers[0], point.planned[0].estimate) for point in points)
+    predicted = [(answer.job, answer.plan, mfu(answer.job, estimate.step_time)) for answer, estimate in firsts]
     own = np.array([errors(f"rate {number}") for number in range(len(predicted))])
     return np.asarray(symmetric_root(alikeness(predicted)) @ own)
 
@@ -225,9 +219,9 @@ def _question(key: tuple[str, str], title: str, error: FloatArray, costs: FloatA
 
     Half of the cases choose and the other half count what is saved, so that chance alone is worth nothing.
     """
-    part = np.minimum((error.argsort().argsort() * PARTS) // len(error), PARTS - 1)
+    part = error.argsort().argsort() * PARTS // len(error)
     usual = int(costs.mean(axis=1).argmin())
-    half = np.arange(len(error)) % 2 == 0
+    half = np.resize([True, False], len(error))
     saved, changed = np.zeros(len(error)), np.zeros(len(error), dtype=bool)
     for chooses in (half, ~half):
         for each in range(PARTS):
