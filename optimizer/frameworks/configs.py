@@ -16,7 +16,7 @@ from optimizer.frameworks.every import CONFIGS, FOLLOWED
 from optimizer.frameworks.files import CONF, KINDS, File, kind_of, read_file
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in
-from optimizer.frameworks.nearby import lying_near, not_found
+from optimizer.frameworks.nearby import advice_for, lying_near
 from optimizer.frameworks.nemo.recipe import is_program
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unsloth.script import is_script
@@ -40,7 +40,7 @@ def followed_configs(
             place = lying_near(near, path) or (lying_near(script, path) if script else None)
             if place is None:
                 given = [config.name] if script else []
-                raise InvalidFile(config.name, [not_found(script or config, [path], given)])
+                raise InvalidFile(config.name, [advice_for(script or config, [path], given)])
             followed.append(config_of(read_file(str(place))))
     return tuple(followed)
 

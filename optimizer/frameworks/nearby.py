@@ -12,7 +12,7 @@ from optimizer.frameworks.config.file import ConfigFile
 from optimizer.frameworks.files import LARGEST, File
 
 
-def not_found(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
+def advice_for(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
     """What to do about configs that a script, or one that it trains by, names and that do not lie where it says."""
     names = " ".join(dict.fromkeys([*given, *(Path(path).name for path in paths)]))
     advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"

@@ -46,7 +46,7 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
-from optimizer.frameworks.nearby import lying_near, not_found, not_here, out_of_reach, sources
+from optimizer.frameworks.nearby import advice_for, lying_near, not_here, out_of_reach, sources
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
 from optimizer.frameworks.verl import config as verl
@@ -236,11 +236,11 @@ def _script_launch(
         )
         named += followed_configs(lying, named, script)
     if with_config and LITGPT in with_config.keys.values and with_config.configs and not (configs or named):
-        raise InvalidFile(script.name, [not_found(script, with_config.configs)])
+        raise InvalidFile(script.name, [advice_for(script, with_config.configs)])
     if trains is not None or with_config is None or not _is_config(with_config, configs, named):
         if trains is None and with_config is not None and with_config.configs and not configs:
             opened = [f"{text}, which is not set (--env)" for text in with_config.opened if _counts("", text)]
-            raise InvalidFile(script.name, [not_found(script, with_config.configs), *opened])
+            raise InvalidFile(script.name, [advice_for(script, with_config.configs), *opened])
         sources = sources_near(script.name, script.root)
         source = bash_launch(script.name, script.data, gpus, find, script.outside, sources, (reading, options), model)
         place = lying_near(script, source.engine) if not configs and not source.documents else None
@@ -320,7 +320,7 @@ def _keyed_launch(
     try:
         source = config_launch((*configs, keys), gpus, model, script.section)
     except InvalidFile as error:
-        raise InvalidFile(script.name, [*error.problems, *([not_found(script, absent)] if absent else [])]) from None
+        raise InvalidFile(script.name, [*error.problems, *([advice_for(script, absent)] if absent else [])]) from None
     nodes, each = machines.get("nodes", 1), machines.get("gpus_per_node", 0)
     configured = source.launch.settings.get("nodes")
     if configured and configured != command.machines.get("nodes", configured):  # options go before a launcher's config
