@@ -44,9 +44,10 @@ def identifiers(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def parts(name: str) -> set[str]:
+@cache
+def parts(name: str) -> frozenset[str]:
     """The words of an identifier."""
-    return set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+    return frozenset(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
 
 
 def test_words_are_split() -> None:

@@ -105,7 +105,7 @@ def test_a_plan_that_is_written_is_read_back(name: str) -> None:
     assert source.changes(question.job, question.plan, question.plan, {}) == ()
     follows = next((names for start, names in FOLLOWS.items() if name.startswith(start)), set())
     written = 0
-    for plan in drawn(question.job, cases(60, sample=12)):
+    for plan in drawn(question.job, cases(60, sample=8)):
         changes = source.changes(question.job, question.plan, plan, {})
         if source.lacking(changes):
             continue

@@ -12,7 +12,7 @@ from tests.fuzz.doors import DOORS, Door
 from tests.fuzz.run import tried, trouble
 from tests.thorough import cases
 
-INPUTS = cases(2000, sample=200)
+INPUTS = cases(2000, sample=120)
 BY_NAME = {door.name: door for door in DOORS}
 LONG = "9" * 5000
 MPT = "name: mpt_causal_lm\n  d_model: 4096\n  n_heads: 32\n  n_layers: 32\n  vocab_size: 50368\n"

@@ -30,7 +30,7 @@ def measured() -> tuple[Run, ...]:
 
 
 @pytest.mark.skipif(not HERE, reason="the measured runs are not beside the checkout")
-@pytest.mark.parametrize("name", sampled((name for name in stack_names() if load_stack(name).runs), 3))
+@pytest.mark.parametrize("name", sampled((name for name in stack_names() if load_stack(name).runs), 5))
 def test_the_runs_tell_each_fitted_parameter_of_time(name: str) -> None:
     """The spread after the runs, at the shipped values, is at most IDENTIFIED of the prior's."""
     stack = load_stack(name)
