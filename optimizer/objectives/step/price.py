@@ -231,20 +231,26 @@ class Step:
             return inputs
         return self._in_layers(name)
 
-    def _in_layers(self, name: str) -> dict[str, FloatArray]:
-        """Layers of the slowest stage by kind, and what one of each spends on a term."""
-        kinds, stages = self.layer_costs.by_kind, self.stages
-        nothing = np.zeros(len(self.layer_costs))
-        parts = [kind_costs.term(name) for kind_costs in kinds.values()]
+    @cached_property
+    def _slowest_layers(self) -> dict[str, FloatArray]:
+        """Micro-batches, and layers of the slowest stage by kind: all, and those recomputed."""
+        stages, nothing = self.stages, np.zeros(len(self.layer_costs))
+        kinds = self.layer_costs.by_kind
+        recomputed = [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
         return {
             "microbatches": self.layer_costs.plans.num_microbatches.astype(np.float64),
             "layers": np.stack([_of_stage(stages.counts[kind], self.slowest) for kind in kinds]),
+            "recomputed": np.stack(recomputed),
+        }
+
+    def _in_layers(self, name: str) -> dict[str, FloatArray]:
+        """Layers of the slowest stage, and what one of each kind spends on a term."""
+        parts = [kind_costs.term(name) for kind_costs in self.layer_costs.by_kind.values()]
+        return {
+            **self._slowest_layers,
             "seconds": np.stack([seconds for seconds, _ in parts]),
-            "recomputed": np.stack(
-                [_of_stage(stages.recomputed[k], self.slowest) if k in LAYERS else nothing for k in kinds]
-            ),
             "recompute": np.stack([recompute for _, recompute in parts]),
-            "stage_seconds": self.layer_costs.stage_terms.get(name, nothing),
+            "stage_seconds": self.layer_costs.stage_terms.get(name, np.zeros(len(self.layer_costs))),
         }
 
 
