@@ -54,7 +54,7 @@ def test_what_is_fitted_is_told_and_off_its_bounds(runs: list[Run], lab: Stack) 
 
 
 def test_a_parameter_on_its_bound_becomes_a_fact(measured: Callable[..., Path], lab: Stack) -> None:
-    runs = read_runs(measured(TRUTH | {"step_overhead": 0.0}), lab)[::3]
+    runs = read_runs(measured(TRUTH | {"step_overhead": 0.0}), lab)[::4]
     found = calibrate(runs, lab, evaluations=6)
     assert found.stack.fixed["step_overhead"] == Fixed(value=0.0, why="no host time per step shows")
     assert "step_overhead" not in anew(found.stack, tuple(PARAMETERS)).fixed

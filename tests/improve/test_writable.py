@@ -22,7 +22,7 @@ from optimizer.page.improve.view import improve_view
 from tests.frameworks.launches import SAMPLES
 from tests.improve.improvements import FILES, improve_once, improved, read
 from tests.improve.test_report import QUESTION, RISKY, SOURCE, improvement
-from tests.thorough import cases
+from tests.thorough import cases, sampled
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Poorer:
         return self.source.edited(changes)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", sampled(SAMPLES, 2))
 def test_a_patch_without_a_flag_that_is_lacking_gains_what_it_promises(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
