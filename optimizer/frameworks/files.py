@@ -1,16 +1,21 @@
-"""The files that a launch is given in: read, of a known kind, and no page, notebook or data."""
+"""The files of a launch: those given, of a known kind and no page, notebook or data, and those that they name.
+
+What a file names is read only where it lies in its folder, or in a root that the user gives.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os.path import isfile  # where Path.is_file raises, of names too long for a file, there is none
 from pathlib import Path
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.base.files import read_bytes
-from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON
+from optimizer.base.files import lies_in, read_bytes
+from optimizer.frameworks.bash.script import Find
+from optimizer.frameworks.config.file import OVERRIDE, OVERRIDES, PYTHON, ConfigFile
 from optimizer.frameworks.manifest import Pod, pod_in
 
 BASH = "bash"
@@ -124,3 +129,61 @@ def kind_of(file: File) -> str:
     suffix = Path(file.name).suffix.lower()
     kind = "json" if suffix == CONF and file.text.lstrip().startswith("{") else KINDS.get(suffix, BASH)
     return BASH if kind == "yaml" and file.pod else kind
+
+
+def advice_for(script: File | ConfigFile, paths: Sequence[str], given: Sequence[str] = ()) -> str:
+    """What to do about configs that a script, or one that it trains by, names and that do not lie where it says."""
+    names = " ".join(dict.fromkeys([*given, *(Path(path).name for path in paths)]))
+    advice = f"give it too: optimize improve {script.name} {names}; or --root FOLDER, where its path begins"
+    return f"it trains by {', '.join(paths)}, not found here; {advice}"
+
+
+def out_of_reach(script: File, paths: Sequence[str]) -> list[str]:
+    """A sentence for each file that a script names and that is there, but in no folder that it may read."""
+    there = [
+        path for path in dict.fromkeys(paths) if lying_near(script, path) is None and any(named_files(script, path))
+    ]
+    advice = f"lies outside of the folder of {Path(script.name).name}: --root FOLDER reads it"
+    return [f"nothing of {path}, which {advice}" for path in there]
+
+
+def not_here(script: File, paths: Sequence[str]) -> list[str]:
+    """A sentence for the files that a script sources or starts and that are not here."""
+    names = dict.fromkeys(Path(path).name for path in paths if not any(named_files(script, path)))
+    advice = "not found here: give what it lies in by --root FOLDER, or each file after the script"
+    return [f"it runs {', '.join(names)}, {advice}"] if names else []
+
+
+def lying_near(script: File, path: str) -> Path | None:
+    """A file that a file names and may read: it lies in its folder, or in its root; None without one."""
+    homes: list[str | Path] = [Path(script.name).parent, *filter(None, [script.root])]
+    return next((place for place in named_files(script, path) if lies_in(place, homes)), None)
+
+
+def named_files(script: File, path: str) -> Iterator[Path]:
+    """The files that a script can mean by a path: from its folder, beside it, or from its root, wherever that was."""
+    folder, parts = Path(script.name).parent, Path(path.lstrip("/")).parts
+    name = Path(path).name
+    rooted = [Path(home, *parts[start:]) for home in (folder, script.root) if home for start in range(len(parts))]
+    places = [*([] if path.startswith(("/", "$")) else [folder / path]), folder / name, *rooted]
+    own = Path(script.name).resolve()
+    yield from (place for place in places if name and isfile(place) and place.resolve() != own)
+
+
+def sources(script: File, scripts: Sequence[File]) -> Find:
+    """Finds what a script sources: among the files given, else lying beside it."""
+
+    def find(path: str) -> bytes | None:
+        name = Path(path).name
+        given = next((each for each in scripts if each is not script and Path(each.name).name == name), None)
+        if given is not None:
+            return given.data
+        place = lying_near(script, path)
+        if place is None:
+            return None
+        try:
+            return read_bytes(place, LARGEST)
+        except OSError:
+            return None
+
+    return find

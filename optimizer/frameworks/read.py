@@ -27,10 +27,21 @@ from optimizer.frameworks.config.file import PYTHON, ConfigFile
 from optimizer.frameworks.config.launch import ConfigLaunch
 from optimizer.frameworks.config.method import TRAINER
 from optimizer.frameworks.config.precedence import kind
-from optimizer.frameworks.configs import config_launch, config_of, followed_configs
 from optimizer.frameworks.deepspeed import config as deepspeed
 from optimizer.frameworks.every import CONFIGS
-from optimizer.frameworks.files import BASH, CONF, KINDS, File, kind_of, read_file
+from optimizer.frameworks.files import (
+    BASH,
+    CONF,
+    KINDS,
+    File,
+    advice_for,
+    kind_of,
+    lying_near,
+    not_here,
+    out_of_reach,
+    read_file,
+    sources,
+)
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in, family_in, site_in, step_options
 from optimizer.frameworks.maxtext.config import HALVED, MAXTEXT, MEMORY_SHARES
@@ -46,8 +57,8 @@ from optimizer.frameworks.megatron.script import (
     training_command,
     with_deepspeed,
 )
-from optimizer.frameworks.nearby import advice_for, lying_near, not_here, out_of_reach, sources
 from optimizer.frameworks.programs import refused
+from optimizer.frameworks.read_configs import config_launch, config_of, followed_configs
 from optimizer.frameworks.unpriced import costs, quantised, unpriced
 from optimizer.frameworks.verl import config as verl
 

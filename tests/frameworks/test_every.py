@@ -7,12 +7,12 @@ import pytest
 from optimizer.catalog import family_names, stack_names
 from optimizer.catalog.targets import launchers
 from optimizer.frameworks.config.launch import ConfigLaunch
-from optimizer.frameworks.configs import config_of
 from optimizer.frameworks.every import EVERY, FRAMEWORKS, TARGETS
 from optimizer.frameworks.export_folder import FILES
 from optimizer.frameworks.files import File
 from optimizer.frameworks.framework import Framework
 from optimizer.frameworks.read import read_launch
+from optimizer.frameworks.read_configs import config_of
 from optimizer.job.plan import Plan
 from tests.frameworks import launches
 

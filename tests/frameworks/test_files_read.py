@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from optimizer.base.errors import InputError, InvalidFile
-from optimizer.frameworks.configs import config_launch, config_of
 from optimizer.frameworks.every import EVERY
 from optimizer.frameworks.files import File, kind_of, launch_file, read_files
 from optimizer.frameworks.launch import Launch
 from optimizer.frameworks.launch_as_read import Controls, launch_as_read
 from optimizer.frameworks.read import main_script, read_launch
+from optimizer.frameworks.read_configs import config_launch, config_of
 from optimizer.frameworks.verl import config as verl
 
 ADVICE = "give a launch script or a config"

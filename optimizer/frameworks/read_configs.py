@@ -13,10 +13,9 @@ from optimizer.frameworks.config.launch import checked
 from optimizer.frameworks.config.precedence import contradictions, kind, merged, ordered
 from optimizer.frameworks.config.python import config_functions
 from optimizer.frameworks.every import CONFIGS, FOLLOWED
-from optimizer.frameworks.files import CONF, KINDS, File, kind_of, read_file
+from optimizer.frameworks.files import CONF, KINDS, File, advice_for, kind_of, lying_near, read_file
 from optimizer.frameworks.launch import Source
 from optimizer.frameworks.machines import device_in
-from optimizer.frameworks.nearby import advice_for, lying_near
 from optimizer.frameworks.nemo.recipe import is_program
 from optimizer.frameworks.programs import refused
 from optimizer.frameworks.unsloth.script import is_script
